@@ -1,0 +1,70 @@
+"""Draw the tables of `kernel_backend/model/states.py` into `architecture.md`, as Mermaid state diagrams.
+
+python docs/draw_states.py            rewrite the page where it is out of date
+python docs/draw_states.py --check    change nothing; exit code 1 where it is
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kernel_backend.model import states as s
+
+PAGE = Path(__file__).with_name("architecture.md")
+MACHINES: dict[str, tuple[dict[Any, Any], StrEnum, frozenset[Any]]] = {
+    "experiment": (s.EXPERIMENT, s.ExperimentState.ACTIVE, s.EXPERIMENT_ENDED),
+    "trial": (s.TRIAL, s.TrialState.QUEUED, s.TRIAL_ENDED),
+    "attempt": (s.ATTEMPT, s.AttemptState.PENDING, frozenset({s.AttemptState.ENDED})),
+}
+
+
+def arrows(table: dict[Any, Any]) -> dict[tuple[StrEnum, StrEnum], list[str]]:
+    """What leads from one state to another: the events' names, with their guard where one decides."""
+    found: dict[tuple[StrEnum, StrEnum], list[str]] = {}
+    for (state, event), target in table.items():
+        name = event.__name__.lower()
+        if isinstance(target, s.Choice):
+            guard = target.guard.replace("_", " ")
+            found.setdefault((state, target.if_true), []).append(f"{name} ({guard})")
+            found.setdefault((state, target.if_false), []).append(f"{name} (otherwise)")
+        else:
+            found.setdefault((state, target), []).append(name)
+    return found
+
+
+def diagram(table: dict[Any, Any], first: StrEnum, ended: frozenset[Any]) -> str:
+    """One Mermaid state diagram: where it begins, its arrows in the table's order, where it may end."""
+    lines = ["stateDiagram-v2", f"    [*] --> {first}"]
+    lines += [f"    {a} --> {b}: {', '.join(events)}" for (a, b), events in arrows(table).items()]
+    lines += [f"    {state} --> [*]" for state in type(first) if state in ended]
+    return "\n".join(lines)
+
+
+def drawn(page: str) -> str:
+    """The page, each block from `<!-- states: NAME -->` to `<!-- end -->` drawn anew; raises KeyError."""
+
+    def block(found: re.Match[str]) -> str:
+        return f"{found[1]}\n```mermaid\n{diagram(*MACHINES[found[2]])}\n```\n{found[3]}"
+
+    return re.sub(r"(<!-- states: (\w+) -->)\n.*?(<!-- end -->)", block, page, flags=re.DOTALL)
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite the page, or with `--check` only say whether that would change it."""
+    before = PAGE.read_text(encoding="utf-8")
+    after = drawn(before)
+    if before == after:
+        return 0
+    if "--check" in arguments:
+        print(f"{PAGE.name} is older than model/states.py: run `make docs`", file=sys.stderr)
+        return 1
+    PAGE.write_text(after, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,8 @@
+"""From a cell to one readable module with everything that the cell needs, or a list of what stands in the way."""
+
+from __future__ import annotations
+
+from jupyter_ext.capture.cells import Cell
+from jupyter_ext.capture.module import Capture, Problem, capture_cell, capture_file
+
+__all__ = ["Capture", "Cell", "Problem", "capture_cell", "capture_file"]

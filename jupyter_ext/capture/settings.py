@@ -1,0 +1,78 @@
+"""What the cells' magics mean for a job: `%pip install` is a requirement, `%env` a variable of the environment."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jupyter_ext.capture.cells import Cell, Magic, Parsed
+
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Requirements as `name==version`, and environment variables by name."""
+
+    requirements: tuple[str, ...]
+    environment: dict[str, str]
+    warnings: tuple[str, ...]
+
+
+def settings(cells: Iterable[tuple[Cell, Parsed]]) -> Settings:
+    """What all the magics of the executed cells set; later ones win."""
+    requirements: dict[str, None] = {}
+    environment: dict[str, str] = {}
+    warnings: list[str] = []
+    for cell, parsed in cells:
+        for magic in parsed.magics:
+            if cell.error_line is not None and magic.line >= cell.error_line:
+                continue
+            requirements |= dict.fromkeys(_requirements(magic))
+            name, value = _variable(magic)
+            if name and SECRET.search(name):
+                warnings.append(
+                    f"{name}, set by %{magic.name} in cell [{cell.number}], looks like a secret and stays out of the "
+                    "snapshot: set it where the job runs"
+                )
+            elif name:
+                environment[name] = value
+    return Settings(tuple(requirements), environment, tuple(warnings))
+
+
+def _requirements(magic: Magic) -> list[str]:
+    words = _words(magic.argument)
+    if magic.name == "!" and words[:1] in (["pip"], ["pip3"]):
+        words = words[1:]
+    elif magic.name not in ("pip", "conda", "uv", "mamba"):
+        return []
+    words = words[1:] if words[:1] == ["pip"] else words
+    if words[:1] != ["install"]:
+        return []
+    names = [found[0] for word in words[1:] if (found := _REQUIREMENT.match(word)) and "://" not in word]
+    return [_installed(name) for name in names]
+
+
+def _installed(name: str) -> str:
+    try:
+        return f"{name}=={importlib.metadata.version(name)}"
+    except importlib.metadata.PackageNotFoundError:
+        return name
+
+
+def _variable(magic: Magic) -> tuple[str, str]:
+    if magic.name not in ("env", "set_env"):
+        return "", ""
+    name, _, value = magic.argument.replace("=", " ", 1).partition(" ")
+    return (name.strip(), value.strip()) if value.strip() else ("", "")
+
+
+def _words(text: str) -> Sequence[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()

@@ -1,0 +1,423 @@
+"""What a top-level statement binds, reads now, reads later, and may change in place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from jupyter_ext.capture.cells import has_magic
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match)
+# Methods that change what they are called on; one that ends in an underscore does too (torch's convention).
+_CHANGING = frozenset(
+    "append appendleft extend insert pop popleft popitem remove clear update setdefault add discard sort reverse "
+    "load_state_dict fit partial_fit train eval register add_module register_buffer register_parameter step backward "
+    "requires_grad_ setattr".split()  # noqa: SIM905
+)
+# Calls that only look: `df.head()` in a cell of its own changes nothing.
+_LOOKING = frozenset(
+    "print display pprint len type repr str help dir id sum min max list sorted isinstance hasattr summary head tail "
+    "describe info plot hist show sample value_counts isnull isna mean std unique numel tolist numpy keys values items "
+    "get parameters named_parameters state_dict size shape item savefig count index copy".split()  # noqa: SIM905
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that may have been changed in place, and how: by storing, by a method, or as an argument."""
+
+    name: str
+    how: str  # "store", "method" or "argument"
+    path: tuple[str, ...] = ()  # attributes after the name: `os.environ["A"] = ...` has ("environ",)
+    function: str | None = None  # of an argument: the root name of what was called
+    looked: bool = False  # by the cell's last expression, whose value may have been all that was wanted
+
+
+@dataclass
+class Effects:
+    """What calling a function may change: globals, its own arguments; and what else it calls."""
+
+    changes: set[str] = field(default_factory=set)
+    arguments: bool = False
+    calls: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Statement:
+    """One top-level statement (several, where they share a line) with its facts; lines count from 1 in its cell."""
+
+    start: int
+    end: int
+    nodes: list[ast.stmt]
+    binds: dict[str, bool] = field(default_factory=dict)  # name -> only perhaps (in a branch)
+    now: set[str] = field(default_factory=set)
+    later: set[str] = field(default_factory=set)
+    changes: list[Change] = field(default_factory=list)
+    calls: set[str] = field(default_factory=set)
+    aliases: list[tuple[str, str]] = field(default_factory=list)
+    imports: dict[str, str] = field(default_factory=dict)  # bound name -> package
+    dotted: set[str] = field(default_factory=set)  # roots of `import a.b`
+    star: bool = False
+    effects: dict[str, Effects] = field(default_factory=dict)  # of the functions and classes made here
+    magic: bool = False
+
+
+def statements(tree: ast.Module) -> list[Statement]:
+    """The top-level statements of a cell, in order."""
+    found: list[Statement] = []
+    for node in tree.body:
+        start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+        if found and start <= found[-1].end:
+            found[-1].nodes.append(node)
+            found[-1].end = max(found[-1].end, node.end_lineno or node.lineno)
+        else:
+            found.append(Statement(start, node.end_lineno or node.lineno, [node]))
+    for statement in found:
+        visitor = _Visitor(statement)
+        for node in statement.nodes:
+            visitor.last = node is tree.body[-1]
+            visitor.visit(node)
+        statement.magic = any(has_magic(node) for node in statement.nodes)
+    return found
+
+
+def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
+    """The name at the bottom of `a.b[0].c(1).d`, with the attributes on the way: ("a", ("b", "c", "d"))."""
+    path: list[str] = []
+    while True:
+        if isinstance(node, ast.Attribute):
+            path.append(node.attr)
+            node = node.value
+        elif isinstance(node, ast.Subscript | ast.Starred | ast.Await):
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        else:
+            return (node.id if isinstance(node, ast.Name) else None), tuple(reversed(path))
+
+
+@dataclass
+class _Scope:
+    names: set[str]
+    is_class: bool = False
+    is_function: bool = False
+    effects: Effects | None = None
+    parameters: frozenset[str] = frozenset()
+    aliases: dict[str, str] = field(default_factory=dict)
+
+
+class _Visitor(ast.NodeVisitor):
+    def __init__(self, statement: Statement) -> None:
+        self.out = statement
+        self.scopes: list[_Scope] = []
+        self.branches = 0
+        self.last = False
+
+    # Names
+
+    def _is_local(self, name: str) -> bool:
+        inner = len(self.scopes) - 1
+        return any(
+            name in scope.names for depth, scope in enumerate(self.scopes) if depth == inner or not scope.is_class
+        )
+
+    @property
+    def _deferred(self) -> bool:
+        return any(scope.is_function for scope in self.scopes)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Store):
+            self._bind(node.id)
+        elif isinstance(node.ctx, ast.Load) and not self._is_local(node.id):
+            (self.out.later if self._deferred else self.out.now).add(node.id)
+
+    def _bind(self, name: str) -> None:
+        if not self.scopes:
+            self.out.binds[name] = self.out.binds.get(name, True) and self.branches > 0
+        elif not self._is_local(name):  # `global name` in a function
+            self._effect(name)
+
+    def _effect(self, name: str) -> None:
+        for scope in self.scopes:
+            if scope.effects is not None:
+                scope.effects.changes.add(name)
+
+    def _change(self, node: ast.AST, how: str, function: str | None = None, *, looked: bool = False) -> None:
+        name, path = root(node)
+        if name is None:
+            return
+        for scope in reversed(self.scopes):
+            name = scope.aliases.get(name, name)
+        if self._is_local(name):
+            for scope in self.scopes:
+                if scope.effects is not None and name in scope.parameters:
+                    scope.effects.arguments = True
+        elif self._deferred:
+            self._effect(name)
+        else:
+            self.out.changes.append(Change(name, how, path, function, looked and self.last))
+
+    # Statements
+
+    def generic_visit(self, node: ast.AST) -> None:
+        branch = isinstance(node, _BRANCHES)
+        self.branches += branch
+        super().generic_visit(node)
+        self.branches -= branch
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for each in node.names:
+            package = each.name.split(".")[0]
+            name = each.asname or package
+            self._bind(name)
+            if not self.scopes:
+                self.out.imports[name] = package
+                if "." in each.name and not each.asname:
+                    self.out.dotted.add(package)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for each in node.names:
+            if each.name == "*":
+                self.out.star = True
+            else:
+                self._bind(each.asname or each.name)
+                if not self.scopes:
+                    self.out.imports[each.asname or each.name] = (node.module or ".").split(".")[0]
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._store(target, node.value)
+        if all(isinstance(each, ast.Name) and each.id == "_" for each in node.targets):
+            self._effect_of_call(node.value)
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is None:  # `x: int` binds nothing
+            self.visit(node.annotation)
+            return
+        self._store(node.target, node.value)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Name):
+            self.visit(ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
+            self._change(node.target, "store")
+        else:
+            self._store(node.target, node.value)
+        self.generic_visit(node)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        self._alias(node.target, node.value)
+        self.generic_visit(node)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            if not isinstance(target, ast.Name):
+                self._store(target, None)
+                self.visit(target)
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        self._store(node.target, node.iter)
+        self.generic_visit(node)
+
+    visit_AsyncFor = visit_For  # noqa: N815
+
+    def visit_withitem(self, node: ast.withitem) -> None:
+        if node.optional_vars is not None:
+            self._store(node.optional_vars, node.context_expr)
+        self.generic_visit(node)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name:
+            self._bind(node.name)
+        self.generic_visit(node)
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> None:
+        if node.name:
+            self._bind(node.name)
+        self.generic_visit(node)
+
+    def visit_MatchStar(self, node: ast.MatchStar) -> None:
+        if node.name:
+            self._bind(node.name)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        self._effect_of_call(node.value)
+        self.generic_visit(node)
+
+    def _store(self, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            for each in target.elts:
+                self._store(each, value)
+        elif isinstance(target, ast.Attribute | ast.Subscript):
+            self._change(target, "store")
+        elif value is not None:
+            self._alias(target, value)
+
+    def _alias(self, target: ast.expr, value: ast.expr) -> None:
+        """`h = net.head` and `opt = SGD(net.parameters())`: to change h, or to step opt, is to change net."""
+        if not isinstance(target, ast.Name):
+            return
+        for name in _held(value):
+            if self.scopes:
+                self.scopes[-1].aliases[target.id] = name
+            else:
+                self.out.aliases.append((target.id, name))
+
+    def _effect_of_call(self, node: ast.expr) -> None:
+        """A call whose value nobody keeps was made for what it changes, unless it only looks."""
+        if isinstance(node, ast.Await):
+            node = node.value
+        if not isinstance(node, ast.Call):
+            return
+        name, path = root(node.func)
+        if set(path or [name]) <= _LOOKING or (path and path[-1] in _LOOKING):
+            return
+        if path:
+            self._change(node.func, "method", looked=True)
+        for argument in [*node.args, *(each.value for each in node.keywords)]:
+            self._change(argument, "argument", name, looked=True)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name):
+            if not self._is_local(node.func.id):
+                self._called(node.func.id)
+            if node.func.id in ("setattr", "delattr") and node.args:
+                self._change(node.args[0], "store")
+        elif isinstance(node.func, ast.Attribute):
+            changing = node.func.attr in _CHANGING or (
+                node.func.attr.endswith("_") and not node.func.attr.startswith("_")
+            )
+            if changing:
+                self._change(node.func, "method")
+                for argument in node.args if node.func.attr.endswith("_") else ():
+                    self._change(argument, "argument")
+        self.generic_visit(node)
+
+    def _called(self, name: str) -> None:
+        if not self._deferred:
+            self.out.calls.add(name)
+        for scope in self.scopes:
+            if scope.effects is not None:
+                scope.effects.calls.add(name)
+
+    # Scopes
+
+    def visit_FunctionDef(self, node: FunctionNode) -> None:
+        self._bind(node.name)
+        self._decorators(node.decorator_list)
+        self._signature(node.args)
+        if node.returns:
+            self.visit(node.returns)
+        self._body(node.name, node.body, _parameters(node.args), is_function=True)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._signature(node.args)
+        names = _parameters(node.args)
+        self.scopes.append(_Scope(set(names), is_function=True, effects=Effects(), parameters=names))
+        self.visit(node.body)
+        self.scopes.pop()
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._bind(node.name)
+        self._decorators(node.decorator_list)
+        for each in [*node.bases, *(keyword.value for keyword in node.keywords)]:
+            self.visit(each)
+        self._body(node.name, node.body, frozenset(), is_function=False)
+
+    def _decorators(self, decorators: Iterable[ast.expr]) -> None:
+        for each in decorators:
+            called = each.func if isinstance(each, ast.Call) else each
+            if isinstance(called, ast.Name):
+                self._called(called.id)
+            else:
+                self._change(called, "method")
+            self.visit(each)
+
+    def _signature(self, arguments: ast.arguments) -> None:
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        every += [each for each in (arguments.vararg, arguments.kwarg) if each]
+        for each in [
+            *arguments.defaults,
+            *filter(None, arguments.kw_defaults),
+            *(a.annotation for a in every if a.annotation),
+        ]:
+            self.visit(each)
+
+    def _body(self, name: str, body: list[ast.stmt], parameters: frozenset[str], *, is_function: bool) -> None:
+        effects = Effects()
+        names = _bound(body) | parameters
+        self.scopes.append(_Scope(names, not is_function, is_function, effects, parameters))
+        branches, self.branches = self.branches, 0
+        for statement in body:
+            self.visit(statement)
+        self.branches = branches
+        self.scopes.pop()
+        if not self.scopes:
+            self.out.effects[name] = effects
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        targets = {each.id for gen in node.generators for each in ast.walk(gen.target) if isinstance(each, ast.Name)}
+        self.visit(node.generators[0].iter)
+        scope = _Scope(targets)
+        self.scopes.append(scope)
+        for index, generator in enumerate(node.generators):
+            for target in ast.walk(generator.target):
+                if isinstance(target, ast.Name):
+                    scope.aliases |= {target.id: held for held in _held(generator.iter)}
+            for each in [*([generator.iter] if index else []), *generator.ifs]:
+                self.visit(each)
+        for value in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
+            self.visit(value)
+        self.scopes.pop()
+
+    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+
+
+def _held(value: ast.expr) -> list[str]:
+    """Names whose object `value` holds on to: `net.head`, `list(net.parameters())`, `(a, b)`."""
+    if isinstance(value, ast.Tuple | ast.List | ast.Set):
+        return [name for each in value.elts for name in _held(each)]
+    if isinstance(value, ast.Dict):
+        return [name for each in value.values for name in _held(each)]
+    if isinstance(value, ast.Call):
+        name, path = root(value.func)
+        inside = [each for each in value.args if isinstance(each, ast.Call) or (not path and name in _PASSING)]
+        method = [name] if name and path and not value.args else []
+        return method + [held for each in inside for held in _held(each)]
+    name, _ = root(value)
+    return [name] if name else []
+
+
+_PASSING = {"list", "tuple", "iter", "zip", "enumerate", "filter", "map", "reversed", "chain", "dict"}
+
+
+def _parameters(arguments: ast.arguments) -> frozenset[str]:
+    every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    return frozenset(each.arg for each in every if each)
+
+
+def _bound(body: list[ast.stmt]) -> set[str]:
+    """The local names of a function or class body, whatever they are bound by."""
+    names: set[str] = set()
+    foreign: set[str] = set()
+    queue: list[ast.AST] = list(body)
+    while queue:
+        node = queue.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Global):
+            foreign |= set(node.names)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(each.asname or each.name).split(".")[0] for each in node.names}
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            names.add(node.name)
+        if isinstance(node, FunctionNode | ast.ClassDef):
+            names.add(node.name)
+        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            queue.extend(ast.iter_child_nodes(node))
+    return names - foreign

@@ -1,0 +1,1 @@
+"""The service over HTTP: thin handlers that parse, call one verb and reply."""

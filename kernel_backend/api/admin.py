@@ -1,0 +1,25 @@
+"""Nodes, and the service itself."""
+
+from __future__ import annotations
+
+import os
+
+from kernel_backend import NUMERICS, __version__
+from kernel_backend.api.base import ApiHandler
+
+
+class Health(ApiHandler):
+    """Is it there, and which is it?"""
+
+    async def get(self) -> None:
+        """Tell the service's version and process."""
+        busy = await self.service.busy()
+        self.reply({"version": __version__, "numerics": NUMERICS, "pid": os.getpid(), "busy": busy})
+
+
+class Nodes(ApiHandler):
+    """Where gangs run."""
+
+    async def get(self) -> None:
+        """List the nodes and how many of their slots are in use."""
+        self.reply({"nodes": await self.service.nodes()})

@@ -1,0 +1,28 @@
+"""What launchers say: an attempt's records, in exchange for an instruction."""
+
+from __future__ import annotations
+
+from kernel_backend.api.base import ApiHandler
+from kernel_backend.errors import InvalidRequest, Unauthenticated
+from kernel_backend.model.ids import parse_attempt
+from kernel_backend.model.reports import Delivery
+
+
+class Records(ApiHandler):
+    """The records of one attempt."""
+
+    def authenticate(self) -> str:
+        """The name of the speaking attempt: its own token lets it in, which `deliver` checks."""
+        if not self.bearer:
+            raise Unauthenticated("no valid token: send the attempt's own as Authorization: Bearer")
+        return str(self.path_args[0])
+
+    async def post(self, key: str) -> None:
+        """Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token."""
+        attempt = parse_attempt(key)
+        try:
+            delivery = self.parse(Delivery)
+        except InvalidRequest:
+            await self.service.deliver(attempt, self.bearer, Delivery())  # a stranger hears only that he is one
+            raise
+        self.reply(await self.service.deliver(attempt, self.bearer, delivery))

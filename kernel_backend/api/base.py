@@ -1,0 +1,210 @@
+"""What all handlers share: nobody comes in without a token, and every error becomes JSON here, once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+from tornado.web import HTTPError, RequestHandler, stream_request_body
+from tornado.websocket import WebSocketHandler
+
+from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge, Unauthenticated
+from kernel_backend.identity.base import Identity
+from kernel_backend.model.record import Record
+
+if TYPE_CHECKING:
+    from kernel_backend.service.service import Service
+
+BODY_LIMIT = 8 * 2**20  # bytes
+SNAPSHOT_LIMIT = 100 * 2**20
+
+_log = logging.getLogger(__name__)
+_Record = TypeVar("_Record", bound=Record)
+
+
+class MethodNotAllowed(DaylightError):
+    """The path is right, the method is not."""
+
+    http_status = 405
+
+
+@dataclass
+class Use:
+    """When somebody last asked for something, and who listens: what an idle service is judged by."""
+
+    last: float = field(default_factory=time.monotonic)
+    streams: set[WebSocketHandler] = field(default_factory=set)
+
+    def idle(self) -> float:
+        """Seconds since the last request; 0 while somebody listens."""
+        return 0.0 if self.streams else time.monotonic() - self.last
+
+
+class Guarded(RequestHandler):
+    """A handler that answers only to a known token, REST and websocket alike."""
+
+    who: str | None = None  # the user's name, once known
+
+    @property
+    def service(self) -> Service:
+        """The verbs."""
+        found: Service = self.settings["service"]
+        return found
+
+    @property
+    def user(self) -> str:
+        """The name of the user who asks."""
+        assert self.who is not None, "prepare() has let nobody in"
+        return self.who
+
+    @property
+    def bearer(self) -> str:
+        """The token of the Authorization header; empty where there is none."""
+        scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else ""
+
+    def authenticate(self) -> str:
+        """The name of whoever asks; raises Unauthenticated."""
+        identity: Identity = self.settings["identity"]
+        name = identity.who(self.bearer) if self.bearer else None
+        if name is None:
+            raise Unauthenticated("no valid token: send the one in DAYLIGHT_HOME/token as Authorization: Bearer")
+        return name
+
+    def prepare(self) -> Awaitable[None] | None:
+        """Let nobody in without a token."""
+        self.who = self.authenticate()
+        use: Use = self.settings["use"]
+        use.last = time.monotonic()
+        return None
+
+    def set_default_headers(self) -> None:
+        """Nothing of the service is cached, framed or sniffed."""
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.clear_header("Server")
+
+    def integer(self, name: str, default: int, least: int = 0, most: int = 2**53) -> int:
+        """A whole number of the query; raises InvalidRequest with the value and its limits."""
+        text = self.get_query_argument(name, None)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and least <= int(text[:20]) <= most):
+            raise InvalidRequest(f"{name}={text[:50]}: must be a whole number from {least} to {most}")
+        return int(text)
+
+    def maybe_integer(self, name: str, least: int = 0) -> int | None:
+        """The same, or None where it was not given."""
+        given = self.get_query_argument(name, None) is not None
+        return self.integer(name, 0, least) if given else None
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """The JSON of a DaylightError, with its status."""
+        error = self._as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
+        self.set_status(error.http_status)
+        if error.http_status == 401:
+            self.set_header("WWW-Authenticate", "Bearer")
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(json.dumps(error.to_json(), default=str))
+
+    def _as_ours(self, status: int, error: BaseException | None) -> DaylightError:
+        if isinstance(error, DaylightError):
+            return error
+        if self.who is None:  # whatever is wrong with it, a stranger hears only this
+            return Unauthenticated("no valid token")
+        if status == 405:
+            return MethodNotAllowed(f"{self.request.method} is not possible here: {self.request.path}")
+        if isinstance(error, HTTPError):
+            ours = InvalidRequest(error.get_message() or error.log_message or error.reason or f"HTTP {status}")
+            ours.http_status = status
+            return ours
+        return DaylightError(f"the service made a mistake ({type(error).__name__}); its log has the details")
+
+    def log_exception(
+        self,
+        typ: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Only our own mistakes with a traceback."""
+        if isinstance(value, DaylightError) and value.http_status < 500:
+            _log.info("%s %s: %s", self.request.method, self.request.path, value.message)
+        else:
+            super().log_exception(typ, value, tb)
+
+
+@stream_request_body
+class ApiHandler(Guarded):
+    """A REST handler: its body is read only after the token was seen, and up to a limit."""
+
+    body_limit = BODY_LIMIT
+
+    def initialize(self) -> None:
+        """Begin without a body."""
+        self._body = bytearray()
+
+    def prepare(self) -> Awaitable[None] | None:
+        """Let nobody in without a token, and nothing beyond the limit."""
+        super().prepare()
+        length = self.request.headers.get("Content-Length", "0")
+        if length.isdigit() and int(length) > self.body_limit:
+            raise self._too_large()
+        return None
+
+    def data_received(self, chunk: bytes) -> None:
+        """Take a piece of the body; a chunked one names no length before, so what is too much is let go."""
+        if len(self._body) <= self.body_limit:
+            self._body += chunk
+
+    @property
+    def body(self) -> bytes:
+        """The whole body; raises TooLarge."""
+        if len(self._body) > self.body_limit:
+            raise self._too_large()
+        return bytes(self._body)
+
+    def parse(self, kind: type[_Record]) -> _Record:
+        """The body as a record; raises InvalidRequest naming each field and value that is wrong."""
+        try:
+            return kind.model_validate_json(self.body)
+        except ValidationError as error:
+            raise InvalidRequest(_complaint(error)) from None
+
+    def reply(self, answer: Record | dict[str, Any]) -> None:
+        """Answer with JSON; records within are spelled out."""
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(json.dumps(answer, default=_plain, allow_nan=False))
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"the body is larger than {self.body_limit // 2**20} MiB", limit=self.body_limit)
+
+
+class UnknownRoute(ApiHandler):
+    """Every path that is no route."""
+
+    def prepare(self) -> Awaitable[None] | None:
+        """A stranger does not even learn that there is nothing here."""
+        super().prepare()
+        raise NotFound(f"there is nothing at {self.request.path[:200]}: GET /api/openapi.json lists what there is")
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Record):
+        return value.to_json()
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _complaint(error: ValidationError) -> str:
+    """`config.slots: Input should be greater than or equal to 1, not 0`, for the first few fields."""
+    parts = []
+    for found in error.errors(include_url=False)[:5]:
+        where = ".".join(str(part) for part in found["loc"]) or "body"
+        value = "" if found["type"] in ("missing", "json_invalid") else f", not {str(found['input'])[:100]}"
+        parts.append(f"{where}: {found['msg']}{value}")
+    return "; ".join(parts)

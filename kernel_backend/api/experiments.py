@@ -1,0 +1,124 @@
+"""Experiments: submit, look, act; their reports, logs, checkpoints, source and picture."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kernel_backend.api.base import ApiHandler
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Submission
+from kernel_backend.model.reports import Kind
+
+REPORTS_AT_ONCE = 10_000
+
+
+class Experiments(ApiHandler):
+    """All of the user's."""
+
+    async def get(self) -> None:
+        """List experiments, newest first."""
+        state = self.get_query_argument("state", None)
+        search = self.get_query_argument("search", None)
+        limit = self.integer("limit", 50, least=1, most=1000)
+        self.reply({"experiments": await self.service.overviews(self.user, state, search, limit)})
+
+    async def post(self) -> None:
+        """Submit an experiment whose snapshot has been stored."""
+        answer = await self.service.submit(self.user, self.parse(Submission))
+        self.set_status(201)
+        self.reply(answer)
+
+
+class Experiment(ApiHandler):
+    """One of them."""
+
+    async def get(self, number: str) -> None:
+        """Show an experiment: its record, trials, newest attempts, and why it waits."""
+        self.reply(await self.service.overview(self.user, int(number)))
+
+
+class Stop(ApiHandler):
+    """The end for good."""
+
+    async def post(self, number: str) -> None:
+        """Stop an experiment for good."""
+        self.reply(await self.service.stop(self.user, int(number)))
+
+
+class Pause(ApiHandler):
+    """A step aside."""
+
+    async def post(self, number: str) -> None:
+        """Pause an experiment: it commits a checkpoint and gives its slots back."""
+        self.reply(await self.service.pause(self.user, int(number)))
+
+
+class Resume(ApiHandler):
+    """A step back in."""
+
+    async def post(self, number: str) -> None:
+        """Resume a paused experiment."""
+        self.reply(await self.service.resume(self.user, int(number)))
+
+
+class Reports(ApiHandler):
+    """What rank 0 said."""
+
+    async def get(self, number: str) -> None:
+        """List a trial's reports after a sequence number."""
+        trial, after = self.integer("trial", 1, least=1), self.integer("after", 0)
+        limit = self.integer("limit", REPORTS_AT_ONCE, least=1, most=REPORTS_AT_ONCE)
+        kind = _kind(self.get_query_argument("kind", None))
+        found = await self.service.reports(self.user, int(number), trial, kind, after, limit)
+        self.reply({"reports": found})
+
+
+class Logs(ApiHandler):
+    """What ranks printed."""
+
+    async def get(self, number: str) -> None:
+        """Read a rank's log from a byte offset."""
+        trial, offset = self.integer("trial", 1, least=1), self.integer("offset", 0)
+        attempt, rank = self.maybe_integer("attempt", least=1), self.maybe_integer("rank")
+        self.reply(await self.service.logs(self.user, int(number), trial, attempt, rank, offset))
+
+
+class Checkpoints(ApiHandler):
+    """What was committed."""
+
+    async def get(self, number: str) -> None:
+        """List the committed checkpoints of an experiment."""
+        self.reply({"checkpoints": await self.service.checkpoints(self.user, int(number))})
+
+
+class Source(ApiHandler):
+    """What was submitted."""
+
+    async def get(self, number: str) -> None:
+        """Read the definition and the description of its snapshot."""
+        definition, snapshot = await self.service.source(self.user, int(number))
+        self.reply({"definition": definition, "snapshot": snapshot})
+
+
+class Picture(ApiHandler):
+    """The curves, drawn."""
+
+    _one_at_a_time = asyncio.Semaphore(1)  # drawing is work: many views at once must not starve the rest
+
+    async def get(self, number: str) -> None:
+        """Draw the curves of an experiment's first trial as a PNG."""
+        from kernel_backend.api.picture import draw  # it imports matplotlib, which takes its time
+
+        overview = await self.service.overview(self.user, int(number))
+        reports = await self.service.reports(self.user, int(number), 1, None, 0, None)
+        async with self._one_at_a_time:
+            image = await asyncio.to_thread(draw, overview, reports, dark=bool(self.integer("dark", 0, most=1)))
+        self.set_header("Content-Type", "image/png")
+        self.finish(image)
+
+
+def _kind(text: str | None) -> Kind | None:
+    match text:
+        case None | "training" | "validation":
+            return text
+    raise InvalidRequest(f"kind={text[:50]}: must be training or validation")

@@ -1,0 +1,71 @@
+"""The table of all routes: what the application serves, the OpenAPI document says, and the tests walk."""
+
+from __future__ import annotations
+
+from tornado.web import Application
+
+from kernel_backend.api import admin, attempts, experiments, openapi, snapshots, stream
+from kernel_backend.api.base import UnknownRoute, Use
+from kernel_backend.api.route import Operation, Route
+from kernel_backend.identity.base import Identity
+from kernel_backend.model.experiment import Submission
+from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
+from kernel_backend.model.reports import Delivery, Instruction, StoredReport
+from kernel_backend.model.stream import Message
+from kernel_backend.service.service import Service
+
+PING_S = 20  # a watcher that answers no ping for as long is gone
+INT, TEXT = "integer", "string"
+JSON, BYTES, PNG = "application/json", "application/octet-stream", "image/png"
+LISTED = {"state": TEXT, "search": TEXT, "limit": INT}
+REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
+LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT}
+WATCHED = {"after": INT, "experiment": INT}
+SHOW = {"GET": Operation(Overview)}
+ACT = {"POST": Operation(Overview)}
+ONE = "/api/experiments/{number}"
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        "/api/experiments",
+        experiments.Experiments,
+        {
+            "GET": Operation({"experiments": Overview}, query=LISTED),
+            "POST": Operation(Overview, body=Submission, status=201),
+        },
+    ),
+    Route(ONE, experiments.Experiment, SHOW),
+    Route(f"{ONE}/stop", experiments.Stop, ACT),
+    Route(f"{ONE}/pause", experiments.Pause, ACT),
+    Route(f"{ONE}/resume", experiments.Resume, ACT),
+    Route(f"{ONE}/reports", experiments.Reports, {"GET": Operation({"reports": StoredReport}, query=REPORTED)}),
+    Route(f"{ONE}/logs", experiments.Logs, {"GET": Operation(LogChunk, query=LOGGED)}),
+    Route(f"{ONE}/checkpoints", experiments.Checkpoints, {"GET": Operation({"checkpoints": CheckpointInfo})}),
+    Route(f"{ONE}/source", experiments.Source, {"GET": Operation(JSON)}),
+    Route(f"{ONE}/picture.png", experiments.Picture, {"GET": Operation(PNG, query={"dark": INT})}),
+    Route(
+        "/api/snapshots/{id}",
+        snapshots.Snapshots,
+        {"HEAD": Operation(status=204), "PUT": Operation(body=BYTES, status=204)},
+    ),
+    Route("/api/attempts/{key}/records", attempts.Records, {"POST": Operation(Instruction, body=Delivery)}),
+    Route("/api/stream", stream.Stream, {"GET": Operation(Message, query=WATCHED, status=101)}),
+    Route("/api/nodes", admin.Nodes, {"GET": Operation({"nodes": NodeUse})}),
+    Route("/api/health", admin.Health, {"GET": Operation(JSON)}),
+    Route("/api/openapi.json", openapi.OpenApi, {"GET": Operation(JSON)}),
+)
+
+
+def application(service: Service, identity: Identity, use: Use | None = None) -> Application:
+    """The tornado application over a service; `use` is told of every request."""
+    return Application(
+        [(route.pattern, route.handler) for route in ROUTES],
+        default_handler_class=UnknownRoute,
+        service=service,
+        identity=identity,
+        use=use or Use(),
+        routes=ROUTES,
+        websocket_ping_interval=PING_S,
+        websocket_max_message_size=2**16,
+        log_function=lambda handler: None,
+    )

@@ -1,0 +1,23 @@
+"""Snapshots: archives by their sha256."""
+
+from __future__ import annotations
+
+from kernel_backend.api.base import SNAPSHOT_LIMIT, ApiHandler
+from kernel_backend.errors import NotFound
+
+
+class Snapshots(ApiHandler):
+    """One archive."""
+
+    body_limit = SNAPSHOT_LIMIT
+
+    async def head(self, id: str) -> None:
+        """Ask whether a snapshot is stored: 204, or 404."""
+        if not await self.service.has_snapshot(id):
+            raise NotFound(f"snapshot {id[:12]} is not stored")
+        self.set_status(204)
+
+    async def put(self, id: str) -> None:
+        """Store an archive under its sha256; a body with another digest is refused."""
+        await self.service.put_snapshot(id, self.body)
+        self.set_status(204)

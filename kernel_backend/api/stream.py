@@ -1,0 +1,69 @@
+"""The websocket: every message after a sequence number, one a frame."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from kernel_backend.api.base import Guarded, Use
+from kernel_backend.errors import DaylightError
+
+GOING_AWAY = 1001
+INTERNAL_ERROR = 1011
+
+_log = logging.getLogger(__name__)
+
+
+class Stream(Guarded, WebSocketHandler):
+    """One watcher. Pages of other hosts are refused by tornado's own check of the Origin header."""
+
+    _task: asyncio.Task[None] | None = None
+
+    async def prepare(self) -> None:
+        """Refuse what is wrong while the answer can still be plain HTTP with a JSON body."""
+        super().prepare()
+        self.after = self.integer("after", 0)
+        self.experiment = self.maybe_integer("experiment")
+        if self.experiment is not None:
+            await self.service.overview(self.user, self.experiment)
+
+    def open(self, *args: str, **kwargs: str) -> None:
+        """Begin to speak."""
+        self._use.streams.add(self)
+        self._task = asyncio.create_task(self._speak(), name=f"stream after {self.after}")
+
+    async def get(self, *args: str, **kwargs: str) -> None:
+        """Watch: every message after a sequence number, one a websocket frame."""
+        await super().get(*args, **kwargs)
+
+    def on_message(self, message: str | bytes) -> None:
+        """Watchers have nothing to say."""
+
+    def on_close(self) -> None:
+        """Stop speaking."""
+        self._use.streams.discard(self)
+        self._use.last = time.monotonic()
+        if self._task:
+            self._task.cancel()
+
+    @property
+    def _use(self) -> Use:
+        found: Use = self.settings["use"]
+        return found
+
+    async def _speak(self) -> None:
+        # Each message is fetched only when the one before has left for the socket: however slow a reader is, what
+        # it has not read yet waits in the store and not in memory.
+        try:
+            async for message in self.service.watch(self.user, self.after, self.experiment):
+                await self.write_message(message.model_dump_json())
+        except WebSocketClosedError:
+            pass
+        except DaylightError as error:
+            self.close(INTERNAL_ERROR, error.message[:100])
+        except Exception:
+            _log.exception("a stream broke")
+            self.close(INTERNAL_ERROR, "the service made a mistake; its log has the details")

@@ -1,0 +1,164 @@
+"""The service as a program: reads its settings, builds the parts, and hands each what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+from traitlets import Float, Int, TraitError, Unicode, default, validate
+from traitlets.config import Application
+
+from kernel_backend import __version__, discovery
+from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
+from kernel_backend.api.routes import application
+from kernel_backend.engines.local import LocalEngine
+from kernel_backend.errors import DaylightError
+from kernel_backend.home import home as default_home
+from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.service.service import Service
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.sql import SqlStore
+
+IDLE_LOOK_S = 1.0  # between looks whether it is time to go
+GOING_AWAY = 1001  # what watchers hear at the end: they will connect again
+
+
+_log = logging.getLogger(__name__)
+
+
+class Daylight(Application):
+    """Daylight's service: one a home, for one person, on this machine alone."""
+
+    name = "daylight"
+    description = __doc__
+    version = __version__
+
+    host = Unicode("127.0.0.1", help="address to listen on: this machine's own").tag(config=True)
+    port = Int(0, min=0, max=65535, help="port to listen on; 0 takes a free one").tag(config=True)
+    home = Unicode(help="folder of database, snapshots, checkpoints and logs (DAYLIGHT_HOME)").tag(config=True)
+    idle_timeout = Float(3600.0, min=0.0, help="seconds without anything to do before it ends").tag(config=True)
+    slots = Int(0, min=0, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
+
+    aliases = {
+        "host": "Daylight.host",
+        "port": "Daylight.port",
+        "home": "Daylight.home",
+        "idle-timeout": "Daylight.idle_timeout",
+        "slots": "Daylight.slots",
+        "log-level": "Application.log_level",
+        "config": "Daylight.config_file",
+    }
+    config_file = Unicode(help="file of settings: c.Daylight.idle_timeout = 600").tag(config=True)
+
+    @default("home")
+    def _default_home(self) -> str:
+        return str(default_home())
+
+    @default("log_level")
+    def _default_log_level(self) -> int:
+        return logging.INFO
+
+    @validate("host")
+    def _valid_host(self, proposal: Any) -> str:
+        host = str(proposal["value"])
+        if not _is_loopback(host):
+            raise TraitError(
+                f"host={host}: the service listens on this machine only (127.0.0.1); "
+                "reach it from elsewhere through an SSH tunnel"
+            )
+        return host
+
+    def initialize(self, argv: Sequence[str] | None = None) -> None:
+        """Read the command line, then the file that it names; the command line has the last word."""
+        self.parse_command_line(argv)  # type: ignore[arg-type]
+        if self.config_file:
+            typed = self.cli_config
+            self.load_config_file(self.config_file)
+            self.update_config(typed)
+
+    def start(self) -> None:
+        """Serve until stopped or idle; returns at once where another process serves this home."""
+        home = Path(self.home).expanduser().absolute()
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.environ["DAYLIGHT_HOME"] = str(home)  # for the launchers
+        if self.slots:
+            os.environ["DAYLIGHT_SLOTS"] = str(self.slots)
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=self.log.getEffectiveLevel())
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        with discovery.lock(home) as ours:
+            if not ours:
+                self._say_who_serves(home)
+                return
+            asyncio.run(self._serve(home))
+
+    async def _serve(self, home: Path) -> None:
+        use, stop = Use(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        token = discovery.ensure_token(home)
+        service = Service(
+            store=SqlStore(f"sqlite:///{home}/daylight.db"),
+            archive=Archive(home / "snapshots"),
+            engine=LocalEngine(home),
+            home=home,
+        )
+        server = HTTPServer(application(service, LocalIdentity(token), use), max_body_size=SNAPSHOT_LIMIT)
+        sockets = bind_sockets(self.port, self.host)
+        await service.start()
+        server.add_sockets(sockets)
+        address = discovery.announce(home, self.host, sockets[0].getsockname()[1])
+        _log.info("Daylight %s serves %s at %s (pid %d)", __version__, home, address.url, address.pid)
+        try:
+            await self._until_done(service, use, stop)
+        finally:
+            discovery.withdraw(home)
+            await _close(server, use)
+            await service.close()
+            _log.info("Daylight has ended; gangs that run go on")
+
+    async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            if use.idle() > self.idle_timeout and not await service.busy():
+                _log.info("nothing to do for %g s", self.idle_timeout)
+                return
+            try:
+                await asyncio.wait_for(stop.wait(), min(IDLE_LOOK_S, self.idle_timeout or IDLE_LOOK_S))
+            except TimeoutError:
+                continue
+
+    def _say_who_serves(self, home: Path) -> None:
+        address = discovery.find(home)
+        where = f"at {address.url} (pid {address.pid})" if address else "or is about to"
+        print(f"Daylight serves {home} already, {where}", flush=True)
+
+
+async def _close(server: HTTPServer, use: Use) -> None:
+    server.stop()
+    for stream in list(use.streams):
+        stream.close(GOING_AWAY, "the service ends")
+    await server.close_all_connections()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the service; exits 0 when it has ended in order, 1 with a sentence where it could not begin."""
+    try:
+        Daylight.launch_instance(None if argv is None else list(argv))
+    except (DaylightError, TraitError, OSError) as error:
+        sys.exit(f"daylight: {error}")
+    sys.exit(0)

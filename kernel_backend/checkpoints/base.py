@@ -1,0 +1,130 @@
+"""What a home of checkpoints promises: a checkpoint is whole and verified, or it is not there.
+
+A checkpoint is some parts and a manifest. Parts are written first, by whichever rank has them; the manifest names
+every part with its size and digest and carries a digest of its own. Writing the manifest is the commit: before it
+there is no checkpoint, after it there is a whole one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import xxhash
+
+from kernel_backend.errors import CheckpointDamaged
+from kernel_backend.model.overview import CheckpointInfo
+from kernel_backend.model.record import Record, Value
+
+
+class Part(Record):
+    """One file of a checkpoint: `digest` is the xxh3-128 of its `size` bytes, in hex."""
+
+    name: str
+    size: int
+    digest: str
+
+
+class Manifest(Record):
+    """A committed checkpoint. `state` is plain JSON: whatever the writer needs beside the tensors of the parts."""
+
+    experiment: int
+    trial: int
+    attempt: int
+    step: int
+    epoch: float
+    at: float  # seconds since the epoch
+    world: int
+    seed: int
+    params: dict[str, Value]
+    parts: tuple[Part, ...]
+    state: dict[str, Any] = {}
+    folder: str = ""  # where it lies; filled in by whoever lists it, and never written
+
+    @property
+    def id(self) -> str:
+        """Its name, `<step>-<attempt>`."""
+        return checkpoint_id(self.step, self.attempt)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What sorts a trial's checkpoints, oldest first."""
+        return self.step, self.attempt
+
+    @property
+    def bytes(self) -> int:
+        """The size of all its parts."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def info(self) -> CheckpointInfo:
+        """As the API lists it."""
+        return CheckpointInfo(
+            id=self.id, trial=self.trial, step=self.step, epoch=self.epoch, bytes=self.bytes, at=self.at
+        )
+
+    def part(self, name: str) -> Part | None:
+        """The part of that name, if the checkpoint has one."""
+        return next((part for part in self.parts if part.name == name), None)
+
+
+class Checkpoints(Protocol):
+    """The checkpoints of one trial."""
+
+    def write(self, checkpoint: str, name: str, data: bytes | memoryview) -> Part:
+        """Store one part for good and return what the manifest shall say of it; raises OSError, leaving nothing."""
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make the checkpoint exist, from one moment to the next; raises OSError, leaving no manifest."""
+
+    def committed(self) -> Sequence[Manifest]:
+        """All there are, oldest first by (step, attempt); reads manifests alone. One that is unreadable is set aside."""
+
+    def newest(self, fence: int | None = None) -> Manifest | None:
+        """The newest by (step, attempt); with `fence`, of attempts below that number only."""
+
+    def verify(self, manifest: Manifest) -> None:
+        """Read every part; raises CheckpointDamaged that names the one which does not agree."""
+
+    def read(self, manifest: Manifest, name: str) -> bytes:
+        """The verified bytes of a part; raises CheckpointDamaged."""
+
+    def set_aside(self, checkpoint: str) -> None:
+        """Keep a damaged one for inspection where nothing will list it again."""
+
+    def discard(self, checkpoint: str) -> None:
+        """Delete it, committed or not; nothing happens where it does not exist."""
+
+
+def checkpoint_id(step: int, attempt: int) -> str:
+    """The name of a checkpoint, `<step>-<attempt>`."""
+    return f"{step}-{attempt}"
+
+
+def digest(data: bytes | memoryview) -> str:
+    """The xxh3-128 of some bytes, in hex."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+def dump(manifest: Manifest) -> bytes:
+    """A manifest as the bytes of its file: JSON with a digest of everything else in it."""
+    body = manifest.model_dump(mode="json", exclude={"folder"})
+    return json.dumps({"digest": digest(_canonical(body)), **body}, indent=1).encode()
+
+
+def parse(data: bytes, folder: str = "") -> Manifest:
+    """The manifest that `dump` wrote; raises CheckpointDamaged where a bit of it has changed."""
+    try:
+        body = json.loads(data)
+        stated = body.pop("digest")
+        if stated != digest(_canonical(body)):
+            raise ValueError("its digest does not agree")
+        return Manifest(**body, folder=folder)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # ValueError: JSON, UTF-8 and pydantic
+        where = f" in {folder}" if folder else ""
+        raise CheckpointDamaged(f"the manifest{where} is damaged: {error}") from None
+
+
+def _canonical(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,308 @@
+"""The only file that speaks HTTP to the service: verbs as methods, words as answers, DaylightErrors as errors."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from kernel_backend import discovery, errors
+from kernel_backend.discovery import Address, CannotStart
+from kernel_backend.errors import DaylightError, ServiceUnreachable
+from kernel_backend.model.experiment import Submission
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
+from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.stream import Message
+
+if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
+    import httpx
+    from websockets.sync.client import ClientConnection
+
+ANSWER_S = 30.0  # seconds to wait for an answer
+UPLOAD_S = 300.0  # and for a snapshot to go over
+SILENCE_S = 3.0  # of trying again before a word is said about it
+PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # between tries, the last one repeated
+PAGE = 10_000  # reports a request
+BATCH = 1_000  # records a delivery: one that waited for an hour must not be too large
+FRAME_LIMIT = 16 * 2**20  # bytes of one message
+
+Locate = Callable[[], Address]
+Say = Callable[[str], None]
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Client:
+    """A conversation with one service; every method raises the DaylightError that the service answered.
+
+    Where the service listens is asked anew before each call, so one that restarted on another port is found
+    again. Calls that may safely be said twice are tried for `patience` seconds before ServiceUnreachable is
+    raised.
+    """
+
+    def __init__(self, locate: Locate, *, patience: float = ANSWER_S, say: Say = _to_stderr) -> None:
+        self._locate = locate
+        self._patience = patience
+        self._say = say
+        self._open: httpx.Client | None = None
+
+    @classmethod
+    def connect(cls, start: bool = True, home: Path | None = None) -> Self:
+        """A client of this user's service, started if none runs; without `start` ServiceUnreachable then."""
+        locate: Locate = (lambda: discovery.start(home)) if start else (lambda: _running(home))
+        locate()
+        return cls(locate)
+
+    @classmethod
+    def at_home(cls, home: Path) -> Self:
+        """A client of that home's service, which may come and go; nothing is started, no call repeated."""
+        return cls(lambda: _running(home), patience=0.0)
+
+    @classmethod
+    def at(cls, url: str, token: str, patience: float = ANSWER_S) -> Self:
+        """A client of the service at this address."""
+        return cls(lambda: Address(url, token), patience=patience)
+
+    def health(self) -> dict[str, Any]:
+        """The service's version, process and home."""
+        return self._json("GET", "/api/health")
+
+    def submit(self, submission: Submission) -> Overview:
+        """The new experiment; its snapshot must have been uploaded."""
+        return self._overview("POST", "/api/experiments", json=submission.to_json())
+
+    def experiments(self, state: str | None = None, search: str | None = None, limit: int = 50) -> list[Overview]:
+        """The newest experiments first."""
+        body = self._json("GET", "/api/experiments", params=_given(state=state, search=search, limit=limit))
+        return [Overview.from_json(each) for each in body["experiments"]]
+
+    def experiment(self, number: int) -> Overview:
+        """One experiment as it is now; raises NotFound."""
+        return self._overview("GET", f"/api/experiments/{number}")
+
+    def stop(self, number: int) -> Overview:
+        """End it for good."""
+        return self._overview("POST", f"/api/experiments/{number}/stop", again=True)
+
+    def pause(self, number: int) -> Overview:
+        """Commit a checkpoint and give the slots back."""
+        return self._overview("POST", f"/api/experiments/{number}/pause", again=True)
+
+    def resume(self, number: int) -> Overview:
+        """Queue a paused experiment again."""
+        return self._overview("POST", f"/api/experiments/{number}/resume", again=True)
+
+    def reports(
+        self,
+        number: int,
+        trial: int = 1,
+        kind: Kind | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[StoredReport]:
+        """The reports after sequence number `after` in their order, all of them without a limit."""
+        found: list[StoredReport] = []
+        while limit is None or len(found) < limit:
+            page = PAGE if limit is None else min(PAGE, limit - len(found))
+            query = _given(trial=trial, kind=kind, after=after, limit=page)
+            body = self._json("GET", f"/api/experiments/{number}/reports", params=query)
+            found += [StoredReport.model_validate(each) for each in body["reports"]]
+            if len(body["reports"]) < page:
+                break
+            after = found[-1].seq
+        return found
+
+    def logs(
+        self,
+        number: int,
+        trial: int = 1,
+        attempt: int | None = None,
+        rank: int | None = None,
+        offset: int = 0,
+    ) -> LogChunk:
+        """A piece of a rank's log; without a rank the one that failed first, else rank 0."""
+        query = _given(trial=trial, attempt=attempt, rank=rank, offset=offset)
+        return LogChunk.model_validate(self._json("GET", f"/api/experiments/{number}/logs", params=query))
+
+    def checkpoints(self, number: int) -> list[CheckpointInfo]:
+        """The committed checkpoints of all trials."""
+        body = self._json("GET", f"/api/experiments/{number}/checkpoints")
+        return [CheckpointInfo.model_validate(each) for each in body["checkpoints"]]
+
+    def source(self, number: int) -> tuple[str, Snapshot]:
+        """The definition that was submitted, and what is known about where it came from."""
+        body = self._json("GET", f"/api/experiments/{number}/source")
+        return body["definition"], Snapshot.model_validate(body["snapshot"])
+
+    def picture(self, number: int, dark: bool = False) -> bytes:
+        """The curves as a PNG."""
+        return self._call("GET", f"/api/experiments/{number}/picture.png", params={"dark": int(dark)}).content
+
+    def nodes(self) -> list[NodeUse]:
+        """The nodes and how much of each is in use."""
+        return [NodeUse.model_validate(each) for each in self._json("GET", "/api/nodes")["nodes"]]
+
+    def upload_snapshot(self, id: str, data: bytes) -> None:
+        """Store an archive, unless the service has it already; `id` is the sha256 of `data`."""
+        try:
+            self._call("HEAD", f"/api/snapshots/{id}")
+        except errors.NotFound:
+            self._call("PUT", f"/api/snapshots/{id}", content=data, timeout=UPLOAD_S)
+
+    def deliver(self, key: AttemptId | str, token: str, delivery: Delivery) -> Instruction:
+        """Hand over an attempt's records with the attempt's own token; the answer instructs its ranks."""
+        path, records = f"/api/attempts/{key}/records", delivery.to_json()["records"]
+        batches = [records[begin : begin + BATCH] for begin in range(0, len(records), BATCH)]
+        for batch in batches or [[]]:
+            answer = self._json("POST", path, token=token, again=True, json={"records": batch})
+        return Instruction.model_validate(answer)
+
+    def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
+        """Everything that becomes known after message `after`, each once and in order, until the caller stops.
+
+        A cut connection is made again and goes on after the last message that was seen.
+        """
+        from websockets.exceptions import ConnectionClosed
+
+        trying = _Patience(self._patience, self._say)
+        while True:
+            try:
+                with self._stream(after, experiment) as socket:
+                    for frame in socket:
+                        message = Message.model_validate_json(frame)
+                        trying = _Patience(self._patience, self._say)
+                        if message.seq > after:
+                            after = message.seq
+                            yield message
+            except CannotStart:
+                raise
+            except (OSError, ConnectionClosed, ServiceUnreachable) as error:
+                trying.wait(error)
+            else:
+                trying.wait(ServiceUnreachable("the service ended the stream"))
+
+    def close(self) -> None:
+        """Let go of the connections; the next call makes new ones."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _stream(self, after: int, experiment: int | None) -> ClientConnection:
+        from websockets.exceptions import InvalidHandshake, InvalidStatus
+        from websockets.sync.client import connect
+
+        address = self._locate()
+        url = f"ws{address.url.removeprefix('http')}/api/stream?after={after}"
+        try:
+            return connect(
+                url if experiment is None else f"{url}&experiment={experiment}",
+                additional_headers={"Authorization": f"Bearer {address.token}"},
+                open_timeout=ANSWER_S,
+                close_timeout=1,
+                max_size=FRAME_LIMIT,
+                proxy=None,
+            )
+        except InvalidStatus as error:
+            raise _error(error.response.status_code, bytes(error.response.body or b"")) from None
+        except InvalidHandshake as error:
+            raise ServiceUnreachable(f"no stream at {address.url}: {error}") from None
+
+    def _overview(self, method: str, path: str, **request: Any) -> Overview:
+        return Overview.from_json(self._json(method, path, **request))
+
+    def _json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self._call(method, path, **request).json()
+        return answer
+
+    def _call(
+        self, method: str, path: str, *, again: bool = False, token: str | None = None, **request: Any
+    ) -> httpx.Response:
+        """The answer; `again` says that a POST may be sent twice without harm (the other methods may always)."""
+        import httpx
+
+        trying = _Patience(self._patience, self._say)
+        while True:
+            try:
+                address = self._locate()
+                headers = {"Authorization": f"Bearer {token or address.token}"}
+                response = self._http().request(method, address.url + path, headers=headers, **request)
+            except CannotStart:
+                raise  # trying again would only fail again
+            except (ServiceUnreachable, httpx.ConnectError, httpx.ConnectTimeout) as error:
+                trying.wait(error)
+            except httpx.TransportError as error:
+                if method == "POST" and not again:
+                    raise ServiceUnreachable(f"the service did not answer {path}: {error!r}") from error
+                trying.wait(error)
+            else:
+                if response.is_error:
+                    raise _error(response.status_code, response.content)
+                return response
+
+    def _http(self) -> httpx.Client:
+        import httpx
+
+        if self._open is None:
+            # No proxy of the environment: the service is on this machine, and its token stays here.
+            self._open = httpx.Client(timeout=httpx.Timeout(ANSWER_S, connect=5.0), trust_env=False)
+        return self._open
+
+
+class _Patience:
+    """How long to go on trying: pauses grow, and nothing is said of a service that is back within seconds."""
+
+    def __init__(self, seconds: float, say: Say) -> None:
+        self._began = time.monotonic()
+        self._seconds, self._say = seconds, say
+        self._tries, self._said = 0, False
+
+    def wait(self, error: Exception) -> None:
+        """Sleep until the next try; raises ServiceUnreachable when patience is at its end."""
+        waited = time.monotonic() - self._began
+        if waited >= self._seconds:
+            raise _unreachable(error) from error
+        if waited >= SILENCE_S and not self._said:
+            self._said = True
+            self._say(f"Daylight's service does not answer; trying again for {self._seconds - waited:.0f} s")
+        time.sleep(PAUSES_S[min(self._tries, len(PAUSES_S) - 1)])
+        self._tries += 1
+
+
+def _running(home: Path | None) -> Address:
+    address = discovery.find(home)
+    if address is None:
+        raise ServiceUnreachable("no Daylight service runs: start it with: daylight serve")
+    return address
+
+
+def _unreachable(error: Exception) -> ServiceUnreachable:
+    if isinstance(error, ServiceUnreachable):
+        return error
+    reason = str(error) or type(error).__name__
+    return ServiceUnreachable(f"Daylight's service does not answer ({reason}): start it with: daylight serve")
+
+
+def _error(status: int, content: bytes) -> DaylightError:
+    import json
+
+    try:
+        body = json.loads(content or b"{}")
+    except ValueError:
+        body = {"message": content.decode(errors="replace")[:500]}
+    if not body and status in _BARE:  # the answer to HEAD has no body
+        return _BARE[status]("no such thing" if status == 404 else "no valid token")
+    return errors.from_json(body if isinstance(body, dict) else {"message": str(body)}, status)
+
+
+_BARE: dict[int, type[DaylightError]] = {401: errors.Unauthenticated, 404: errors.NotFound}
+
+
+def _given(**query: Any) -> dict[str, Any]:
+    """The parameters that have a value."""
+    return {name: value for name, value in query.items() if value is not None}

@@ -1,0 +1,75 @@
+"""What can compute on this machine: the one file that knows NVML and visible-device variables."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.resources import Node
+
+# The variable by which a process is shown only some devices, by the kind of slot.
+_VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "HIP_VISIBLE_DEVICES"}
+
+
+def cores() -> int:
+    """How many cores this process may use (its affinity, not the machine's count)."""
+    return len(os.sched_getaffinity(0))
+
+
+def _cuda_names() -> list[str]:
+    """The NVIDIA devices that NVML sees, by name; none where there is no driver or no NVML."""
+    try:
+        import pynvml
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return []
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _override() -> int | None:
+    text = os.environ.get("DAYLIGHT_SLOTS")
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise InvalidRequest(
+            f"DAYLIGHT_SLOTS={text!r} is no number of slots: give a whole number from 1 up, or unset it"
+        )
+    return int(text)
+
+
+def local_node() -> Node:
+    """This machine as a node: a slot a GPU where there are some, else a slot a core.
+
+    `DAYLIGHT_SLOTS` says how many slots to offer: fewer GPUs than there are, or any number of CPU slots.
+    Raises InvalidRequest when it is no positive number.
+    """
+    names, wanted = _cuda_names(), _override()
+    kind = "cuda" if names else "cpu"
+    slots = wanted or len(names) or cores()
+    if names and slots > len(names):
+        raise InvalidRequest(
+            f"DAYLIGHT_SLOTS={slots}, but there are {len(names)} GPUs here: give at most {len(names)}"
+        )
+    return Node(
+        name=platform.node() or "localhost",
+        kind=kind,
+        address="127.0.0.1",
+        slots=slots,
+        cores=cores(),
+        devices=tuple(names[:slots]),
+    )
+
+
+def visible(kind: str, slots: Sequence[int]) -> dict[str, str]:
+    """The environment that shows a process these slots' devices and no others; empty for CPU slots."""
+    variable = _VISIBLE.get(kind)
+    return {variable: ",".join(map(str, slots))} if variable else {}

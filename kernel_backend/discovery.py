@@ -1,0 +1,224 @@
+"""Finding the user's service, and starting it where there is none: `service.json`, `token` and the lock.
+
+One service a home (DAYLIGHT_HOME). Who holds the lock on `service.lock` is the service; `service.json` says
+where it listens, and `token` (0600) lets its owner in. Standard library and psutil only: every kernel
+imports this.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import psutil
+
+from kernel_backend.errors import ServiceUnreachable
+from kernel_backend.home import home as default_home
+
+START_LIMIT = 30.0  # seconds that a service may take until it listens
+LOG_LIMIT = 5_000_000  # bytes of service.log, beyond which it is begun anew
+# What tells an interpreter with the [server] extra, and what of a kernel's environment is not for a service.
+_NEEDED = ("alembic", "sqlalchemy", "tornado", "traitlets")
+_KERNEL_ONLY = ("MPLBACKEND", "JPY_PARENT_PID", "JPY_SESSION_NAME")
+
+
+class CannotStart(ServiceUnreachable):
+    """No service runs, and trying again would not help."""
+
+
+class Address(NamedTuple):
+    """Where a service listens and what lets its owner in; `pid` is 0 where it was given by hand."""
+
+    url: str
+    token: str
+    pid: int = 0
+
+
+def find(home: Path | None = None) -> Address | None:
+    """The running service of this home; None where none runs on this machine.
+
+    The process is checked, not only the file: a token must never go to whoever took a dead service's port.
+    """
+    home = home or default_home()
+    noted = _noted(home)
+    if noted is None or noted.machine != socket.gethostname():
+        return None
+    token = _read(home / "token")
+    if not token or not _alive(noted.pid, noted.started):
+        return None
+    return Address(noted.url, token, noted.pid)
+
+
+def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
+    """The running service of this home, started if need be; it outlives this process.
+
+    Of two that start at once one gets the lock and the other goes away: both callers find the same one.
+    Raises CannotStart, with the end of its log where it could not start.
+    """
+    home = home or default_home()
+    if found := find(home):
+        return found
+    process = _spawn(home)
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        if found := find(home):
+            return found
+        if process.poll():
+            raise CannotStart(f"Daylight's service could not start. {_last_words(home)}")
+        time.sleep(0.05)
+    raise CannotStart(f"Daylight's service did not start within {limit:g} s. {_last_words(home)}")
+
+
+@contextmanager
+def lock(home: Path) -> Iterator[bool]:
+    """True within, if this process may be the service of this home; the lock ends with the process."""
+    with open(home / "service.lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def ensure_token(home: Path) -> str:
+    """The token of this home, made at first use; to be called by the holder of the lock."""
+    token = _read(home / "token")
+    if not token:
+        token = secrets.token_urlsafe(32)
+        write_private(home / "token", token)
+    return token
+
+
+def announce(home: Path, host: str, port: int) -> Address:
+    """Write where this process listens, and which interpreter can serve; the address clients will find."""
+    pid = os.getpid()
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    noted = _Noted(pid, _started(pid), socket.gethostname(), host, port, url)
+    write_private(home / "service.json", json.dumps(noted._asdict()))
+    write_private(home / "server-python", sys.executable)
+    return Address(noted.url, ensure_token(home), pid)
+
+
+def withdraw(home: Path) -> None:
+    """Take back what `announce` wrote, if it is this process's own."""
+    noted = _noted(home)
+    if noted is not None and noted.pid == os.getpid():
+        (home / "service.json").unlink(missing_ok=True)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Make the file whole, at once, and readable by its owner alone."""
+    # mkstemp opens with O_EXCL and mode 0600: nobody ever sees a half-written or an open file.
+    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    os.replace(beside, path)
+
+
+class _Noted(NamedTuple):
+    """The content of `service.json`."""
+
+    pid: int
+    started: float  # seconds after the machine's boot
+    machine: str
+    host: str
+    port: int
+    url: str
+
+
+def _noted(home: Path) -> _Noted | None:
+    try:
+        return _Noted(**json.loads(_read(home / "service.json") or "null"))
+    except (TypeError, ValueError):  # none, or not one of ours
+        return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> float:
+    # Since boot, not since the epoch: a clock set meanwhile must not make a living service look dead.
+    boot = psutil.boot_time()
+    return psutil.Process(pid).create_time() - boot
+
+
+def _alive(pid: int, started: float) -> bool:
+    try:
+        return abs(_started(pid) - started) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _spawn(home: Path) -> subprocess.Popen[bytes]:
+    noted = _noted(home)
+    if noted is not None and noted.machine != socket.gethostname() and not _lock_is_free(home):
+        raise CannotStart(
+            f"Daylight's service for {home} runs on {noted.machine} and listens only there: "
+            "work on that machine, or set DAYLIGHT_HOME to a folder of this one"
+        )
+    environment = {name: value for name, value in os.environ.items() if name not in _KERNEL_ONLY}
+    command = [_interpreter(home), "-P", "-m", "kernel_backend"]
+    with _open_log(home) as log:
+        return subprocess.Popen(
+            command,
+            cwd=home,
+            env=environment | {"DAYLIGHT_HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _lock_is_free(home: Path) -> bool:
+    with lock(home) as ours:
+        return ours
+
+
+def _interpreter(home: Path) -> str:
+    """One that can run a service: this one, or the one that a service of this home was last run by."""
+    if all(importlib.util.find_spec(name) for name in _NEEDED):
+        return sys.executable
+    other = _read(home / "server-python")
+    if other and _can_serve(other):
+        return other
+    raise CannotStart(
+        f"no Daylight service runs, and {sys.executable} cannot start one (it lacks daylight[server]): "
+        "start it with: daylight serve"
+    )
+
+
+def _can_serve(python: str) -> bool:
+    probe = f"import kernel_backend, {', '.join(_NEEDED)}"
+    try:
+        return subprocess.run([python, "-P", "-c", probe], capture_output=True, timeout=60).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _open_log(home: Path) -> IO[bytes]:
+    path = home / "service.log"
+    fresh = not path.exists() or path.stat().st_size > LOG_LIMIT
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if fresh else os.O_APPEND), 0o600), "ab")
+
+
+def _last_words(home: Path) -> str:
+    lines = _read(home / "service.log").splitlines()[-5:]
+    return "\n".join([f"The end of {home / 'service.log'}:", *lines])

@@ -1,0 +1,68 @@
+"""What an engine promises: gangs by key, started once, found again, ended for certain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.job import Job
+from kernel_backend.model.overview import LogChunk
+from kernel_backend.model.record import Record
+from kernel_backend.model.reports import AttemptResult, SpoolRecord
+from kernel_backend.model.resources import Node
+from kernel_backend.model.states import Outcome
+
+
+class Caps(Record):
+    """What the engine does by itself, so that the service need not."""
+
+    atomic_gang: bool
+    preemption: bool
+    quota: bool
+    multi_node: bool
+    per_user_identity: bool
+
+
+class GangStatus(Record):
+    """A gang as the engine sees it; a whole picture each time, so a missed one costs nothing."""
+
+    key: AttemptId
+    phase: Literal["pending", "running", "ended"]
+    outcome: Outcome | None = None  # when ended
+    result: AttemptResult | None = None  # the launcher's own record, where it lived to write one
+
+
+class Unconfirmed(DaylightError):
+    """A gang that was killed may still run: its slots must not be given away."""
+
+
+class Engine(Protocol):
+    """One place where gangs run."""
+
+    caps: Caps
+
+    async def nodes(self) -> Sequence[Node]:
+        """The nodes there are, healthy or not."""
+
+    async def submit(self, job: Job, token: str) -> None:
+        """Start the gang of this attempt; the same key twice is the same gang."""
+
+    async def statuses(self) -> Sequence[GangStatus]:
+        """Every gang this engine knows of, until it is forgotten."""
+
+    async def release(self, key: AttemptId) -> None:
+        """Ask the gang to commit a checkpoint and exit; returns at once. Unknown or ended: nothing happens."""
+
+    async def kill(self, key: AttemptId) -> None:
+        """End it and return when no process of it is left; raises Unconfirmed where that cannot be known."""
+
+    async def records(self, key: AttemptId, after: int) -> Sequence[SpoolRecord]:
+        """What the gang's spool holds after record number `after` (what it could not post itself)."""
+
+    async def logs(self, key: AttemptId, rank: int, offset: int) -> LogChunk:
+        """A rank's log from a byte offset; raises NotFound."""
+
+    async def forget(self, key: AttemptId) -> None:
+        """The end of this gang has been taken in: list it no more. Logs stay."""

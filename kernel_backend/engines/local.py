@@ -1,0 +1,188 @@
+"""The local engine: launchers as detached processes of this machine, found again by pid and start time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from kernel_backend.devices import local_node
+from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
+from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.home import attempt_folder
+from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.spool import read_after
+from kernel_backend.model.ids import AttemptId, parse_attempt
+from kernel_backend.model.job import Job
+from kernel_backend.model.overview import LogChunk
+from kernel_backend.model.reports import SpoolRecord
+from kernel_backend.model.resources import Node
+from kernel_backend.model.states import Outcome
+
+LOG_CHUNK = 256 * 1024  # bytes of a log in one answer
+START_S = 30.0  # a launcher that has not begun by then never will
+KILL_S = 10.0  # how long a killed process may take to vanish
+MARK = "DAYLIGHT_ATTEMPT"  # in the environment of every process of an attempt: its folder
+_OUTCOMES = {"ok": Outcome.OK, "released": Outcome.RELEASED, "failed": Outcome.FAILED, "lost": Outcome.LOST}
+
+
+class LocalEngine:
+    """Gangs on this machine. All it knows lies in the attempts' folders, so a restarted service knows as much."""
+
+    caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._node = local_node()
+        self._started: dict[str, subprocess.Popen[bytes]] = {}  # our own children, to be reaped
+
+    async def nodes(self) -> Sequence[Node]:
+        """This machine."""
+        return [self._node]
+
+    async def submit(self, job: Job, token: str) -> None:
+        """Start a launcher, unless this attempt has or had one: its lock decides, so twice is once."""
+        folder = self._folder(job.id)
+        await asyncio.to_thread(folder.prepare, job, token)
+        if folder.launcher() is None:
+            (folder.path / "listed").touch()
+            self._started[str(job.id)] = await asyncio.to_thread(_spawn, job, folder)
+
+    async def statuses(self) -> Sequence[GangStatus]:
+        """Every gang that has not been forgotten."""
+        return await asyncio.to_thread(lambda: [self._status(key) for key in self._listed()])
+
+    async def release(self, key: AttemptId) -> None:
+        """SIGTERM to the launcher, which hands it down."""
+        launcher = self._folder(key).launcher()
+        if launcher is not None and launcher.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(launcher.pid, signal.SIGTERM)
+
+    async def kill(self, key: AttemptId) -> None:
+        """SIGKILL to every process of the attempt; returns when none is left."""
+        await asyncio.to_thread(self._kill, key)
+
+    async def records(self, key: AttemptId, after: int) -> Sequence[SpoolRecord]:
+        """The spool's records after number `after`."""
+        return await asyncio.to_thread(read_after, self._folder(key).spool, after)
+
+    async def logs(self, key: AttemptId, rank: int, offset: int) -> LogChunk:
+        """Up to 256 KiB of a rank's log."""
+        return await asyncio.to_thread(self._logs, key, rank, offset)
+
+    async def forget(self, key: AttemptId) -> None:
+        """List it no more; its token is of no use now and goes."""
+        self._reap(str(key))
+        folder = self._folder(key).path
+        for name in ("listed", "token"):
+            (folder / name).unlink(missing_ok=True)
+
+    def _folder(self, key: AttemptId) -> AttemptFolder:
+        return AttemptFolder(attempt_folder(self._home, key))
+
+    def _listed(self) -> Iterator[AttemptId]:
+        for mark in sorted(self._home.glob("attempts/*/listed")):
+            with contextlib.suppress(InvalidRequest):
+                yield parse_attempt(mark.parent.name)
+
+    def _status(self, key: AttemptId) -> GangStatus:
+        folder = self._folder(key)
+        self._reap(str(key))
+        result = folder.result()
+        if result is not None:
+            return GangStatus(key=key, phase="ended", outcome=_OUTCOMES[result.outcome], result=result)
+        launcher = folder.launcher()
+        if launcher is None:
+            # Its mark is as old as the submission; a launcher begins within moments of it.
+            waiting = time.time() - (folder.path / "listed").stat().st_mtime
+            return GangStatus(key=key, phase="pending") if waiting < START_S else self._lost(key)
+        if launcher.alive():
+            return GangStatus(key=key, phase="running")
+        # It may have written its record between our two looks.
+        result = folder.result()
+        if result is not None:
+            return GangStatus(key=key, phase="ended", outcome=_OUTCOMES[result.outcome], result=result)
+        return self._lost(key)
+
+    def _lost(self, key: AttemptId) -> GangStatus:
+        """A gang without a launcher: whatever is left of it goes before its slots are given away."""
+        try:
+            self._kill(key)
+        except Unconfirmed:
+            return GangStatus(key=key, phase="running")
+        return GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
+
+    def _kill(self, key: AttemptId) -> None:
+        deadline = time.monotonic() + KILL_S
+        while members := list(_members(self._folder(key))):
+            if time.monotonic() > deadline:
+                pids = [process.pid for process in members]
+                raise Unconfirmed(f"processes {pids} of attempt {key} do not end; its slots stay taken", pids=pids)
+            for process in members:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(members, timeout=0.5)
+            self._reap(str(key))
+
+    def _reap(self, key: str) -> None:
+        child = self._started.get(key)
+        if child is not None and child.poll() is not None:
+            del self._started[key]
+
+    def _logs(self, key: AttemptId, rank: int, offset: int) -> LogChunk:
+        folder = self._folder(key)
+        try:
+            with folder.rank_log(rank).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(min(offset, size))
+                data = file.read(LOG_CHUNK)
+                end = file.tell()
+        except FileNotFoundError:
+            if not folder.path.exists():
+                raise NotFound(f"attempt {key} has left no logs") from None
+            data, size, end = b"", 0, 0
+        if end < size:
+            # Cut at a line's end, so that no character is halved; a longer line than a chunk is cut as it comes.
+            data = data[: data.rfind(b"\n") + 1] or data
+        return LogChunk(
+            attempt=key.number,
+            rank=rank,
+            text=data.decode(errors="replace"),
+            offset=min(offset, size) + len(data),
+            size=size,
+            ended=not (folder.path / "listed").exists(),
+        )
+
+
+def _spawn(job: Job, folder: AttemptFolder) -> subprocess.Popen[bytes]:
+    """A launcher in a session of its own: it outlives the service, and the terminal that started that."""
+    with folder.launcher_log.open("ab") as log:
+        return subprocess.Popen(
+            [job.python, "-m", "kernel_backend.launch", str(folder.path)],
+            cwd=job.cwd,
+            env={**os.environ, MARK: str(folder.path), "DAYLIGHT_HOME": job.home},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
+    """All living processes of an attempt, loader workers too: each inherits the attempt's folder in its environment.
+
+    Not by process group: a number can be another's by now, and a child may have left the group. Not by key: another
+    home of this user has the same keys.
+    """
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(MARK) == str(folder.path) and process.status() != psutil.STATUS_ZOMBIE:
+                yield process

@@ -1,0 +1,105 @@
+"""One family of errors: each knows its HTTP status, says what happened, where, and what to do next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class DaylightError(Exception):
+    """Whatever Daylight tells a person about; `details` travel as JSON beside the message."""
+
+    http_status = 500
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def to_json(self) -> dict[str, Any]:
+        """The body of an HTTP error: `{"error": NAME, "message": TEXT, "details": {...}}`."""
+        return {"error": type(self).__name__, "message": self.message, "details": self.details}
+
+
+class InvalidRequest(DaylightError):
+    """A value that cannot be: the message holds it, and the nearest one that can."""
+
+    http_status = 400
+
+
+class InvalidDefinition(InvalidRequest):
+    """The cell is not a definition: syntax, a missing role, a hyperparameter without a value."""
+
+
+class CaptureError(InvalidRequest):
+    """What the cell needs cannot be taken along; `details["problems"]` lists all of it at once."""
+
+
+class ImpossibleAsk(InvalidRequest):
+    """More slots than there are; the message names the largest gang."""
+
+
+class Unauthenticated(DaylightError):
+    """No token, or a wrong one."""
+
+    http_status = 401
+
+
+class Forbidden(DaylightError):
+    """Known, visible, and not yours to do."""
+
+    http_status = 403
+
+
+class NotFound(DaylightError):
+    """There is no such thing, or none that you may see."""
+
+    http_status = 404
+
+
+class Conflict(DaylightError):
+    """The thing is in a state that does not allow this; the message names the state."""
+
+    http_status = 409
+
+
+class Fenced(Conflict):
+    """An older attempt speaks after a newer one was made: it must exit."""
+
+
+class TooLarge(DaylightError):
+    """A request body beyond its limit."""
+
+    http_status = 413
+
+
+class ServiceUnreachable(DaylightError):
+    """No service answers; the message says how to start one."""
+
+    http_status = 503
+
+
+class ExperimentFailed(DaylightError):
+    """Raised to whoever waits for an experiment that failed, with the user's own frames."""
+
+    http_status = 500
+
+
+class CheckpointDamaged(DaylightError):
+    """A digest, a shape or a part does not agree with the manifest."""
+
+    http_status = 500
+
+
+def _family(parent: type[DaylightError]) -> dict[str, type[DaylightError]]:
+    found = {parent.__name__: parent}
+    for child in parent.__subclasses__():
+        found |= _family(child)
+    return found
+
+
+def from_json(body: dict[str, Any], status: int) -> DaylightError:
+    """The error that `to_json` described, as the client raises it again; unknown names become DaylightError."""
+    kind = _family(DaylightError).get(str(body.get("error")), DaylightError)
+    error = kind(str(body.get("message", f"HTTP {status}")), **body.get("details", {}))
+    error.http_status = status
+    return error

@@ -1,0 +1,1 @@
+"""Who speaks: a token in, a user's name out."""

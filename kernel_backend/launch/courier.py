@@ -1,0 +1,80 @@
+"""The launcher's voice: posts the spool in batches, beats the heart, and brings instructions back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kernel_backend.errors import DaylightError, Fenced
+from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.spool import SpoolReader
+from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
+
+PERIOD_S = 0.1  # between looks at the spool
+HEARTBEAT_S = 2.0  # at the latest
+LAST_WORDS_S = 5.0  # how long to try for after the ranks have ended
+
+_log = logging.getLogger(__name__)
+
+
+class Courier(threading.Thread):
+    """A thread, so that a slow service never keeps the launcher from seeing a dead rank.
+
+    A service that is down costs nothing: the spool keeps everything, and what is never posted is read by the next
+    adoption. `instruct` is called with `release` or `stop` when the service asks for it.
+    """
+
+    def __init__(self, folder: AttemptFolder, home: Path, key: str, instruct: Callable[[str], None]) -> None:
+        super().__init__(name="courier", daemon=True)
+        self._reader = SpoolReader(folder.spool)
+        self._folder, self._home, self._key, self._instruct = folder, home, key, instruct
+        self._ending = threading.Event()
+
+    def finish(self) -> None:
+        """The ranks have ended: post what is left, for a few seconds at most."""
+        self._ending.set()
+        self.join(LAST_WORDS_S + 1)
+
+    def run(self) -> None:
+        """Post until told to finish and nothing is left."""
+        from kernel_backend.client import Client  # after the ranks were started: it imports an HTTP library
+
+        client = Client.at_home(self._home)
+        token = self._folder.token()
+        waiting: list[SpoolRecord] = []
+        spoken, deadline = 0.0, float("inf")
+        while True:
+            if self._ending.is_set() and deadline == float("inf"):
+                deadline = time.monotonic() + LAST_WORDS_S
+            waiting.extend(self._reader.read())
+            now = time.monotonic()
+            if waiting or now - spoken >= HEARTBEAT_S:
+                if self._post(client, token, waiting):
+                    waiting, spoken = [], now
+                else:
+                    self._ending.wait(1.0)
+            elif self._ending.is_set():
+                return
+            if time.monotonic() > deadline:
+                return
+            self._ending.wait(PERIOD_S)
+
+    def _post(self, client: object, token: str, records: list[SpoolRecord]) -> bool:
+        """Whether the service has taken these records (or will never want them)."""
+        from kernel_backend.client import Client
+
+        assert isinstance(client, Client)
+        try:
+            answer: Instruction = client.deliver(self._key, token, Delivery(records=tuple(records)))
+        except Fenced:
+            self._instruct("stop")
+            return True
+        except DaylightError as error:
+            _log.info("the service does not take records now: %s", error)
+            return False
+        if answer.instruct != "continue":
+            self._instruct(answer.instruct)
+        return True

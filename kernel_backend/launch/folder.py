@@ -1,0 +1,106 @@
+"""The files of an attempt's folder that more than one process touches, written whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import psutil
+from pydantic import ValidationError
+
+from kernel_backend.model.job import Job
+from kernel_backend.model.record import Record
+from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.trial import Failure
+
+R = TypeVar("R", bound=Record)
+
+
+class LauncherRecord(Record):
+    """Which process launches this attempt; pid and start time together name it for ever."""
+
+    pid: int
+    started: float
+
+    def alive(self) -> bool:
+        """Whether that very process runs (a zombie does not)."""
+        try:
+            process = psutil.Process(self.pid)
+            return process.create_time() == self.started and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+
+class AttemptFolder(NamedTuple):
+    """An attempt's folder, by the names of its files."""
+
+    path: Path
+
+    @property
+    def spool(self) -> Path:
+        """What rank 0 says, a JSON line a record."""
+        return self.path / "spool.jsonl"
+
+    @property
+    def launcher_log(self) -> Path:
+        """The launcher's own output."""
+        return self.path / "launcher.log"
+
+    def rank_log(self, rank: int) -> Path:
+        """What a rank printed."""
+        return self.path / f"rank-{rank}.log"
+
+    def job(self) -> Job:
+        """The attempt, spelled out."""
+        return Job.model_validate_json((self.path / "job.json").read_bytes())
+
+    def token(self) -> str:
+        """The secret by which this attempt's launcher speaks to the service."""
+        return (self.path / "token").read_text().strip()
+
+    def launcher(self) -> LauncherRecord | None:
+        """Who launches it; None before a launcher has begun."""
+        return self._read("launcher.json", LauncherRecord)
+
+    def result(self) -> AttemptResult | None:
+        """How it ended; None while it runs, or when its launcher died first."""
+        return self._read("outcome.json", AttemptResult)
+
+    def failures(self) -> dict[int, Failure]:
+        """What its ranks wrote about their own ends."""
+        found = (self._read(path.name, Failure) for path in self.path.glob("failure-*.json"))
+        return {failure.rank: failure for failure in found if failure is not None}
+
+    def prepare(self, job: Job, token: str) -> None:
+        """Write the job and its token (0600); doing it twice changes nothing."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.write("token", token.encode())
+        self.write("job.json", job.model_dump_json(indent=2).encode())
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a file in place by rename, readable by its owner alone."""
+        temporary = self.path / f".{name}.{os.getpid()}"
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+        temporary.rename(self.path / name)
+
+    def lock(self) -> int | None:
+        """Become this attempt's one launcher: a descriptor to keep open, or None where another is or was."""
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        if self.launcher() is not None:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def _read(self, name: str, kind: type[R]) -> R | None:
+        try:
+            return kind.model_validate_json((self.path / name).read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return None

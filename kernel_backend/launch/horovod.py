@@ -1,0 +1,68 @@
+"""How Horovod ranks find each other: their variables, and the rendezvous server of an attempt."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Sequence
+
+from kernel_backend.launch.rendezvous import Meeting, Seat
+
+# Bounds the start and every wait for a peer; a launcher notices a dead rank itself long before.
+TIMEOUT_S = 900
+
+
+def installed() -> bool:
+    """Whether this interpreter has Horovod at all (asking imports nothing)."""
+    return importlib.util.find_spec("horovod") is not None
+
+
+def env(seat: Seat, meeting: Meeting) -> dict[str, str]:
+    """What `horovod.torch.init()` reads; nothing where there is no rendezvous server.
+
+    Fusion is off since our buckets are the fusion, and Horovod's own depends on timing: with it, sums of four ranks
+    differ in their last bits from run to run.
+    """
+    if meeting.horovod_port is None:
+        return {}
+    return {
+        "HOROVOD_HOSTNAME": seat.node,
+        "HOROVOD_RANK": str(seat.rank),
+        "HOROVOD_SIZE": str(seat.size),
+        "HOROVOD_LOCAL_RANK": str(seat.local_rank),
+        "HOROVOD_LOCAL_SIZE": str(seat.local_size),
+        "HOROVOD_CROSS_RANK": str(seat.cross_rank),
+        "HOROVOD_CROSS_SIZE": str(seat.cross_size),
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": meeting.address,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(meeting.horovod_port),
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(TIMEOUT_S),
+        "HOROVOD_FUSION_THRESHOLD": "0",
+        "HOROVOD_CYCLE_TIME": "1",
+        **({"HOROVOD_GLOO_IFACE": meeting.interface} if meeting.interface else {}),
+    }
+
+
+class Rendezvous:
+    """Horovod's own rendezvous server, one an attempt, on node 0's launcher.
+
+    It knows no authentication and its own `start()` listens on every interface; this one listens on `address` alone.
+    """
+
+    def __init__(self, address: str, seats: Sequence[Seat]) -> None:
+        from horovod.runner.common.util.hosts import SlotInfo
+        from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+        self._server = RendezvousHTTPServer((address, 0), RendezvousHandler, 0)
+        self._server.daemon_threads = True
+        self._server.init(
+            [SlotInfo(s.node, s.rank, s.local_rank, s.cross_rank, s.size, s.local_size, s.cross_size) for s in seats]
+        )
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, name="rendezvous", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,90 @@
+"""A launcher, read from top to bottom: lock, start the ranks, watch them, judge the end, say it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from kernel_backend.launch.courier import Courier
+from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
+from kernel_backend.launch.gang import Gang
+from kernel_backend.launch.judge import FINISHED, failed, judge
+from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.trial import Failure
+
+WATCH_S = 0.05
+SETTLE_S = 1.0  # what peers of a failed rank get to say whether theirs was the cause
+FAREWELL_S = 60.0  # what peers of a rank that finished get to finish too
+
+
+def launch(path: Path) -> None:
+    """Run one attempt to its end; returns at once where another launcher has it.
+
+    SIGTERM asks the ranks to commit a checkpoint and leave. The end is a record, `outcome.json`, since engines do not
+    all pass exit codes on.
+    """
+    folder = AttemptFolder(path)
+    lock = folder.lock()
+    if lock is None:
+        return
+    # A launcher's job is to outlive those who started it; its ranks in turn die with it.
+    me = LauncherRecord(pid=os.getpid(), started=psutil.Process().create_time())
+    folder.write("launcher.json", me.model_dump_json().encode())
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+
+    job = folder.job()
+    try:
+        gang = Gang(job, folder)
+    except (OSError, ImportError) as error:
+        _write(folder, _never_started(error))
+        return
+    signal.signal(signal.SIGTERM, lambda *_: gang.tell("release"))
+    courier = Courier(folder, Path(job.home), str(job.id), gang.tell)
+    courier.start()
+    _watch(gang, folder)
+    _write(folder, judge(gang.codes(), folder.failures(), gang.ended_by_us, time.time()))
+    gang.close()
+    courier.finish()
+    os.close(lock)
+
+
+def _watch(gang: Gang, folder: AttemptFolder) -> None:
+    """Return when no rank is left; one that failed takes the others along."""
+    first_exit: float | None = None
+    while any(code is None for code in gang.codes()):
+        codes = gang.codes()
+        now = time.monotonic()
+        if any(code is not None for code in codes):
+            first_exit = first_exit or now
+            if _over(codes, folder, now - first_exit):
+                gang.end()
+                return
+        time.sleep(WATCH_S)
+
+
+def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> bool:
+    """Whether the ranks that still run shall be killed, `since` seconds after the first one ended."""
+    broken = [rank for rank, code in enumerate(codes) if failed(code)]
+    if not broken:
+        early = any(code == FINISHED for code in codes)
+        return early and since > FAREWELL_S
+    said = folder.failures()
+    # A rank that only lost its peer is no cause: wait a moment for the one that is to say so.
+    cause_known = any(rank not in said or not said[rank].consequence for rank in broken)
+    return cause_known or since > SETTLE_S
+
+
+def _never_started(error: Exception) -> AttemptResult:
+    failure = Failure(rank=0, type=type(error).__name__, message=f"the ranks could not be started: {error}")
+    return AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
+
+
+def _write(folder: AttemptFolder, result: AttemptResult) -> None:
+    folder.write("outcome.json", json.dumps(result.to_json()).encode())

@@ -1,0 +1,75 @@
+"""Who is which rank: every launcher computes the same assignment from the gang's placement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kernel_backend import devices
+from kernel_backend.model.resources import Placement
+
+
+class Seat(NamedTuple):
+    """A rank's place in its gang. Cross rank: its node's number among the nodes that have this local rank."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+    node: str
+    kind: str
+    slot: int
+
+
+class Meeting(NamedTuple):
+    """Where the ranks of an attempt find each other; ports are private to the attempt."""
+
+    address: str  # of node 0
+    interface: str | None  # the network device that gloo binds to; None lets it choose
+    torch_port: int
+    horovod_port: int | None  # None where Horovod is not installed
+
+
+def seats(placement: Placement) -> list[Seat]:
+    """The ranks in order: node by node, slot by slot."""
+    size = sum(len(share.slots) for share in placement)
+    found: list[Seat] = []
+    for number, share in enumerate(placement):
+        for local, slot in enumerate(share.slots):
+            peers = [n for n, other in enumerate(placement) if len(other.slots) > local]
+            found.append(
+                Seat(
+                    rank=len(found),
+                    size=size,
+                    local_rank=local,
+                    local_size=len(share.slots),
+                    cross_rank=peers.index(number),
+                    cross_size=len(peers),
+                    node=share.node,
+                    kind=share.kind,
+                    slot=slot,
+                )
+            )
+    return found
+
+
+def interface_of(address: str) -> str | None:
+    """The network device that gloo shall use: loopback for a gang on one machine, None to let gloo choose."""
+    return "lo" if address.startswith("127.") else None
+
+
+def process_env(base: Mapping[str, str], seat: Seat, threads: int) -> dict[str, str]:
+    """A rank's environment apart from its backends' variables: hash seed, threads, visible devices.
+
+    Threads and the hash seed are part of what makes two runs equal to the last bit.
+    """
+    return {
+        **base,
+        "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        **devices.visible(seat.kind, (seat.slot,)),
+    }

@@ -1,0 +1,18 @@
+"""How `torch.distributed` ranks find each other."""
+
+from __future__ import annotations
+
+from kernel_backend.launch.rendezvous import Meeting, Seat
+
+
+def env(seat: Seat, meeting: Meeting) -> dict[str, str]:
+    """What `torch.distributed` reads in `init_process_group("gloo" | "nccl")`."""
+    return {
+        "RANK": str(seat.rank),
+        "WORLD_SIZE": str(seat.size),
+        "LOCAL_RANK": str(seat.local_rank),
+        "LOCAL_WORLD_SIZE": str(seat.local_size),
+        "MASTER_ADDR": meeting.address,
+        "MASTER_PORT": str(meeting.torch_port),
+        **({"GLOO_SOCKET_IFNAME": meeting.interface} if meeting.interface else {}),
+    }

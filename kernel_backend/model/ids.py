@@ -1,0 +1,49 @@
+"""How things are called: experiment `12`, its trial `12.3`, that trial's second attempt `12.3-2`."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from kernel_backend.errors import InvalidRequest
+
+_REFERENCE = re.compile(r"#?(\d{1,9})(?:\.(\d{1,9})(?:-(\d{1,9}))?)?")
+
+
+class AttemptId(NamedTuple):
+    """One execution of a trial; its text is the key that engines know a gang by."""
+
+    experiment: int
+    trial: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.experiment}.{self.trial}-{self.number}"
+
+
+class Reference(NamedTuple):
+    """What a person typed: an experiment, and perhaps a trial and an attempt of it."""
+
+    experiment: int
+    trial: int | None = None
+    attempt: int | None = None
+
+
+def parse_reference(text: str) -> Reference:
+    """Read `12`, `#12`, `12.3` or `12.3-2`.
+
+    Raises InvalidRequest with the text for anything else.
+    """
+    found = _REFERENCE.fullmatch(text.strip())
+    if found is None:
+        advice = "write a number such as 12, or 12.3 for its third trial"
+        raise InvalidRequest(f"{text!r} names no experiment: {advice}")
+    return Reference(*(int(part) if part else None for part in found.groups()))  # type: ignore[arg-type]
+
+
+def parse_attempt(key: str) -> AttemptId:
+    """The attempt that a key such as `12.3-2` names; raises InvalidRequest."""
+    reference = parse_reference(key)
+    if reference.trial is None or reference.attempt is None:
+        raise InvalidRequest(f"{key!r} names no attempt: an attempt's key looks like 12.3-2")
+    return AttemptId(reference.experiment, reference.trial, reference.attempt)

@@ -1,0 +1,30 @@
+"""Everything that a launcher and its ranks need to know of an attempt: the file `job.json` of its folder."""
+
+from __future__ import annotations
+
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.record import Record, Value
+from kernel_backend.model.resources import Placement
+
+
+class Job(Record):
+    """An attempt, spelled out. Holds no secret: the attempt's token lies beside it in its own file (0600)."""
+
+    experiment: int
+    trial: int
+    attempt: int
+    config: Config  # threads are fixed
+    params: dict[str, Value]
+    placement: Placement
+    python: str
+    cwd: str
+    code: str  # folder with the unpacked snapshot: definition.py, snapshot.json, project files
+    checkpoints: str  # folder of this trial's checkpoints
+    resume_from: str | None = None  # "<step>-<attempt>"
+    home: str  # DAYLIGHT_HOME: where the service's address is found again after it restarted
+
+    @property
+    def id(self) -> AttemptId:
+        """The attempt's key."""
+        return AttemptId(self.experiment, self.trial, self.attempt)

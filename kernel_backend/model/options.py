@@ -1,0 +1,155 @@
+"""The options of a submission: one table, read by the notebook's magic and by the command line alike.
+
+Options and `name=value` words mix in any order. Every option is None (or False) until it is given, so the
+defaults live in one place, `Config`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+from pydantic import ValidationError
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Config, parse_cadence
+
+Host = Literal["both", "notebook", "terminal"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: `kwargs` are those of `argparse.add_argument`, `config` the field of Config it sets."""
+
+    flags: tuple[str, ...]
+    group: str
+    help: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    config: str | None = None
+    host: Host = "both"
+
+    @property
+    def dest(self) -> str:
+        """The attribute of the parsed namespace."""
+        return str(self.kwargs.get("dest") or self.flags[0].removeprefix("--").replace("-", "_"))
+
+
+def _setting(flag: str, group: str, metavar: str, text: str) -> Option:
+    name = flag.removeprefix("--").replace("-", "_")
+    return Option((flag,), group, text, {"metavar": metavar}, config=name)
+
+
+def _switch(flag: str, group: str, text: str) -> Option:
+    return Option((flag,), group, text, {"action": "store_true"})
+
+
+_NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
+
+OPTIONS: tuple[Option, ...] = (
+    _setting("--slots", "resources", "N", "how many slots (GPUs, or shares of the CPU) train together [1]"),
+    _setting("--backend", "resources", "NAME", "how they talk: auto, horovod or torch [auto]"),
+    _setting("--threads", "resources", "N", "CPU threads of each slot [cores of the node / its slots]"),
+    _setting("--epochs", "training", "N", "passes over the training data [1]"),
+    _setting("--batch-size", "training", "N", "samples a step, over all slots together [32]"),
+    _setting("--seed", "training", "N", "what all randomness comes from [0]"),
+    _setting("--checkpoint-every", "training", "WHEN", "60s, 10m, 1epoch or 500steps [60s]"),
+    _setting("--max-restarts", "training", "N", "tries in a row without progress before it has failed [5]"),
+    Option(("--name",), "view", "what to call it", {"metavar": "TEXT"}),
+    Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),
+    Option(("--no-wait",), "view", "return at once", _NO_WAIT),
+    _switch("--quiet", "view", "print the number only"),
+    Option(("--out",), "view", "variable to put the job into", {"metavar": "VARIABLE"}, host="notebook"),
+    _switch("--dry-run", "code", "show what would be sent, and send nothing"),
+    Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),
+)
+
+
+class OptionParser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are InvalidRequest, and which guesses no abbreviations."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def error(self, message: str) -> NoReturn:
+        """Raise InvalidRequest, where argparse would end the process."""
+        raise InvalidRequest(f"{message.removeprefix('argument ')}; see {self.prog} --help")
+
+    def parse_mixed(self, tokens: Sequence[str]) -> argparse.Namespace:
+        """The options, and every other word in written order as `words`; raises InvalidRequest."""
+        namespace, rest = self.parse_known_args(tokens)
+        refuse_unknown(rest, self._option_string_actions)
+        namespace.words = [*(namespace.words or ()), *rest]
+        return namespace
+
+
+def refuse_unknown(tokens: Sequence[str], known: Sequence[str] | Mapping[str, Any]) -> None:
+    """Raise InvalidRequest at the first token that looks like an option, with the nearest known one."""
+    for token in tokens:
+        if token.startswith("-") and token != "-":
+            name = token.split("=")[0]
+            near = difflib.get_close_matches(name, list(known), n=1)
+            hint = f"did you mean {near[0]}?" if near else "see --help for those there are"
+            raise InvalidRequest(f"there is no option {name}: {hint}", option=name)
+
+
+def options_for(host: Host) -> tuple[Option, ...]:
+    """The options that a magic (`notebook`) or the command line (`terminal`) has."""
+    return tuple(option for option in OPTIONS if option.host in ("both", host))
+
+
+def add_options(parser: argparse.ArgumentParser, host: Host) -> None:
+    """Give `parser` the options of `host`, in their groups."""
+    titles = dict.fromkeys(option.group for option in options_for(host))
+    groups = {title: parser.add_argument_group(title) for title in titles}
+    for option in options_for(host):
+        groups[option.group].add_argument(*option.flags, help=option.help, **option.kwargs)
+
+
+def parse_options(tokens: Sequence[str], host: Host, prog: str = "%%dlsubmit") -> argparse.Namespace:
+    """The options among `tokens`; whatever is none (files, `name=value`) is its `words`, in written order.
+
+    Raises InvalidRequest for an unknown option, with the nearest one.
+    """
+    parser = OptionParser(prog=prog, add_help=False)
+    add_options(parser, host)
+    parser.set_defaults(words=[])
+    return parser.parse_mixed(tokens)
+
+
+def to_config(namespace: argparse.Namespace) -> Config:
+    """The configuration asked for; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
+    given: dict[str, Any] = {}
+    for option in OPTIONS:
+        value = getattr(namespace, option.dest, None) if option.config else None
+        if option.config and value is not None:
+            given[option.config] = value
+    if "checkpoint_every" in given:
+        given["checkpoint_every"] = _cadence(given["checkpoint_every"])
+    try:
+        return Config.model_validate(given)
+    except ValidationError as error:
+        raise InvalidRequest("; ".join(_complaint(dict(found)) for found in error.errors())) from None
+
+
+def _cadence(text: str) -> Any:
+    try:
+        return parse_cadence(text)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--checkpoint-every {text}: {error.message}") from None
+
+
+def _complaint(found: dict[str, Any]) -> str:
+    flag = "--" + str(found["loc"][0]).replace("_", "-")
+    limits = found.get("ctx", {})
+    if "ge" in limits:
+        reason = f"must be at least {limits['ge']}"
+    elif "lt" in limits:
+        reason = f"must be less than {limits['lt']}"
+    elif "expected" in limits:
+        reason = f"must be {str(limits['expected']).replace(chr(39), '')}"
+    else:
+        reason = "must be a whole number"
+    return f"{flag} {found['input']}: {reason}"

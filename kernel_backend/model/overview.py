@@ -1,0 +1,123 @@
+"""An experiment as a person looks at it: the record, its trials, its newest numbers, and why it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.record import Record
+from kernel_backend.model.states import ExperimentState, TrialState
+from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import Attempt, Trial
+
+_T = TypeVar("_T")
+
+# What an active experiment is doing, from the liveliest of its trials.
+LIVELIEST = [
+    TrialState.RUNNING,
+    TrialState.STARTING,
+    TrialState.RELEASING,
+    TrialState.STOPPING,
+    TrialState.QUEUED,
+    TrialState.PAUSED,
+]
+
+
+class Wait(Record):
+    """Why an ask does not run yet: place 1 is the queue's head; the estimate (seconds) may be unknown."""
+
+    reason: str
+    place: int
+    estimate: float | None = None
+
+
+class Overview(Record):
+    """What `show` and `list` answer."""
+
+    experiment: Experiment
+    trials: tuple[Trial, ...]
+    attempts: tuple[Attempt, ...] = ()  # the newest of each trial
+    wait: Wait | None = None
+    warnings: tuple[str, ...] = ()  # of the snapshot, and notes of the attempts
+    seq: int = 0  # of the newest message that this picture includes: watch from here
+
+    @property
+    def state(self) -> str:
+        """The word on the chip: an active experiment shows what its liveliest trial does."""
+        if self.experiment.state is not ExperimentState.ACTIVE:
+            return self.experiment.state
+        states = {trial.state for trial in self.trials}
+        return next((state for state in LIVELIEST if state in states), self.experiment.state)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the API and `--json` print it: `id`, `state` and `name` first, then everything."""
+        return {
+            "id": self.experiment.number,
+            "state": self.state,
+            "name": self.experiment.name,
+            **super().to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Overview:
+        """What `to_json` described."""
+        return cls.model_validate({key: value for key, value in body.items() if key in cls.model_fields})
+
+    def after(self, message: Message) -> Overview:
+        """This picture with one more message taken in; one that it includes already changes nothing."""
+        if message.seq <= self.seq or message.experiment != self.experiment.number:
+            return self
+        changed: dict[str, Any] = {"seq": message.seq}
+        match message.type:
+            case "experiment":
+                changed["experiment"] = Experiment.model_validate(message.data)
+            case "trial":
+                trial = Trial.model_validate(message.data)
+                changed["trials"] = _replaced(self.trials, trial, lambda each: each.index)
+            case "attempt":
+                attempt = Attempt.model_validate(message.data)
+                changed["attempts"] = _replaced(self.attempts, attempt, lambda each: each.trial)
+            case "note" if message.data["text"] not in self.warnings:
+                changed["warnings"] = (*self.warnings, str(message.data["text"]))
+        if message.type in ("trial", "attempt"):
+            changed["wait"] = None
+        return self.model_copy(update=changed)
+
+
+def _replaced(items: tuple[_T, ...], new: _T, key: Callable[[_T], int]) -> tuple[_T, ...]:
+    kept = [item for item in items if key(item) != key(new)]
+    return tuple(sorted([*kept, new], key=key))
+
+
+class NodeUse(Record):
+    """A node and how much of it is in use."""
+
+    name: str
+    kind: str
+    slots: int
+    used: int
+    devices: tuple[str, ...] = ()
+    healthy: bool = True
+
+
+class LogChunk(Record):
+    """Bytes of a rank's log from an offset, as text; ask again from `offset` for what comes after."""
+
+    attempt: int
+    rank: int
+    text: str
+    offset: int
+    size: int
+    ended: bool  # the attempt has ended: nothing will be appended
+
+
+class CheckpointInfo(Record):
+    """A committed checkpoint of a trial."""
+
+    id: str  # <step>-<attempt>
+    trial: int
+    step: int
+    epoch: float
+    bytes: int
+    at: float

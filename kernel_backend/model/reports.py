@@ -1,0 +1,106 @@
+"""What rank 0 says: numbered records in a spool, delivered in batches, each accepted once.
+
+Delivery key: (attempt, number). Meaning key of a report: (trial, kind, step); the first word wins, so an
+attempt that trains the same steps again changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from kernel_backend.model.record import Record
+from kernel_backend.model.trial import Failure
+
+Kind = Literal["training", "validation"]
+
+
+class Started(Record):
+    """The ranks are wired and the first step is about to be taken."""
+
+    type: Literal["started"] = "started"
+    number: int = 0
+    at: float = 0.0
+    backend: str  # horovod | torch
+    reason: str  # why this one
+    world: int
+    steps_per_epoch: int
+    total_steps: int
+    parameters: int  # of the model
+    resumed_from: str | None = None
+    runtime: dict[str, str] = {}  # torch, device and thread facts that only a rank knows
+
+
+class Report(Record):
+    """Metrics at a step. `epoch` counts in fractions: 1.5 is the middle of the second."""
+
+    type: Literal["report"] = "report"
+    number: int = 0
+    at: float = 0.0
+    kind: Kind
+    step: int = Field(ge=0)
+    epoch: float
+    metrics: dict[str, float]
+
+
+class Committed(Record):
+    """A checkpoint whose manifest is in place."""
+
+    type: Literal["checkpoint"] = "checkpoint"
+    number: int = 0
+    at: float = 0.0
+    id: str  # <step>-<attempt>
+    step: int
+    epoch: float
+    bytes: int
+    seconds: float
+
+
+class Note(Record):
+    """A sentence for the person: a checkpoint that found the disk full, one that was damaged."""
+
+    type: Literal["note"] = "note"
+    number: int = 0
+    at: float = 0.0
+    level: Literal["info", "warning"] = "info"
+    text: str
+
+
+SpoolRecord = Annotated[Started | Report | Committed | Note, Field(discriminator="type")]
+SpoolRecords: TypeAdapter[list[SpoolRecord]] = TypeAdapter(list[SpoolRecord])
+
+
+class Delivery(Record):
+    """The body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat."""
+
+    records: tuple[SpoolRecord, ...] = ()
+
+
+class Instruction(Record):
+    """The answer to a delivery: how far it was taken, and what the ranks shall do."""
+
+    accepted: int
+    instruct: Literal["continue", "release", "stop"] = "continue"
+
+
+class AttemptResult(Record):
+    """The launcher's own record of an end (`outcome.json`), beside which an engine's word may stand."""
+
+    outcome: Literal["ok", "released", "failed", "lost"]
+    exit_codes: tuple[int | None, ...]  # a rank each; negative: the signal
+    failure: Failure | None = None
+    ended_at: float
+
+
+class StoredReport(Record):
+    """A report as it is read back: with the sequence number that `after=` resumes from."""
+
+    seq: int
+    trial: int
+    attempt: int
+    at: float
+    kind: Kind
+    step: int
+    epoch: float
+    metrics: dict[str, float]

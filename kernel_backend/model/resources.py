@@ -1,0 +1,41 @@
+"""Nodes, slots and the gangs that are placed on them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from kernel_backend.model.record import Record
+
+
+class Node(Record):
+    """A machine of a pool. A slot is one device of `kind`, or one share of the CPU where there is none."""
+
+    name: str
+    kind: str  # cuda, rocm, cpu, ...
+    address: str
+    slots: int = Field(ge=0)
+    cores: int = Field(1, ge=1)
+    devices: tuple[str, ...] = ()  # a name a slot, as people know it; empty for cpu
+    healthy: bool = True
+
+    @property
+    def threads_per_slot(self) -> int:
+        """The node's cores shared by its slots, at least 1."""
+        return max(1, self.cores // max(1, self.slots))
+
+
+class Share(Record):
+    """The slots of one node that a gang holds."""
+
+    node: str
+    kind: str
+    address: str
+    slots: tuple[int, ...]  # indices on that node
+
+
+Placement = tuple[Share, ...]
+
+
+def size(placement: Placement) -> int:
+    """How many slots, and so ranks, a gang has."""
+    return sum(len(share.slots) for share in placement)

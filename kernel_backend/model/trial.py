@@ -1,0 +1,98 @@
+"""A trial, its attempts, and how an attempt failed."""
+
+from __future__ import annotations
+
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.record import Record, Value
+from kernel_backend.model.resources import Placement
+from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
+
+
+class Frame(Record):
+    """A line of the user's own code in a traceback, by cell where it came from one."""
+
+    file: str
+    line: int
+    function: str
+    text: str  # the source line, stripped
+    cell: int | None = None  # execution count of the cell, as in `In [4]`
+    cell_line: int | None = None
+
+    @property
+    def where(self) -> str:
+        """`cell [4] line 3` or `helpers.py line 12`."""
+        if self.cell is None:
+            return f"{self.file} line {self.line}"
+        return f"cell [{self.cell}] line {self.cell_line}"
+
+
+class Failure(Record):
+    """Why a rank ended; a consequence (a lost peer) is never shown where there is a cause."""
+
+    rank: int
+    type: str  # the exception's class, or the signal's name
+    message: str
+    step: int | None = None  # the step it happened in
+    frames: tuple[Frame, ...] = ()
+    traceback: str = ""
+    consequence: bool = False
+    invalid: bool = False  # an exception class named InvalidHyperparameters
+    at: float = 0.0
+
+    def same_as(self, other: Failure | None) -> bool:
+        """The same error at the same step: trying once more is of no use."""
+        mine = (self.type, self.message, self.step)
+        return other is not None and mine == (other.type, other.message, other.step)
+
+
+class Trial(Record):
+    """One point of hyperparameters, trained; `attempt` is its newest attempt's number, 0 before the first."""
+
+    experiment: int
+    index: int
+    state: TrialState
+    holds: frozenset[Hold] = frozenset()
+    params: dict[str, Value]
+    attempt: int = 0
+    failures: int = 0  # attempts in a row that ended by error and made no progress
+    queued_at: float  # kept through faults and preemption: the place in the queue
+    step: int = 0  # newest reported
+    epoch: float = 0.0
+    total_steps: int | None = None
+    checkpoint: str | None = None  # newest committed: "<step>-<attempt>"
+    metrics: dict[str, float] = {}  # newest validation values
+    failure: Failure | None = None
+    ended_at: float | None = None
+
+    @property
+    def id(self) -> str:
+        """`12.3`."""
+        return f"{self.experiment}.{self.index}"
+
+
+class Attempt(Record):
+    """One execution of a trial on a gang."""
+
+    experiment: int
+    trial: int
+    number: int
+    state: AttemptState
+    placement: Placement
+    resume_from: str | None = None  # "<step>-<attempt>", pinned when the attempt is made
+    created_at: float
+    ended_at: float | None = None
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    accepted: int = 0  # number of the newest spool record taken: the delivery key
+    backend: str | None = None  # what the ranks really use, and why
+    backend_reason: str | None = None
+
+    @property
+    def id(self) -> AttemptId:
+        """Its key, as engines and folders know it."""
+        return AttemptId(self.experiment, self.trial, self.number)
+
+
+def checkpoint_step(checkpoint: str | None) -> int:
+    """The step of a checkpoint's name `<step>-<attempt>`; 0 where there is none."""
+    return int(checkpoint.split("-")[0]) if checkpoint else 0

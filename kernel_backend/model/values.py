@@ -1,0 +1,152 @@
+"""What a hyperparameter may be: plain literals in a signature, and values that agree with its annotation."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from kernel_backend.model.record import Value
+
+_ARITHMETIC: dict[type[ast.operator], Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
+_NAMES = {
+    "float": float,
+    "int": int,
+    "bool": bool,
+    "str": str,
+    "list": list,
+    "List": list,
+    "tuple": list,
+    "Tuple": list,
+}
+_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text", list: "a list"}
+
+
+def literal(node: ast.expr) -> Any:
+    """A plain literal's value: number (also `4 * 128`), text, True, False, None, or a list or tuple of them.
+
+    Raises ValueError for anything else.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
+        return node.value
+    if isinstance(node, ast.List | ast.Tuple):
+        return _sequence(node)(literal(item) for item in node.elts)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        value = _number(literal(node.operand))
+        return -value if isinstance(node.op, ast.USub) else value
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        left, right = _number(literal(node.left)), _number(literal(node.right))
+        if isinstance(node.op, ast.Pow) and abs(right) > 64:
+            raise ValueError("too large a power")
+        try:
+            return _number(_ARITHMETIC[type(node.op)](left, right))
+        except ArithmeticError as error:
+            raise ValueError(str(error)) from None
+    raise ValueError(f"{ast.unparse(node)} is no plain value")
+
+
+def _sequence(node: ast.List | ast.Tuple) -> type[list[Any]] | type[tuple[Any, ...]]:
+    """Which of Python's two sequences a display makes."""
+    return tuple if isinstance(node, ast.Tuple) else list
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no number")
+    if isinstance(value, int) and value.bit_length() > 1024:
+        raise ValueError("too large a number")
+    return value
+
+
+def as_value(value: Any) -> Value:
+    """The same value as JSON knows it: tuples become lists."""
+    return [as_value(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def coerce(value: Value, annotation: str | None, default: Value = None) -> Value:
+    """`value` as the annotation, or without one the default's type, wants it: 1 for a float becomes 1.0.
+
+    Raises ValueError with what is wanted (`a number`, `one of 'relu', 'gelu'`) where it cannot be that.
+    """
+    kinds = _alternatives(annotation)
+    if kinds is None:
+        kinds = [] if default is None else _like(default)
+    for kind in kinds:
+        if type(value) is kind or (type(value) is type(kind) and value == kind):
+            return value
+    for kind in kinds:
+        if kind is float and type(value) is int:
+            return float(value)
+        if kind is int and isinstance(value, float) and value.is_integer():
+            return int(value)
+    if kinds:
+        raise ValueError(_wanted(kinds, value))
+    return value
+
+
+def _like(default: Value) -> list[Any]:
+    # `dropout=0` gladly takes 0.1: without an annotation a whole number is only a number.
+    return [int, float] if type(default) is int else [type(default)]
+
+
+def _alternatives(annotation: str | None) -> list[Any] | None:
+    """Allowed types, and single values of `Literal`; None where the annotation says nothing that we know."""
+    if annotation is None:
+        return None
+    try:
+        return _kinds(ast.parse(annotation, mode="eval").body)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _kinds(node: ast.expr) -> list[Any]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return _kinds(node.left) + _kinds(node.right)
+    if isinstance(node, ast.Constant):
+        return (
+            _kinds(ast.parse(node.value, mode="eval").body)
+            if isinstance(node.value, str)
+            else [literal(node)]
+        )
+    name = _last_name(node)
+    if isinstance(node, ast.Subscript):
+        inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if name == "Literal":
+            return [literal(item) for item in inside]
+        if name in ("Optional", "Union"):
+            return [kind for item in inside for kind in _kinds(item)] + ([None] if name == "Optional" else [])
+    if name in _NAMES:
+        return [_NAMES[name]]
+    raise ValueError(f"{ast.unparse(node)} is no type that a hyperparameter can have")
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Subscript):
+        return _last_name(node.value)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _wanted(kinds: list[Any], value: Value) -> str:
+    values = [kind for kind in kinds if not isinstance(kind, type)]
+    types = {kind for kind in kinds if isinstance(kind, type)}
+    if float in types:
+        types.discard(int)
+    words = [word for kind, word in _WORDS.items() if kind in types]
+    if len(values) > 1 and not types:
+        return f"one of {', '.join(map(repr, values))}{nearest(value, values)}"
+    return " or ".join(words + ["none" if kind is None else repr(kind) for kind in values])
+
+
+def nearest(name: object, names: Iterable[object]) -> str:
+    """` (did you mean width?)`, or nothing where no name is near."""
+    found = difflib.get_close_matches(str(name), [str(each) for each in names], n=1)
+    return f" (did you mean {found[0]}?)" if found else ""

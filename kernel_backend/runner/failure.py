@@ -1,0 +1,99 @@
+"""How a rank tells why it ended: the user's own lines, by cell, and whether it was only the victim of another rank."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import kernel_backend
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.trial import Failure, Frame
+
+# Classes are known by name: this file must work where torch or Horovod could not be imported.
+_CONSEQUENCES = {"HorovodInternalError", "DistBackendError", "DistNetworkError", "DistStoreError"}
+_LOST_PEER = (
+    "connection closed by peer",
+    "connection reset by peer",
+    "broken pipe",
+    "timed out waiting",
+    "gloo connectfullmesh failed",
+    "socket closed",
+)
+_OURS = Path(kernel_backend.__file__).parent
+_MOST_FRAMES = 30  # of a recursion without end, the innermost
+
+
+def describe(
+    error: BaseException, rank: int, step: int | None, code: Path, cwd: Path, snapshot: Snapshot | None
+) -> Failure:
+    """The failure record of `error`, raised while step `step` was being taken.
+
+    `code` holds the definition; frames of files under `code` and `cwd` are the user's own.
+    """
+    return Failure(
+        rank=rank,
+        type=type(error).__name__,
+        message=_message(error),
+        step=step,
+        frames=tuple(_frames(error, code, cwd, snapshot))[-_MOST_FRAMES:],
+        traceback="".join(traceback.format_exception(error)),
+        consequence=is_consequence(error),
+        invalid=any(kind.__name__ == "InvalidHyperparameters" for kind in type(error).__mro__),
+        at=time.time(),
+    )
+
+
+def is_consequence(error: BaseException) -> bool:
+    """Whether the error only says that another rank is gone."""
+    if any(kind.__name__ in _CONSEQUENCES for kind in type(error).__mro__):
+        return True
+    text = str(error).lower()
+    from_gloo = isinstance(error, RuntimeError) and ("gloo" in text or "peer" in text)
+    return from_gloo and any(sign in text for sign in _LOST_PEER)
+
+
+def write(failure: Failure, folder: Path) -> None:
+    """Put `failure-<rank>.json` in place, whole."""
+    temporary = folder / f".failure-{failure.rank}"
+    temporary.write_text(failure.model_dump_json(indent=2))
+    os.replace(temporary, folder / f"failure-{failure.rank}.json")
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"the definition called sys.exit({error.code!r})"
+    if isinstance(error, SyntaxError):
+        return error.msg or "invalid syntax"
+    return str(error)
+
+
+def _frames(error: BaseException, code: Path, cwd: Path, snapshot: Snapshot | None) -> Iterator[Frame]:
+    lines = [
+        (entry.filename, entry.lineno or 0, entry.name, entry.line or "")
+        for entry in traceback.extract_tb(error.__traceback__)
+    ]
+    if isinstance(error, SyntaxError) and error.filename:
+        lines.append((error.filename, error.lineno or 0, "<module>", error.text or ""))
+    for file, line, function, text in lines:
+        path = Path(os.path.abspath(file))
+        name = _users(path, code, cwd)
+        if name is None:
+            continue
+        found = snapshot.locate(line) if snapshot and path == code / "definition.py" else None
+        cell, cell_line = found or (None, None)
+        yield Frame(
+            file=name, line=line, function=function, text=text.strip(), cell=cell, cell_line=cell_line
+        )
+
+
+def _users(path: Path, code: Path, cwd: Path) -> str | None:
+    """The file's name as its author knows it; None for what they did not write."""
+    installed = "site-packages" in path.parts or path.is_relative_to(sys.prefix) or path.is_relative_to(_OURS)
+    for folder in (code, cwd):
+        if path.is_relative_to(folder) and not installed:
+            return str(path.relative_to(folder))
+    return None

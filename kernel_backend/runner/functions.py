@@ -1,0 +1,175 @@
+"""The functions form: roles of a definition, called with what their arguments name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.definition import is_role
+from kernel_backend.model.record import Value
+from kernel_backend.runner import seeds
+from kernel_backend.runner.load import Loaded
+
+SUPPORTED = ("model", "train_data", "optimizer", "loss", "validation_data", "metrics")
+_OF_A_STEP = frozenset({"output", "target", "input", "batch", "epoch"})
+
+
+class Functions:
+    """The functions of a definition. What one returns is kept: a shared value is made once in a process."""
+
+    def __init__(
+        self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]
+    ) -> None:
+        """`constants` are the loop values that never change: device, rank, world, steps, epochs.
+
+        Raises InvalidDefinition for a role that this version does not know, or a hyperparameter without a value.
+        """
+        self._module, self._definition = loaded
+        self._seed = seed
+        self._constants = dict(constants)
+        self._results: dict[str, Any] = {}
+        self.params = self._definition.bind(params)
+        self._check_roles()
+
+    def has(self, role: str) -> bool:
+        """Whether the definition has this role."""
+        return role in self._definition.roles
+
+    def model(self) -> nn.Module:
+        """The model; raises InvalidDefinition where the role returns anything but one module."""
+        model = self.result("model")
+        if isinstance(model, dict):
+            raise InvalidDefinition(
+                f"model() returned several models ({', '.join(map(str, model))}): definitions with more than one "
+                "come with the step_<key> roles of a later version; return one nn.Module that holds them"
+            )
+        if not isinstance(model, nn.Module):
+            raise InvalidDefinition(f"model() returned {_a(model)}; it must return an nn.Module")
+        return model
+
+    def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        """The optimizer over the model's parameters; AdamW where the definition has none."""
+        params, named = list(model.parameters()), list(model.named_parameters())
+        if not self.has("optimizer"):
+            lr = self.params.get("lr", 1e-3)
+            assert isinstance(lr, int | float)
+            return torch.optim.AdamW(params, lr=lr)
+        made = self.prepared("optimizer", frozenset({"params", "named_params"}))
+        optimizer = made(params=params, named_params=named)
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise InvalidDefinition(f"optimizer() returned {_a(optimizer)}; it must return a torch.optim.Optimizer")
+        return optimizer
+
+    def step_function(self, role: str) -> Callable[..., Any]:
+        """`loss` or `metrics`, to be called with `output target input batch epoch` by name."""
+        return self.prepared(role, _OF_A_STEP)
+
+    def result(self, name: str) -> Any:
+        """What a role or a shared function returns; it is called once."""
+        if name not in self._results:
+            self._results[name] = self.prepared(name, frozenset())()
+        return self._results[name]
+
+    def prepared(self, name: str, given: frozenset[str]) -> Callable[..., Any]:
+        """The function with everything bound but the loop values in `given`, of which it takes those it names.
+
+        Hyperparameters and other functions' results are found now, so that a call costs next to nothing.
+        Raises InvalidDefinition for a loop value that this function cannot have.
+        """
+        function = self._definition.functions[name]
+        fixed = function.hyperparameters(self.params)
+        wanted: list[str] = []
+        for parameter in function.parameters:
+            if parameter.kind == "function":
+                fixed[parameter.name] = self.result(parameter.name)
+            elif parameter.name in given:
+                wanted.append(parameter.name)
+            elif parameter.kind == "loop":
+                fixed[parameter.name] = self._constant(name, parameter.name, parameter.line, given)
+        called = getattr(self._module, name)
+        # Its own draws, whatever was called before it.
+        seeds.reseed(seeds.mix(self._seed, "init", name))
+        return lambda **values: called(**fixed, **{each: values[each] for each in wanted})
+
+    def _constant(self, function: str, name: str, line: int, given: frozenset[str]) -> Any:
+        if name not in self._constants:
+            can = " ".join(sorted(given | set(self._constants)))
+            raise InvalidDefinition(f"{function} (line {line}) asks for {name}, and can have: {can}", line=line)
+        return self._constants[name]
+
+    def _check_roles(self) -> None:
+        unknown = [role for role in self._definition.roles if is_role(role) and role not in SUPPORTED]
+        if unknown:
+            name = unknown[0]
+            line = self._definition.functions[name].line
+            raise InvalidDefinition(
+                f"{name} (line {line}) is a role that this version cannot run yet; "
+                f"it runs {', '.join(SUPPORTED)}. Leave it out, or give the function another name",
+                line=line,
+                text=name,
+            )
+
+
+class Inputs(NamedTuple):
+    """A batch, taken apart for the model."""
+
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+    target: Any
+
+    @property
+    def value(self) -> Any:
+        """The loop value `input`."""
+        if self.named:
+            return self.named
+        return self.positional[0] if len(self.positional) == 1 else self.positional
+
+
+class BatchRule:
+    """How a batch becomes inputs and target.
+
+    A tuple: all but the last are inputs, the last is the target. A dict: inputs by the names of `forward`'s
+    arguments, the target is `labels` or `target`.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._names = frozenset(inspect.signature(model.forward).parameters)
+
+    def split(self, batch: Any) -> Inputs:
+        """The parts of a batch; raises InvalidDefinition where the rule does not fit it."""
+        if isinstance(batch, list | tuple) and len(batch) > 1:
+            return Inputs(tuple(batch[:-1]), {}, batch[-1])
+        if isinstance(batch, Mapping):
+            named = {name: batch[name] for name in batch if name in self._names}
+            if named:
+                return Inputs((), named, batch.get("labels", batch.get("target")))
+            raise InvalidDefinition(
+                f"a batch has {', '.join(map(str, batch))}, and the model's forward takes "
+                f"{', '.join(sorted(self._names))}: give one of them the other's name"
+            )
+        raise InvalidDefinition(
+            f"a sample of the data is {_a(batch)}: make it (input, ..., target), or a dict with labels or target"
+        )
+
+
+def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:
+    """What `loss` returned: a scalar, or a scalar and values to log; raises InvalidDefinition for anything else."""
+    loss, logged = result if isinstance(result, tuple) and len(result) == 2 else (result, {})
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not isinstance(logged, Mapping):
+        raise InvalidDefinition(
+            f"loss() returned {_a(result)}; it must return a scalar tensor, or (scalar, dict of values to log)"
+        )
+    return loss.reshape(()), logged
+
+
+def _a(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    return "None" if value is None else f"a {type(value).__name__}"

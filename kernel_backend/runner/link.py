@@ -1,0 +1,70 @@
+"""The two ends of a worker's talk: the spool that rank 0 appends to, and the instructions that come down by stdin."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+
+from kernel_backend.model.reports import Committed, Note, Report, Started
+
+Said = Started | Report | Committed | Note
+
+
+class Instructions:
+    """What the launcher wants of this rank. `release` becomes true once and stays: commit a checkpoint and leave."""
+
+    def __init__(self) -> None:
+        self.release = False
+
+    def listen(self, descriptor: int = 0) -> None:
+        """Read lines of `descriptor` in a thread, and take SIGTERM for `release`. Call from the main thread.
+
+        The end of the file means that the launcher is dead: this process then kills itself, for a rank without
+        a launcher would hold its slot unseen.
+        """
+        signal.signal(signal.SIGTERM, self._asked)
+        threading.Thread(target=self._read, args=(descriptor,), name="instructions", daemon=True).start()
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        self.release = True
+
+    def _read(self, descriptor: int) -> None:
+        with contextlib.suppress(OSError):
+            rest = b""
+            while chunk := os.read(descriptor, 4096):
+                *lines, rest = (rest + chunk).split(b"\n")
+                if any(line.strip() in (b"release", b"stop") for line in lines):
+                    self.release = True
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Spool:
+    """Numbered records of rank 0, a JSON line each; other ranks say nothing.
+
+    A record that finds the disk full waits in memory and is written with the next one: training goes on.
+    """
+
+    def __init__(self, path: Path, rank: int) -> None:
+        self._number = 0
+        self._waiting = b""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._file = os.open(path, flags, 0o600) if rank == 0 else None
+
+    def say(self, record: Said) -> None:
+        """Append one record, with its number and the time."""
+        if self._file is None:
+            return
+        self._number += 1
+        numbered = record.model_copy(update={"number": self._number, "at": time.time()})
+        self._waiting += numbered.model_dump_json().encode() + b"\n"
+        size = os.fstat(self._file).st_size
+        with contextlib.suppress(OSError):
+            if os.write(self._file, self._waiting) == len(self._waiting):
+                self._waiting = b""
+            else:  # the disk filled up in mid-line: a torn line must not stay
+                os.ftruncate(self._file, size)

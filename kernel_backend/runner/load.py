@@ -1,0 +1,48 @@
+"""The definition as a module: imported by the name `definition`, so that its classes can be pickled."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from kernel_backend.model.definition import Definition, parse
+from kernel_backend.model.snapshot import Snapshot
+
+MODULE = "definition"
+
+
+class Loaded(NamedTuple):
+    """The module, and what its source says about itself."""
+
+    module: ModuleType
+    definition: Definition
+
+
+def read_snapshot(code: Path) -> Snapshot | None:
+    """The snapshot's own description; None where the folder has none."""
+    try:
+        return Snapshot.model_validate_json((code / "snapshot.json").read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def load(code: Path, cwd: Path) -> Loaded:
+    """Parse and import `<code>/definition.py`; the folders `code` and then `cwd` lead the module path.
+
+    Raises InvalidDefinition, and whatever the cell's own statements raise.
+    """
+    path = code / f"{MODULE}.py"
+    snapshot = read_snapshot(code)
+    definition = parse(path.read_text(), snapshot.roles_from if snapshot else 1)
+    ours = [str(code), str(cwd)]
+    sys.path[:] = ours + [entry for entry in sys.path if entry not in (*ours, "")]
+    spec = importlib.util.spec_from_file_location(MODULE, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE] = module  # before it runs: what it pickles or imports may ask for it
+    spec.loader.exec_module(module)
+    return Loaded(module, definition)

@@ -1,0 +1,56 @@
+"""What a trial must hear so that it does what its experiment wants: level-based, so a missed step is made up for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kernel_backend.model import events as e
+from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, ExperimentState, Hold, TrialState
+from kernel_backend.model.trial import Trial
+
+
+class Nudge(NamedTuple):
+    """An event for the trial (None: only its holds change) and the changes that go with it."""
+
+    event: e.Event | None
+    changes: dict[str, Any]
+
+
+def align(wanted: ExperimentState, trial: Trial, feasible: bool) -> Nudge | None:
+    """The next thing to do to `trial` while its experiment is in state `wanted`; None when all is as it should be.
+
+    `feasible` says whether a gang of its size could ever be placed.
+    """
+    if trial.state in TRIAL_ENDED:
+        return None
+    if wanted is ExperimentState.STOPPING:
+        return None if trial.state is TrialState.STOPPING else Nudge(e.Stop(), {})
+    holds = _holds(wanted, trial, feasible)
+    changes: dict[str, Any] = {"holds": holds} if holds != trial.holds else {}
+    event: e.Event | None = None
+    if trial.state is TrialState.QUEUED and holds:
+        event = e.Held()
+    elif trial.state is TrialState.PAUSED and not holds:
+        event = e.Lifted()
+    elif trial.state in (TrialState.STARTING, TrialState.RUNNING) and holds:
+        event = e.Release()
+    return Nudge(event, changes) if event or changes else None
+
+
+def _holds(wanted: ExperimentState, trial: Trial, feasible: bool) -> frozenset[Hold]:
+    holds = trial.holds - {Hold.USER}
+    if wanted is ExperimentState.PAUSED:
+        holds |= {Hold.USER}
+    if feasible:
+        return holds - {Hold.ENGINE}
+    # A gang that runs fits, whatever the count of slots has become since.
+    return holds | {Hold.ENGINE} if trial.state in (TrialState.QUEUED, TrialState.PAUSED) else holds
+
+
+def settled(wanted: ExperimentState, states: list[TrialState]) -> e.Event | None:
+    """The event by which an experiment ends, once all of its trials have; None before that, and after."""
+    if wanted in EXPERIMENT_ENDED or not states or not all(state in TRIAL_ENDED for state in states):
+        return None
+    if wanted is ExperimentState.STOPPING:
+        return e.Ended()
+    return e.Failed() if all(state is TrialState.FAILED for state in states) else e.Completed()

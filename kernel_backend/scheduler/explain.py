@@ -1,0 +1,30 @@
+"""Why an ask waits, in the words a person reads beside the chip."""
+
+from __future__ import annotations
+
+from kernel_backend.model.overview import Wait
+from kernel_backend.scheduler.picture import Ask, Picture
+from kernel_backend.scheduler.placement import largest_gang
+
+
+def explain(picture: Picture, ask: Ask) -> Wait:
+    """The place of `ask` in the queue (1 is its head) and what it waits for."""
+    ahead = sum(other.order < ask.order for other in picture.queue)
+    total = largest_gang(picture.nodes)
+    free = sum(len(slots) for slots in picture.free().values())
+    if ask.slots > total:
+        reason = f"{_slots(ask.slots)} asked, but there are only {total} now"
+    elif ahead:
+        reason = f"{_ordinal(ahead + 1)} in queue; {total - free} of {_slots(total)} in use"
+    else:
+        reason = f"next in queue; {_slots(ask.slots)} asked, {free} of {total} free"
+    return Wait(reason=reason, place=ahead + 1)
+
+
+def _slots(count: int) -> str:
+    return f"{count} slot" if count == 1 else f"{count} slots"
+
+
+def _ordinal(number: int) -> str:
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"

@@ -1,0 +1,40 @@
+"""What the scheduler looks at: nodes, what is held on them, and who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kernel_backend.model.resources import Node
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A trial that wants a gang."""
+
+    experiment: int
+    trial: int
+    slots: int
+    queued_at: float  # kept through faults: the place in the queue
+
+    @property
+    def order(self) -> tuple[float, int, int]:
+        """First come, first served; ties by number."""
+        return self.queued_at, self.experiment, self.trial
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The cluster at one moment; `used` has the slot indices that attempts hold, by node."""
+
+    nodes: tuple[Node, ...]
+    used: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    queue: tuple[Ask, ...] = ()
+
+    def free(self) -> dict[str, list[int]]:
+        """The slot indices that nobody holds, on each healthy node."""
+        return {
+            node.name: [slot for slot in range(node.slots) if slot not in self.used.get(node.name, frozenset())]
+            for node in self.nodes
+            if node.healthy
+        }

@@ -1,0 +1,1 @@
+"""The service: reads what is true, asks for decisions, carries them out."""

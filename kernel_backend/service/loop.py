@@ -1,0 +1,251 @@
+"""The loop: look at the engine and the store, ask for decisions, apply them. Recovering is its first round."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import secrets
+import time
+from pathlib import Path
+
+from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
+from kernel_backend.errors import DaylightError
+from kernel_backend.home import attempt_folder, checkpoint_folder
+from kernel_backend.model import events as e
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.job import Job
+from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.states import HOLDING_SLOTS, Outcome, TrialState
+from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
+from kernel_backend.scheduler.align import align, settled
+from kernel_backend.scheduler.decide import Start, decide
+from kernel_backend.scheduler.endings import ending
+from kernel_backend.scheduler.picture import Ask, Picture
+from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.service.bus import Bus, heard
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Store
+
+BUSY_S = 0.2  # between rounds while gangs run
+IDLE_S = 30.0  # and while none does; a verb rings the bell
+RELEASE_GRACE_S = 120.0  # what a gang gets to commit a checkpoint and go
+STOP_GRACE_S = 30.0  # the same when its work ends for good
+
+_log = logging.getLogger(__name__)
+
+
+class Loop:
+    """One task that alone starts and ends attempts."""
+
+    def __init__(self, store: Store, engine: Engine, archive: Archive, home: Path, bus: Bus) -> None:
+        self._store, self._engine, self._archive, self._home, self._bus = store, engine, archive, home, bus
+        self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Have the next round now."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Round after round, until cancelled. An error is logged and tried again: the next round sees the same."""
+        while True:
+            self._wake.clear()
+            try:
+                busy = await self.round()
+            except DaylightError as error:
+                _log.error("this round failed and is tried again: %s", error)
+                busy = True
+            except Exception:
+                _log.exception("this round failed and is tried again")
+                busy = True
+            await heard(self._wake, BUSY_S if busy else IDLE_S)
+
+    async def round(self) -> bool:
+        """Bring the world and the store together once; whether anything is going on."""
+        statuses = {status.key: status for status in await self._engine.statuses()}
+        attempts = await asyncio.to_thread(self._store.open_attempts)
+        for attempt in attempts:
+            await self._observe(attempt, statuses.pop(attempt.id, None))
+        for key in statuses:
+            await self._remove_stranger(key)
+        busy = await self._align()
+        await self._start_queued()
+        return busy or bool(attempts)
+
+    async def picture(self) -> Picture:
+        """The cluster as the scheduler sees it."""
+        nodes = tuple(await self._engine.nodes())
+        attempts = await asyncio.to_thread(self._store.open_attempts)
+        trials = await asyncio.to_thread(self._store.unfinished_trials)
+        used: dict[str, frozenset[int]] = {}
+        for share in (share for attempt in attempts for share in attempt.placement):
+            used[share.node] = used.get(share.node, frozenset()) | frozenset(share.slots)
+        queued = [trial for trial in trials if trial.state is TrialState.QUEUED]
+        asks = [await self._ask(trial) for trial in queued]
+        return Picture(nodes, used, tuple(asks))
+
+    async def _ask(self, trial: Trial) -> Ask:
+        experiment = await asyncio.to_thread(self._store.experiment, trial.experiment)
+        return Ask(trial.experiment, trial.index, experiment.config.slots, trial.queued_at)
+
+    # What runs
+
+    async def _observe(self, attempt: Attempt, status: GangStatus | None) -> None:
+        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
+        if trial.attempt != attempt.number or trial.state not in HOLDING_SLOTS:
+            # Its trial has moved on (this service died between two writes): only the attempt is left to close.
+            await self._close(attempt, Outcome.LOST, None)
+        elif status is None:
+            await self._end(trial, attempt, Outcome.LOST, None)
+        elif status.phase == "ended":
+            outcome = Outcome.KILLED if trial.state is TrialState.STOPPING else status.outcome or Outcome.LOST
+            await self._end(trial, attempt, outcome, status.result)
+        elif trial.state in (TrialState.RELEASING, TrialState.STOPPING):
+            await self._see_off(trial, attempt)
+
+    async def _see_off(self, trial: Trial, attempt: Attempt) -> None:
+        """Ask a gang to leave, and make it when its grace is over."""
+        asked = self._asked.get(attempt.id)
+        if asked is None:
+            self._asked[attempt.id] = time.monotonic()
+            await self._engine.release(attempt.id)
+            return
+        grace = STOP_GRACE_S if trial.state is TrialState.STOPPING else RELEASE_GRACE_S
+        if time.monotonic() - asked > grace:
+            with contextlib.suppress(Unconfirmed):
+                await self._engine.kill(attempt.id)
+
+    async def _end(self, trial: Trial, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> None:
+        """Take in what the gang still had to say, make sure that it is gone, and move its trial on."""
+        left = await self._engine.records(attempt.id, attempt.accepted)
+        if left:
+            await asyncio.to_thread(self._store.accept, attempt.id, left, time.time())
+        try:
+            await self._engine.kill(attempt.id)
+        except Unconfirmed as error:
+            _log.warning("%s", error)
+            return
+        trial = await asyncio.to_thread(self._store.trial, trial.experiment, trial.index)
+        experiment = await asyncio.to_thread(self._store.experiment, trial.experiment)
+        failure = result.failure if result else None
+        reached = checkpoint_step(await asyncio.to_thread(self._newest, experiment.number, trial.index))
+        progress = reached > checkpoint_step(attempt.resume_from)
+        what = ending(trial, attempt, outcome, failure, progress, experiment.config.max_restarts)
+        await asyncio.to_thread(
+            self._store.advance_trial, trial.experiment, trial.index, what.event, time.time(), **what.changes
+        )
+        await self._close(attempt, outcome, failure)
+
+    async def _close(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
+        await asyncio.to_thread(
+            self._store.advance_attempt, attempt.id, e.Ended(), time.time(), outcome=outcome, failure=failure
+        )
+        await self._engine.forget(attempt.id)
+        self._asked.pop(attempt.id, None)
+        self._bus.ring()
+
+    async def _remove_stranger(self, key: AttemptId) -> None:
+        """A gang that the store knows nothing of, or knows as ended: it must hold no slot."""
+        with contextlib.suppress(Unconfirmed):
+            await self._engine.kill(key)
+            await self._engine.forget(key)
+
+    def _newest(self, experiment: int, trial: int) -> str | None:
+        """Storage is the truth about checkpoints: the newest committed one, `<step>-<attempt>`."""
+        newest = Directory(checkpoint_folder(self._home, experiment, trial)).newest()
+        return newest.id if newest else None
+
+    # What experiments want of their trials
+
+    async def _align(self) -> bool:
+        """Whether any experiment goes on."""
+        largest = largest_gang(await self._engine.nodes())
+        experiments = await asyncio.to_thread(self._store.unfinished_experiments)
+        for experiment in experiments:
+            await self._align_one(experiment, largest)
+        return any(experiment.state != "paused" for experiment in experiments)
+
+    async def _align_one(self, experiment: Experiment, largest: int) -> None:
+        """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
+        feasible = experiment.config.slots <= largest
+        trials = await asyncio.to_thread(self._store.trials, experiment.number)
+        for trial in trials:
+            nudge = align(experiment.state, trial, feasible)
+            if nudge is None:
+                continue
+            if nudge.event is None:
+                await asyncio.to_thread(
+                    self._store.update_trial, trial.experiment, trial.index, time.time(), **nudge.changes
+                )
+            else:
+                await asyncio.to_thread(
+                    self._store.advance_trial,
+                    trial.experiment,
+                    trial.index,
+                    nudge.event,
+                    time.time(),
+                    **nudge.changes,
+                )
+            self._bus.ring()
+        trials = await asyncio.to_thread(self._store.trials, experiment.number)
+        event = settled(experiment.state, [trial.state for trial in trials])
+        if event is not None:
+            await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
+            self._bus.ring()
+
+    # What starts
+
+    async def _start_queued(self) -> None:
+        picture = await self.picture()
+        for start in decide(picture):
+            await self._start(start)
+
+    async def _start(self, start: Start) -> None:
+        """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
+        token = secrets.token_urlsafe(32)
+        resume_from = await asyncio.to_thread(self._newest, start.ask.experiment, start.ask.trial)
+        attempt = await asyncio.to_thread(
+            self._store.add_attempt,
+            start.ask.experiment,
+            start.ask.trial,
+            start.placement,
+            resume_from,
+            digest(token),
+            time.time(),
+        )
+        self._bus.ring()
+        experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
+        trial = await asyncio.to_thread(self._store.trial, start.ask.experiment, start.ask.trial)
+        job = self._job(experiment, trial, attempt)
+        try:
+            await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
+            await self._engine.submit(job, token)
+        except (OSError, DaylightError) as error:
+            failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")
+            result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
+            await self._end(trial, attempt, Outcome.FAILED, result)
+
+    def _job(self, experiment: Experiment, trial: Trial, attempt: Attempt) -> Job:
+        return Job(
+            experiment=experiment.number,
+            trial=trial.index,
+            attempt=attempt.number,
+            config=experiment.config,
+            params=trial.params,
+            placement=attempt.placement,
+            python=experiment.python,
+            cwd=experiment.cwd,
+            code=str(attempt_folder(self._home, attempt.id) / "code"),
+            checkpoints=str(checkpoint_folder(self._home, experiment.number, trial.index)),
+            resume_from=attempt.resume_from,
+            home=str(self._home),
+        )
+
+
+def digest(token: str) -> str:
+    """What the store keeps of an attempt's token."""
+    return hashlib.sha256(token.encode()).hexdigest()

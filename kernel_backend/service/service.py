@@ -1,0 +1,276 @@
+"""The verbs: what a person, a view or a launcher can ask of Daylight."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.engines.base import Engine
+from kernel_backend.errors import Conflict, Fenced, ImpossibleAsk, NotFound, Unauthenticated
+from kernel_backend.home import checkpoint_folder
+from kernel_backend.model import definition
+from kernel_backend.model import events as e
+from kernel_backend.model.experiment import Experiment, Submission
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
+from kernel_backend.model.record import Value
+from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
+from kernel_backend.model.resources import Node
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.states import ExperimentState, IllegalTransition, TrialState
+from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import Attempt
+from kernel_backend.scheduler.explain import explain
+from kernel_backend.scheduler.picture import Picture
+from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.service.bus import Bus, heard
+from kernel_backend.service.loop import Loop, digest
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Draft, Store
+
+WATCH_S = 20.0  # a watcher looks at least this often
+
+
+class Service:
+    """Everything behind the API. A verb changes the store and wakes the loop; the loop alone touches gangs."""
+
+    def __init__(self, store: Store, archive: Archive, engine: Engine, home: Path) -> None:
+        self._store, self._archive, self._engine, self._home = store, archive, engine, home
+        self._bus = Bus()
+        self._loop = Loop(store, engine, archive, home, self._bus)
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin the rounds; the first one adopts what lives and requeues what died."""
+        self._task = asyncio.create_task(self._loop.run(), name="loop")
+
+    async def close(self) -> None:
+        """End the rounds and let go of the store. Gangs go on: the next service adopts them."""
+        if self._task:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        await asyncio.to_thread(self._store.close)
+
+    async def busy(self) -> bool:
+        """Whether anything runs, waits or ends; paused experiments wait for their owner, not for us."""
+        trials = await asyncio.to_thread(self._store.unfinished_trials)
+        return any(trial.state is not TrialState.PAUSED for trial in trials)
+
+    # Submitting
+
+    async def has_snapshot(self, id: str) -> bool:
+        """Whether the archive holds this snapshot."""
+        return await asyncio.to_thread(self._archive.has, id)
+
+    async def put_snapshot(self, id: str, data: bytes) -> None:
+        """Store an archive under its sha256; raises InvalidRequest where the two do not agree."""
+        await asyncio.to_thread(self._archive.put, id, data)
+
+    async def submit(self, who: str, submission: Submission) -> Overview:
+        """The new experiment, queued.
+
+        Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk: what
+        can never run is refused here, and nothing of it is stored.
+        """
+        params = await asyncio.to_thread(self._bind, submission)
+        nodes = await self._engine.nodes()
+        _check_size(submission.config.slots, nodes)
+        threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
+        draft = Draft(
+            name=submission.name or "",
+            owner=who,
+            group=who,
+            snapshot=submission.snapshot,
+            config=submission.config.model_copy(update={"threads": threads}),
+            params=params,
+            python=submission.python,
+            cwd=submission.cwd,
+            notebook=submission.notebook,
+        )
+        experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
+        self._changed()
+        return await self.overview(who, experiment.number)
+
+    def _bind(self, submission: Submission) -> dict[str, Value]:
+        if not self._archive.has(submission.snapshot):
+            raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
+        source = self._archive.read(submission.snapshot, "definition.py").decode()
+        snapshot = self._archive.snapshot(submission.snapshot)
+        return definition.parse(source, snapshot.roles_from).bind(submission.params)
+
+    # Looking
+
+    async def overview(self, who: str, number: int) -> Overview:
+        """One experiment as a person looks at it; raises NotFound for what is not theirs, too."""
+        experiment = await self._visible(who, number)
+        return await self._overview(experiment, await self._loop.picture())
+
+    async def overviews(self, who: str, state: str | None, search: str | None, limit: int) -> list[Overview]:
+        """The person's experiments, newest first."""
+        found = await asyncio.to_thread(self._store.experiments, who, state, search, limit)
+        picture = await self._loop.picture()
+        return [await self._overview(experiment, picture) for experiment in found]
+
+    async def reports(
+        self, who: str, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
+    ) -> list[StoredReport]:
+        """A trial's reports in the order in which they became known."""
+        await self._visible(who, number)
+        return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
+
+    async def checkpoints(self, who: str, number: int) -> list[CheckpointInfo]:
+        """The committed checkpoints of an experiment's trials, oldest first."""
+        await self._visible(who, number)
+        trials = await asyncio.to_thread(self._store.trials, number)
+        return [info for trial in trials for info in await asyncio.to_thread(self._checkpoints, number, trial.index)]
+
+    async def logs(
+        self, who: str, number: int, trial: int, attempt: int | None, rank: int | None, offset: int
+    ) -> LogChunk:
+        """A rank's log from a byte offset: by default the newest attempt's, of the rank that failed, else rank 0."""
+        await self._visible(who, number)
+        newest = await asyncio.to_thread(self._store.trial, number, trial)
+        if newest.attempt == 0:
+            return LogChunk(attempt=0, rank=rank or 0, text="", offset=0, size=0, ended=False)
+        chosen = await asyncio.to_thread(self._store.attempt, AttemptId(number, trial, attempt or newest.attempt))
+        speaker = rank if rank is not None else chosen.failure.rank if chosen.failure else 0
+        return await self._engine.logs(chosen.id, speaker, offset)
+
+    async def source(self, who: str, number: int) -> tuple[str, Snapshot]:
+        """The definition's text and the snapshot's description."""
+        experiment = await self._visible(who, number)
+        text = await asyncio.to_thread(self._archive.read, experiment.snapshot, "definition.py")
+        return text.decode(), await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
+
+    async def nodes(self) -> list[NodeUse]:
+        """The nodes, and how many of their slots are held."""
+        picture = await self._loop.picture()
+        return [
+            NodeUse(
+                name=node.name,
+                kind=node.kind,
+                slots=node.slots,
+                used=len(picture.used.get(node.name, ())),
+                devices=node.devices,
+                healthy=node.healthy,
+            )
+            for node in picture.nodes
+        ]
+
+    async def watch(self, who: str, after: int, experiment: int | None) -> AsyncIterator[Message]:
+        """Every message after sequence number `after`, then each new one as it becomes known; no end."""
+        if experiment is not None:
+            await self._visible(who, experiment)
+        while True:
+            bell = self._bus.listen()
+            messages = await asyncio.to_thread(self._store.messages, after, experiment)
+            for message in messages:
+                after = message.seq
+                if experiment is not None or await self._sees(who, message.experiment):
+                    yield message
+            if not messages:
+                await heard(bell, WATCH_S)
+
+    # Changing
+
+    async def stop(self, who: str, number: int) -> Overview:
+        """End an experiment for good; its checkpoints stay. Stopping what is stopping changes nothing."""
+        return await self._change(who, number, e.Stop(), {ExperimentState.STOPPING, ExperimentState.STOPPED})
+
+    async def pause(self, who: str, number: int) -> Overview:
+        """Have an experiment commit a checkpoint and give its slots back until it is resumed."""
+        return await self._change(who, number, e.Paused(), {ExperimentState.PAUSED})
+
+    async def resume(self, who: str, number: int) -> Overview:
+        """Queue a paused experiment again; it goes on from its newest checkpoint."""
+        return await self._change(who, number, e.Resumed(), {ExperimentState.ACTIVE})
+
+    async def _change(self, who: str, number: int, event: e.Event, already: set[ExperimentState]) -> Overview:
+        experiment = await self._visible(who, number)
+        if experiment.state not in already:
+            try:
+                await asyncio.to_thread(self._store.advance_experiment, number, event, time.time())
+            except IllegalTransition:
+                verb = {"Stop": "stop", "Paused": "pause", "Resumed": "resume"}[type(event).__name__]
+                raise Conflict(f"experiment #{number} is {experiment.state}: there is nothing to {verb}") from None
+            self._changed()
+        return await self.overview(who, number)
+
+    # What launchers say
+
+    async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
+        """Take an attempt's records in; the answer says how far, and what its ranks shall do.
+
+        Raises Unauthenticated for a token that is not this attempt's, and Fenced when a newer attempt exists: its
+        records up to where that one resumed are taken all the same.
+        """
+        try:
+            known = await asyncio.to_thread(self._store.token_digest, key)
+        except NotFound:
+            raise Unauthenticated("this token is no attempt's") from None
+        if not hmac.compare_digest(known, digest(token)):
+            raise Unauthenticated("this token is no attempt's")
+        accepted = 0
+        if delivery.records:
+            accepted = await asyncio.to_thread(self._store.accept, key, delivery.records, time.time())
+            self._bus.ring()
+        trial = await asyncio.to_thread(self._store.trial, key.experiment, key.trial)
+        if trial.attempt != key.number:
+            raise Fenced(f"attempt {key} was followed by attempt {trial.attempt}: exit", accepted=accepted)
+        instruct = {TrialState.RELEASING: "release", TrialState.STOPPING: "stop"}.get(trial.state, "continue")
+        return Instruction.model_validate({"accepted": accepted, "instruct": instruct})
+
+    # Small parts
+
+    def _changed(self) -> None:
+        self._bus.ring()
+        self._loop.wake()
+
+    async def _visible(self, who: str, number: int) -> Experiment:
+        experiment = await asyncio.to_thread(self._store.experiment, number)
+        if experiment.owner != who:
+            raise NotFound(f"there is no experiment #{number}")
+        return experiment
+
+    async def _sees(self, who: str, number: int) -> bool:
+        with contextlib.suppress(NotFound):
+            return (await self._visible(who, number)).number == number
+        return False
+
+    async def _overview(self, experiment: Experiment, picture: Picture) -> Overview:
+        seq = await asyncio.to_thread(self._store.last_seq)  # first: a picture may be newer than it says, never older
+        trials = await asyncio.to_thread(self._store.trials, experiment.number)
+        attempts: list[Attempt] = []
+        for trial in trials:
+            attempts += (await asyncio.to_thread(self._store.attempts, experiment.number, trial.index))[-1:]
+        asks = [ask for ask in picture.queue if ask.experiment == experiment.number]
+        notes = await asyncio.to_thread(self._store.notes, experiment.number)
+        snapshot = await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
+        return Overview(
+            experiment=experiment,
+            trials=tuple(trials),
+            attempts=tuple(attempts),
+            wait=explain(picture, asks[0]) if asks else None,
+            warnings=(*snapshot.warnings, *(str(note.data["text"]) for note in notes)),
+            seq=seq,
+        )
+
+    def _checkpoints(self, number: int, trial: int) -> list[CheckpointInfo]:
+        return [manifest.info for manifest in Directory(checkpoint_folder(self._home, number, trial)).committed()]
+
+
+def _check_size(slots: int, nodes: Sequence[Node]) -> None:
+    largest = largest_gang(nodes)
+    if slots > largest:
+        there = ", ".join(f"{node.name} has {node.slots} {node.kind}" for node in nodes)
+        raise ImpossibleAsk(
+            f"{slots} slots asked, but {there}. Largest gang here: {largest} (--slots {largest})",
+            asked=slots,
+            largest=largest,
+        )

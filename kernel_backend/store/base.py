@@ -1,0 +1,146 @@
+"""What a store promises: records in and out, one transaction a method, one numbered stream of changes.
+
+Every method may be called from any thread and blocks until the database has answered, so an event loop calls
+it through `asyncio.to_thread`. A method that writes is one transaction: it is stored whole or not at all.
+Times (`at`) are seconds since the epoch and always the caller's: a store has no clock. Any method may raise
+StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from pydantic import Field
+
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.events import Event
+from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.record import Record, Value
+from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
+from kernel_backend.model.resources import Placement
+from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import Attempt, Trial
+
+
+class StoreUnavailable(DaylightError):
+    """The database cannot be read or written just now; nothing of the call was stored: repeat it later."""
+
+    http_status = 503
+
+
+class Draft(Record):
+    """An experiment before it has a number; an empty name becomes `experiment N`."""
+
+    name: str = Field("", max_length=200)
+    owner: str
+    group: str
+    snapshot: str
+    config: Config
+    params: dict[str, Value]
+    python: str
+    cwd: str
+    notebook: str | None = None
+
+
+class Store(Protocol):
+    """The memory of the service."""
+
+    def add_experiment(self, draft: Draft, at: float) -> tuple[Experiment, Trial]:
+        """The new experiment, active, with the next number, and its first trial, queued."""
+
+    def experiment(self, number: int) -> Experiment:
+        """One experiment; raises NotFound."""
+
+    def experiments(
+        self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
+    ) -> list[Experiment]:
+        """Experiments, newest first.
+
+        `state` is the word that an overview shows (`running` is an active experiment whose liveliest trial
+        runs) or an experiment's own state; raises InvalidRequest for any other. `search` is a part of the
+        name in any case, or a number with or without `#`.
+        """
+
+    def unfinished_experiments(self) -> list[Experiment]:
+        """All experiments that have not ended, oldest first."""
+
+    def advance_experiment(self, number: int, event: Event, at: float) -> Experiment:
+        """The experiment after `event`; `ended_at` follows its state. Raises NotFound, IllegalTransition."""
+
+    def trials(self, number: int) -> list[Trial]:
+        """The trials of an experiment by index; empty where there is no such experiment."""
+
+    def trial(self, number: int, index: int) -> Trial:
+        """One trial; raises NotFound."""
+
+    def unfinished_trials(self) -> list[Trial]:
+        """All trials that have not ended, oldest in the queue first."""
+
+    def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
+        """The trial after `event`, with `changes` to its other fields; `ended_at` follows its state.
+
+        Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is written.
+        """
+
+    def update_trial(self, number: int, index: int, at: float, **changes: Any) -> Trial:
+        """The trial with `changes` to fields other than its state; raises NotFound."""
+
+    def add_attempt(
+        self,
+        number: int,
+        index: int,
+        placement: Placement,
+        resume_from: str | None,
+        token_digest: str,
+        at: float,
+    ) -> Attempt:
+        """The trial's next attempt, placed: the trial is starting, and every older attempt is fenced.
+
+        Raises NotFound, and IllegalTransition unless the trial was queued.
+        """
+
+    def attempt(self, key: AttemptId) -> Attempt:
+        """One attempt; raises NotFound."""
+
+    def attempts(self, number: int, index: int) -> list[Attempt]:
+        """The attempts of a trial, oldest first."""
+
+    def open_attempts(self) -> list[Attempt]:
+        """All attempts that have not ended, oldest first."""
+
+    def token_digest(self, key: AttemptId) -> str:
+        """The digest of the attempt's token; raises NotFound."""
+
+    def advance_attempt(self, key: AttemptId, event: Event, at: float, **changes: Any) -> Attempt:
+        """The attempt after `event`, with `changes`; `ended_at` follows its state.
+
+        Raises NotFound, IllegalTransition.
+        """
+
+    def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
+        """Take in what an attempt's spool says; the number of the newest record that has been taken, ever.
+
+        Records that were taken before are skipped. A report for a (trial, kind, step) that is known changes
+        nothing: the first word wins. The trial's progress only goes forward. A fenced attempt's reports count
+        up to the step that its successor resumed from, and nothing else of it does. Raises NotFound, and
+        InvalidRequest where a number is missing: then nothing is stored.
+        """
+
+    def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:
+        """At most `limit` messages above sequence number `after`, in order; none is ever skipped."""
+
+    def last_seq(self) -> int:
+        """The sequence number of the newest message; 0 before the first."""
+
+    def reports(
+        self, number: int, trial: int, kind: Kind | None = None, after: int = 0, limit: int | None = None
+    ) -> list[StoredReport]:
+        """A trial's reports with a sequence number above `after`, in that order."""
+
+    def notes(self, number: int) -> list[Message]:
+        """What attempts of this experiment had to say to the person, oldest first."""
+
+    def close(self) -> None:
+        """Let go of the database; the store is of no use afterwards."""

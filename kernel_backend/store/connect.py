@@ -1,0 +1,142 @@
+"""Opening a database: its settings, its schema brought up to date, its errors in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from kernel_backend.errors import DaylightError, InvalidRequest
+from kernel_backend.store.base import StoreUnavailable
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_MIGRATION_LOCK = 0x6461796C  # any constant that all our processes share
+_NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs")
+_BUSY_MS = 20_000
+
+
+class NewerDatabase(DaylightError):
+    """A later version of Daylight has written this database."""
+
+
+def database_url(at: str | Path) -> URL:
+    """Where `at` leads: a path is a SQLite file, a string any SQLAlchemy URL of SQLite or PostgreSQL."""
+    if isinstance(at, Path):
+        return URL.create("sqlite", database=str(at))
+    try:
+        url = make_url(at)
+    except ArgumentError:
+        raise _no_database(at) from None
+    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+
+
+def _no_database(at: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{at!r} is no database for a store: use sqlite:////path/to/file or postgresql://user@host/name"
+    )
+
+
+def connect(url: URL) -> Engine:
+    """An engine whose connections begin a transaction with `BEGIN IMMEDIATE` under the option `writes`."""
+    if url.get_backend_name() == "postgresql":
+        return create_engine(url, pool_pre_ping=True, max_overflow=30)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        raise _no_database(url.render_as_string())
+    engine = create_engine(url, max_overflow=30, connect_args={"timeout": _BUSY_MS / 1000})
+    journal = "DELETE" if is_network(Path(url.database), _mounts()) else "WAL"
+    event.listen(engine, "connect", lambda raw, _: _configure(raw, journal))
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _configure(raw: Any, journal: str) -> None:
+    raw.isolation_level = None  # the driver must begin no transaction of its own: `_begin` does
+    if raw.execute("PRAGMA journal_mode").fetchone()[0].upper() != journal:
+        raw.execute(f"PRAGMA journal_mode = {journal}")
+    raw.execute(f"PRAGMA synchronous = {'NORMAL' if journal == 'WAL' else 'FULL'}")
+    raw.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin(connection: Connection) -> None:
+    # A write takes its lock at once: one that read first and then wrote could find the lock taken, and fail.
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/mounts").read_text(errors="surrogateescape")
+    except OSError:
+        return ""  # not Linux: taken as local
+
+
+def is_network(path: Path, mounts: str) -> bool:
+    """Whether `path` lies on a network file system, where SQLite's write-ahead log cannot be shared.
+
+    `mounts` is the text of /proc/mounts.
+    """
+    best, found = "", ""
+    for line in mounts.splitlines():
+        _, point, kind, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
+        if path.resolve().is_relative_to(point) and len(point) >= len(best):
+            best, found = point, kind
+    return found.startswith(_NETWORK)
+
+
+def migrate(engine: Engine) -> None:
+    """Bring the schema up to date, whoever else does so too; raises NewerDatabase for one from the future."""
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    script = ScriptDirectory.from_config(config)
+    with engine.connect() as db:
+        if _revision(db) == script.get_current_head():
+            return
+    with engine.execution_options(writes=True).begin() as db:
+        if engine.dialect.name == "postgresql":
+            db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+        found = _revision(db)
+        if found is not None and found not in {known.revision for known in script.walk_revisions()}:
+            raise NewerDatabase(
+                f"the database {_name(engine)} has schema {found}, this version of Daylight knows up to "
+                f"{script.get_current_head()}: upgrade Daylight, or point it at another database"
+            )
+        config.attributes["connection"] = db
+        command.upgrade(config, "head")
+
+
+def _revision(db: Connection) -> str | None:
+    return MigrationContext.configure(db).get_current_revision()
+
+
+@contextmanager
+def in_our_words(engine: Engine) -> Iterator[None]:
+    """Turns what the database refuses into StoreUnavailable, or InvalidRequest where a value is to blame."""
+    try:
+        yield
+    except (DataError, OverflowError) as error:
+        raise InvalidRequest(f"a value cannot be stored: {_reason(error)}; change it and try again") from error
+    except (IntegrityError, ProgrammingError):
+        raise  # a mistake of ours
+    except (DBAPIError, PoolTimeout) as error:
+        raise StoreUnavailable(
+            f"the database {_name(engine)} is not available: {_reason(error)}. Nothing of this was stored: "
+            "look at its disk space, permissions and server, then try again"
+        ) from error
+
+
+def _name(engine: Engine) -> str:
+    return engine.url.database or "" if engine.dialect.name == "sqlite" else engine.url.render_as_string()
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error).strip().split("\n")[0]

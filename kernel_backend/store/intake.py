@@ -1,0 +1,142 @@
+"""Taking in what an attempt's spool says: each record once, a report's first word, no step backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model import events
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, Started
+from kernel_backend.model.states import AttemptState, TrialState
+from kernel_backend.model.trial import Attempt, Trial, checkpoint_step
+from kernel_backend.store.tables import reports
+from kernel_backend.store.transaction import Transaction, advanced, changed, get_attempt, get_trial
+
+Insert = sqlite.Insert | postgresql.Insert
+_INSERT: dict[str, Callable[[Table], Insert]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
+    """What `Store.accept` promises, within one transaction."""
+    attempt = get_attempt(tx.db, key)
+    trial = get_trial(tx.db, key.experiment, key.trial)
+    fresh = unseen(records, attempt)
+    if not fresh:
+        return attempt.accepted
+    if attempt.number < trial.attempt:
+        fresh = _before_successor(tx.db, key, fresh)
+    attempt, trial = _start(tx, attempt, trial, fresh, at)
+    attempt = changed(attempt, {"accepted": records[-1].number})
+    tx.save_attempt(attempt)
+    tx.save_trial(_progress(tx, attempt, trial, fresh, at))
+    return attempt.accepted
+
+
+def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRecord]:
+    """The records after those that were taken before; raises InvalidRequest where a number is missing."""
+    if not records:
+        return records
+    first, expected = records[0].number, attempt.accepted + 1
+    gap = next((i for i, record in enumerate(records) if record.number != first + i), None)
+    if gap is not None:
+        raise InvalidRequest(
+            f"attempt {attempt.id} sent record {records[gap].number} after {records[gap - 1].number}: "
+            f"send all from {expected} on, in order"
+        )
+    if not 1 <= first <= expected:
+        raise InvalidRequest(
+            f"attempt {attempt.id} sent record {first} where {expected} comes next: send all from there on"
+        )
+    return records[expected - first :]
+
+
+def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
+    """A fenced attempt's reports up to the step from which the next attempt went on, and nothing else."""
+    successor = get_attempt(db, key._replace(number=key.number + 1))
+    last = checkpoint_step(successor.resume_from)
+    return [record for record in records if isinstance(record, Report) and record.step <= last]
+
+
+def _start(
+    tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float
+) -> tuple[Attempt, Trial]:
+    """Both as they are after the records' `started`, if one is there; said before what follows it."""
+    word = next((record for record in records if isinstance(record, Started)), None)
+    if word is None:
+        return attempt, trial
+    facts = {"backend": word.backend, "backend_reason": word.reason}
+    if attempt.state is AttemptState.PLACED:
+        attempt = advanced(attempt, events.Started(), at, facts)
+    else:
+        attempt = changed(attempt, facts)
+    if trial.state is TrialState.STARTING:
+        trial = advanced(trial, events.Started(), at, {"total_steps": word.total_steps})
+    else:
+        trial = changed(trial, {"total_steps": word.total_steps})
+    tx.say(at, attempt)
+    tx.say(at, trial)
+    return attempt, trial
+
+
+def _progress(tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float) -> Trial:
+    """The trial after the records' reports, notes and checkpoints, which are stored and said."""
+    trial = changed(trial, _forward(tx.db, trial, [record for record in records if isinstance(record, Report)]))
+    _insert(tx, attempt.id, records)
+    commits = [record for record in records if isinstance(record, Committed)]
+    if commits and commits[-1].step >= checkpoint_step(trial.checkpoint):
+        trial = changed(trial, {"checkpoint": commits[-1].id})
+        tx.say(at, trial)
+    return trial
+
+
+def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> None:
+    owner = {"experiment": key.experiment, "trial": key.trial, "attempt": key.number}
+    rows = []
+    for record in records:
+        if isinstance(record, Report):
+            rows.append(
+                {
+                    **owner,
+                    "seq": tx.next_seq(),
+                    "at": record.at,
+                    "kind": record.kind,
+                    "step": record.step,
+                    "epoch": record.epoch,
+                    "metrics": record.metrics,
+                }
+            )
+        elif isinstance(record, Note):
+            tx.note(record.at, key, record.level, record.text)
+    if rows:
+        first_word_wins = _INSERT[tx.db.dialect.name](reports).on_conflict_do_nothing(
+            index_elements=["experiment", "trial", "kind", "step"]
+        )
+        tx.db.execute(first_word_wins, rows)
+
+
+def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:
+    """What of the trial's progress these reports move forward, before they are stored."""
+    changes: dict[str, Any] = {}
+    if not fresh:
+        return changes
+    newest = max(fresh, key=lambda report: report.step)
+    if newest.step > trial.step:
+        changes |= {"step": newest.step, "epoch": newest.epoch}
+    validations = [report for report in fresh if report.kind == "validation"]
+    if validations:
+        newest = max(validations, key=lambda report: report.step)
+        known = db.execute(
+            select(func.max(reports.c.step)).where(
+                reports.c.experiment == trial.experiment,
+                reports.c.trial == trial.index,
+                reports.c.kind == "validation",
+            )
+        ).scalar_one()
+        if known is None or newest.step > known:
+            changes["metrics"] = newest.metrics
+    return changes

@@ -1,0 +1,51 @@
+"""Which experiments a list shows."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.overview import LIVELIEST
+from kernel_backend.model.states import ExperimentState
+from kernel_backend.store.tables import experiments, trials
+
+_NUMBER = re.compile(r"#?([0-9]{1,9})")
+
+
+def find_experiments(owner: str | None, state: str | None, search: str | None) -> Select[Any]:
+    """The query behind `Store.experiments`, newest first; raises InvalidRequest for an unknown state."""
+    query = select(experiments).order_by(experiments.c.number.desc())
+    if owner is not None:
+        query = query.where(experiments.c.owner == owner)
+    if state:
+        query = query.where(_shows(state))
+    if search:
+        query = query.where(_matches(search.strip()))
+    return query
+
+
+def _matches(search: str) -> ColumnElement[bool]:
+    number = _NUMBER.fullmatch(search)
+    named = experiments.c.name.icontains(search, autoescape=True)
+    return or_(named, experiments.c.number == int(number[1])) if number else named
+
+
+def _shows(state: str) -> ColumnElement[bool]:
+    """The same word that `Overview.state` gives; `active` is every active experiment."""
+    liveliest = [str(word) for word in LIVELIEST]
+    known = dict.fromkeys([*liveliest, *map(str, ExperimentState)])
+    if state not in known:
+        raise InvalidRequest(f"{state!r} is no state: use one of {', '.join(known)}")
+    own = experiments.c.state == state
+    if state not in liveliest:
+        return own
+    livelier = liveliest[: liveliest.index(state)]
+    of_it = trials.c.experiment == experiments.c.number
+    does = and_(
+        exists().where(of_it, trials.c.state == state),
+        ~exists().where(of_it, trials.c.state.in_(livelier)),
+    )
+    return or_(own, and_(experiments.c.state == ExperimentState.ACTIVE, does))

@@ -1,0 +1,249 @@
+"""The store on SQLite (embedded) and PostgreSQL (for a hub), by the same statements."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, insert, select
+from typing_extensions import override
+
+from kernel_backend.model import events
+from kernel_backend.model.events import Event
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
+from kernel_backend.model.resources import Placement
+from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, AttemptState, ExperimentState, TrialState
+from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.store import tables
+from kernel_backend.store.base import Draft, Store
+from kernel_backend.store.connect import connect, database_url, in_our_words, migrate
+from kernel_backend.store.intake import take_in
+from kernel_backend.store.listing import find_experiments
+from kernel_backend.store.stream import last_seq, read_messages
+from kernel_backend.store.tables import AnyRecord, from_row, to_row
+from kernel_backend.store.transaction import (
+    Transaction,
+    advanced,
+    changed,
+    get_attempt,
+    get_experiment,
+    get_token_digest,
+    get_trial,
+)
+
+_OPEN_EXPERIMENT = [state for state in ExperimentState if state not in EXPERIMENT_ENDED]
+_OPEN_TRIAL = [state for state in TrialState if state not in TRIAL_ENDED]
+_OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]
+
+
+class SqlStore(Store):
+    """A store in a database.
+
+    `at` is the path of a SQLite file, or a SQLAlchemy URL of SQLite or PostgreSQL. Raises StoreUnavailable,
+    and NewerDatabase where a later version of Daylight was here before.
+    """
+
+    def __init__(self, at: str | Path) -> None:
+        self._engine = connect(database_url(at))
+        self._writer = self._engine.execution_options(writes=True)
+        self._lock = threading.Lock()  # writers queue here; polling for the database's own lock is slow and unfair
+        with in_our_words(self._engine):
+            migrate(self._engine)
+
+    @override
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with in_our_words(self._engine), self._engine.connect() as db:
+            yield db
+
+    @contextmanager
+    def _writing(self) -> Iterator[Transaction]:
+        with self._lock, in_our_words(self._engine), self._writer.begin() as db:
+            transaction = Transaction(db)
+            yield transaction
+            transaction.finish()
+
+    def _all(self, kind: type[AnyRecord], query: Select[Any]) -> list[AnyRecord]:
+        with self._reading() as db:
+            return [from_row(kind, row) for row in db.execute(query).mappings()]
+
+    # Experiments
+
+    @override
+    def add_experiment(self, draft: Draft, at: float) -> tuple[Experiment, Trial]:
+        with self._writing() as tx:
+            number = 1 + (tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0)
+            fields = {name: getattr(draft, name) for name in Draft.model_fields}
+            fields["name"] = draft.name.strip() or f"experiment {number}"
+            experiment = Experiment(number=number, state=ExperimentState.ACTIVE, created_at=at, **fields)
+            trial = Trial(experiment=number, index=1, state=TrialState.QUEUED, params=draft.params, queued_at=at)
+            tx.db.execute(insert(tables.experiments), to_row(experiment))
+            tx.db.execute(insert(tables.trials), to_row(trial))
+            tx.say(at, experiment)
+            tx.say(at, trial)
+            return experiment, trial
+
+    @override
+    def experiment(self, number: int) -> Experiment:
+        with self._reading() as db:
+            return get_experiment(db, number)
+
+    @override
+    def experiments(
+        self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
+    ) -> list[Experiment]:
+        return self._all(Experiment, find_experiments(owner, state, search).limit(limit))
+
+    @override
+    def unfinished_experiments(self) -> list[Experiment]:
+        here = tables.experiments.c
+        return self._all(
+            Experiment, select(tables.experiments).where(here.state.in_(_OPEN_EXPERIMENT)).order_by(here.number)
+        )
+
+    @override
+    def advance_experiment(self, number: int, event: Event, at: float) -> Experiment:
+        with self._writing() as tx:
+            experiment = advanced(get_experiment(tx.db, number), event, at, {})
+            tx.save_experiment(experiment)
+            tx.say(at, experiment)
+            return experiment
+
+    # Trials
+
+    @override
+    def trials(self, number: int) -> list[Trial]:
+        here = tables.trials.c
+        return self._all(Trial, select(tables.trials).where(here.experiment == number).order_by(here.index))
+
+    @override
+    def trial(self, number: int, index: int) -> Trial:
+        with self._reading() as db:
+            return get_trial(db, number, index)
+
+    @override
+    def unfinished_trials(self) -> list[Trial]:
+        here = tables.trials.c
+        query = select(tables.trials).where(here.state.in_(_OPEN_TRIAL))
+        return self._all(Trial, query.order_by(here.queued_at, here.experiment, here.index))
+
+    @override
+    def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
+        with self._writing() as tx:
+            trial = advanced(get_trial(tx.db, number, index), event, at, changes)
+            tx.save_trial(trial)
+            tx.say(at, trial)
+            return trial
+
+    @override
+    def update_trial(self, number: int, index: int, at: float, **changes: Any) -> Trial:
+        with self._writing() as tx:
+            before = get_trial(tx.db, number, index)
+            trial = changed(before, {**changes, "state": before.state})
+            tx.save_trial(trial)
+            tx.say(at, trial)
+            return trial
+
+    # Attempts
+
+    @override
+    def add_attempt(
+        self,
+        number: int,
+        index: int,
+        placement: Placement,
+        resume_from: str | None,
+        token_digest: str,
+        at: float,
+    ) -> Attempt:
+        with self._writing() as tx:
+            before = get_trial(tx.db, number, index)
+            trial = advanced(before, events.Placed(), at, {"attempt": before.attempt + 1})
+            attempt = Attempt(
+                experiment=number,
+                trial=index,
+                number=trial.attempt,
+                state=AttemptState.PLACED,
+                placement=placement,
+                resume_from=resume_from,
+                created_at=at,
+            )
+            tx.db.execute(insert(tables.attempts), to_row(attempt) | {"token_digest": token_digest})
+            tx.save_trial(trial)
+            tx.say(at, attempt)
+            tx.say(at, trial)
+            return attempt
+
+    @override
+    def attempt(self, key: AttemptId) -> Attempt:
+        with self._reading() as db:
+            return get_attempt(db, key)
+
+    @override
+    def attempts(self, number: int, index: int) -> list[Attempt]:
+        here = tables.attempts.c
+        query = select(tables.attempts).where(here.experiment == number, here.trial == index)
+        return self._all(Attempt, query.order_by(here.number))
+
+    @override
+    def open_attempts(self) -> list[Attempt]:
+        here = tables.attempts.c
+        query = select(tables.attempts).where(here.state.in_(_OPEN_ATTEMPT))
+        return self._all(Attempt, query.order_by(here.created_at, here.experiment, here.trial, here.number))
+
+    @override
+    def token_digest(self, key: AttemptId) -> str:
+        with self._reading() as db:
+            return get_token_digest(db, key)
+
+    @override
+    def advance_attempt(self, key: AttemptId, event: Event, at: float, **changes: Any) -> Attempt:
+        with self._writing() as tx:
+            attempt = advanced(get_attempt(tx.db, key), event, at, changes)
+            tx.save_attempt(attempt)
+            tx.say(at, attempt)
+            return attempt
+
+    # Reports and messages
+
+    @override
+    def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
+        if not records:  # a heartbeat
+            return self.attempt(key).accepted
+        with self._writing() as tx:
+            return take_in(tx, key, records, at)
+
+    @override
+    def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:
+        with self._reading() as db:
+            return read_messages(db, after, experiment, limit)
+
+    @override
+    def last_seq(self) -> int:
+        with self._reading() as db:
+            return last_seq(db)
+
+    @override
+    def reports(
+        self, number: int, trial: int, kind: Kind | None = None, after: int = 0, limit: int | None = None
+    ) -> list[StoredReport]:
+        here = tables.reports.c
+        query = select(tables.reports).where(here.experiment == number, here.trial == trial, here.seq > after)
+        if kind is not None:
+            query = query.where(here.kind == kind)
+        return self._all(StoredReport, query.order_by(here.seq).limit(limit))
+
+    @override
+    def notes(self, number: int) -> list[Message]:
+        here = tables.events.c
+        query = select(tables.events).where(here.experiment == number, here.type == "note")
+        return self._all(Message, query.order_by(here.seq))

@@ -1,0 +1,152 @@
+"""The tables, and how a record becomes a row and comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic_core import to_jsonable_python
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Dialect,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+from kernel_backend.model.record import Record
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+class JsonText(TypeDecorator[Any]):
+    """JSON as text, with Python's words for NaN and infinity: a value comes back as it went in."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """The text; NULL for None."""
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """The value that `process_bind_param` was given."""
+        return None if value is None else json.loads(value)
+
+
+# SQLite makes a 64-bit row id only of a column that is declared INTEGER.
+Seq = BigInteger().with_variant(Integer(), "sqlite")
+
+metadata = MetaData()
+
+# One row: the newest sequence number. Whoever writes locks it first, so numbers become visible in order.
+sequence = Table("sequence", metadata, Column("value", Seq, primary_key=True, autoincrement=False))
+
+experiments = Table(
+    "experiments",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("group", Text, nullable=False),
+    Column("snapshot", Text, nullable=False),
+    Column("config", JsonText, nullable=False),
+    Column("params", JsonText, nullable=False),
+    Column("python", Text, nullable=False),
+    Column("cwd", Text, nullable=False),
+    Column("notebook", Text),
+    Column("created_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Index("experiments_by_owner", "owner", "number"),
+)
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("experiment", Integer, ForeignKey("experiments.number"), primary_key=True, autoincrement=False),
+    Column("index", Integer, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False, index=True),
+    Column("holds", JsonText, nullable=False),
+    Column("params", JsonText, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("queued_at", Double, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("epoch", Double, nullable=False),
+    Column("total_steps", BigInteger),
+    Column("checkpoint", Text),
+    Column("metrics", JsonText, nullable=False),
+    Column("failure", JsonText),
+    Column("ended_at", Double),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("trial", Integer, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False, index=True),
+    Column("placement", JsonText, nullable=False),
+    Column("resume_from", Text),
+    Column("created_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Column("outcome", Text),
+    Column("failure", JsonText),
+    Column("accepted", BigInteger, nullable=False),
+    Column("backend", Text),
+    Column("backend_reason", Text),
+    Column("token_digest", Text, nullable=False),
+    ForeignKeyConstraint(["experiment", "trial"], ["trials.experiment", "trials.index"]),
+)
+
+events = Table(
+    "events",
+    metadata,
+    Column("seq", Seq, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("experiment", Integer, ForeignKey("experiments.number"), nullable=False),
+    Column("trial", Integer),
+    Column("type", Text, nullable=False),
+    Column("data", JsonText, nullable=False),
+    Index("events_by_experiment", "experiment", "seq"),
+)
+
+# The hot path. No foreign key: its attempt is read in the same transaction, and nothing is ever deleted.
+reports = Table(
+    "reports",
+    metadata,
+    Column("seq", Seq, primary_key=True, autoincrement=False),
+    Column("experiment", Integer, nullable=False),
+    Column("trial", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("epoch", Double, nullable=False),
+    Column("metrics", JsonText, nullable=False),
+    UniqueConstraint("experiment", "trial", "kind", "step", name="reports_meaning"),
+    Index("reports_by_experiment", "experiment", "seq"),
+)
+
+
+def to_row(record: Record) -> dict[str, Any]:
+    """A record's fields as column values."""
+    return {
+        name: to_jsonable_python(getattr(record, name), inf_nan_mode="constants") for name in type(record).model_fields
+    }
+
+
+def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
+    """The record that a row holds; columns that are no fields of it (a token's digest) stay behind."""
+    return kind.model_validate({name: row[name] for name in kind.model_fields})

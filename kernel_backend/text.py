@@ -1,0 +1,177 @@
+"""Words of the model as text: what the command line prints and the notebook shows where it has no picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.record import Value
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min`, `1 d 03 h`."""
+    if seconds < 10:
+        return f"{max(seconds, 0.0):.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+
+
+def size(count: int) -> str:
+    """`512 B`, `1.5 MB`: bytes in powers of 1000."""
+    amount = float(count)
+    for unit in _UNITS:
+        if amount < 1000 or unit == _UNITS[-1]:
+            return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError
+
+
+def number(value: float) -> str:
+    """Four digits that matter: `0.412`, `12.5`, `1.2e-05`, `nan`."""
+    if not math.isfinite(value):
+        return str(value)
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else f"{value:.4g}"
+
+
+def metrics_text(metrics: Mapping[str, float]) -> str:
+    """`loss 0.412  accuracy 0.912`, the loss first."""
+    ordered = sorted(metrics.items(), key=lambda item: item[0] != "loss")
+    return "  ".join(f"{name} {number(value)}" for name, value in ordered)
+
+
+def params_text(params: Mapping[str, Value]) -> str:
+    """`width=64 lr=0.01`, in the order of the definition."""
+    return " ".join(
+        f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}" for name, value in params.items()
+    )
+
+
+def epoch_text(epoch: float, epochs: int) -> str:
+    """`epoch 3/10`: the one that goes on, or has just ended."""
+    # A whole epoch may be a hair more than a whole number: 3 steps of 1/3.
+    return f"epoch {min(max(math.ceil(epoch - 1e-6), 0), epochs)}/{epochs}"
+
+
+def reference(trial: Trial) -> str:
+    """`#12`; `#12.3` for any but the first trial."""
+    return f"#{trial.experiment}" if trial.index == 1 else f"#{trial.id}"
+
+
+def progress_line(trial: Trial, config: Config, report: StoredReport | None = None) -> str:
+    """`#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`: of a report, else the trial's newest numbers."""
+    epoch, step, metrics = (
+        (report.epoch, report.step, report.metrics) if report else (trial.epoch, trial.step, trial.metrics)
+    )
+    parts = [reference(trial), epoch_text(epoch, config.epochs), f"step {step}", metrics_text(metrics)]
+    return "  ".join(part for part in parts if part)
+
+
+def failure_text(failure: Failure) -> str:
+    """The error, the rank and step it came at, and the user's own frames by cell and line, outermost first."""
+    place = f"rank {failure.rank}" + (f", step {failure.step}" if failure.step is not None else "")
+    message = f": {failure.message}" if failure.message else ""
+    lines = [f"{failure.type}{message}  ({place})"]
+    for frame in failure.frames:
+        lines.append(f"  {frame.where}, in {frame.function}")
+        if frame.text:
+            lines.append(f"    {frame.text}")
+    return "\n".join(lines)
+
+
+def state_text(overview: Overview) -> str:
+    """The state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`."""
+    reasons: list[str] = []
+    if overview.wait and overview.state == "queued":
+        reasons.append(overview.wait.reason)
+        if overview.wait.estimate is not None:
+            reasons.append(f"about {duration(overview.wait.estimate)}")
+    elif overview.state == "failed":
+        reasons = [trial.failure.type for trial in overview.trials if trial.failure][:1]
+    return f"{overview.state}: {'; '.join(reasons)}" if reasons else overview.state
+
+
+def gang_text(overview: Overview) -> str:
+    """`2 slots, horovod`: how much it has (or asks for), and how its ranks talk once that is known."""
+    slots = overview.experiment.config.slots
+    backends = [attempt.backend for attempt in overview.attempts if attempt.backend]
+    parts = [f"{slots} slot{'s' if slots > 1 else ''}", *backends[-1:]]
+    return ", ".join(parts)
+
+
+def elapsed(overview: Overview, now: float) -> float:
+    """Seconds from the submission to its end, or to `now`."""
+    experiment = overview.experiment
+    return (experiment.ended_at or now) - experiment.created_at
+
+
+def head_text(overview: Overview, now: float) -> str:
+    """`#12 digits  running  2 slots, horovod  1 min 05 s`."""
+    experiment = overview.experiment
+    name = f"#{experiment.number} {experiment.name}".strip()
+    return "  ".join([name, state_text(overview), gang_text(overview), duration(elapsed(overview, now))])
+
+
+def table_row(overview: Overview, now: float) -> tuple[str, ...]:
+    """A row of a list: number, name, state, progress, metrics, slots, elapsed; TABLE_HEAD names the columns."""
+    experiment, trial = overview.experiment, overview.trials[0]
+    return (
+        str(experiment.number),
+        experiment.name,
+        state_text(overview),
+        epoch_text(trial.epoch, experiment.config.epochs).removeprefix("epoch "),
+        metrics_text(trial.metrics),
+        str(experiment.config.slots),
+        duration(elapsed(overview, now)),
+    )
+
+
+TABLE_HEAD = ("id", "name", "state", "epoch", "metrics", "slots", "elapsed")
+
+
+def message_line(message: Message, before: Overview, after: Overview) -> str | None:
+    """What a plain log of an experiment says when a message turned one picture into the other; often nothing.
+
+    One line on each validation, change of state, end of an attempt, and note.
+    """
+    mark = f"#{message.experiment}"
+    match message.type:
+        case "report" if message.data["kind"] == "validation":
+            return _report_line(message, after)
+        case "attempt":
+            said = _attempt_text(Attempt.model_validate(message.data))
+            return f"{mark}  {said}" if said else None
+        case "note":
+            return f"{mark}  {message.data['text']}"
+        case "trial" | "experiment" if before.state != after.state:
+            return f"{mark}  {state_text(after)}"
+    return None
+
+
+def _report_line(message: Message, overview: Overview) -> str:
+    report = StoredReport.model_validate(message.data)
+    trial = next(trial for trial in overview.trials if trial.index == report.trial)
+    return progress_line(trial, overview.experiment.config, report)
+
+
+def _attempt_text(attempt: Attempt) -> str | None:
+    """How an attempt ended, if not well; where it begins, if not at the start."""
+    if attempt.outcome == "failed" and attempt.failure:
+        return f"attempt {attempt.number} failed: {failure_text(attempt.failure).splitlines()[0]}"
+    if attempt.outcome in ("lost", "timeout", "infeasible"):
+        return f"attempt {attempt.number} ended: {attempt.outcome}"
+    if attempt.state == "placed" and attempt.resume_from:
+        return f"attempt {attempt.number} goes on from step {checkpoint_step(attempt.resume_from)}"
+    return None

@@ -1,0 +1,104 @@
+"""Run `binder/quickstart.ipynb` in a real kernel, printing what its cells print, as they print it.
+
+Uses a fresh DAYLIGHT_HOME under build/demo and leaves nothing running. The executed notebook is saved as
+build/quickstart.executed.ipynb. Exit code 1, with the error shown, where a cell failed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOK = ROOT / "binder" / "quickstart.ipynb"
+EXECUTED = ROOT / "build" / "quickstart.executed.ipynb"
+HOME = ROOT / "build" / "demo"
+SHOWN = 4  # lines of a cell's source
+
+
+class Narrator(NotebookClient):
+    """A client that prints each cell's first lines, then its output while it comes."""
+
+    def process_message(self, msg: dict[str, Any], cell: Any, cell_index: int) -> Any:
+        """Print the text of a message of the kernel, then handle it as always."""
+        content = msg["content"]
+        if msg["msg_type"] == "stream":
+            print(content["text"], end="", flush=True)
+        elif msg["msg_type"] in ("display_data", "execute_result"):
+            print(content["data"].get("text/plain", ""), flush=True)
+        return super().process_message(msg, cell, cell_index)
+
+
+def introduce(cell: Any, cell_index: int) -> None:
+    """Print a heading of the notebook, or the first lines of a cell that is about to run."""
+    lines = cell.source.strip().splitlines()
+    if cell.cell_type == "markdown":
+        print(f"\n{lines[0]}", flush=True)
+        return
+    more = [f"... ({len(lines) - SHOWN} more lines)"] if len(lines) > SHOWN else []
+    print("", *(f">>> {line}" for line in lines[:SHOWN] + more), sep="\n", flush=True)
+
+
+def run(notebook: Any) -> str | None:
+    """Execute all cells; None, or the error of the cell that failed."""
+    client = Narrator(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(NOTEBOOK.parent)}},
+        on_cell_start=introduce,
+    )
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        return str(error)
+    return None
+
+
+def of_this_home(process: psutil.Process) -> bool:
+    """Whether a process was started with the demo's DAYLIGHT_HOME: the service, a launcher, a rank."""
+    try:
+        return process.environ().get("DAYLIGHT_HOME") == str(HOME)
+    except psutil.Error:
+        return False
+
+
+def end_all() -> None:
+    """End the service, and after a failure whatever else of the demo still lives."""
+    mine = [process for process in psutil.process_iter() if of_this_home(process)]
+    for process in mine:
+        process.terminate()
+    for process in psutil.wait_procs(mine, timeout=10)[1]:
+        process.kill()
+
+
+def main() -> int:
+    """Run the notebook, save it, end what it started."""
+    end_all()
+    shutil.rmtree(HOME, ignore_errors=True)
+    # The kernel, its service and their workers inherit these: a home of its own, and this very interpreter.
+    os.environ.update(DAYLIGHT_HOME=str(HOME), PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    try:
+        error = run(notebook)
+    finally:
+        end_all()
+    EXECUTED.parent.mkdir(exist_ok=True)
+    nbformat.write(notebook, EXECUTED)
+    if error:
+        print(f"\n{error}\nThe demo failed; what ran is in {EXECUTED}", file=sys.stderr)
+        return 1
+    print(f"\nExecuted notebook: {EXECUTED.relative_to(ROOT)}. To run it yourself: make lab")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

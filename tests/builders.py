@@ -1,0 +1,38 @@
+"""Small builders, so that a test says only what matters to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernel_backend.model.resources import Node, Placement, Share
+from kernel_backend.model.states import AttemptState, TrialState
+from kernel_backend.model.trial import Attempt, Failure, Frame, Trial
+
+
+def node(name: str = "here", slots: int = 2, kind: str = "cpu", healthy: bool = True) -> Node:
+    return Node(name=name, kind=kind, address="127.0.0.1", slots=slots, cores=slots, healthy=healthy)
+
+
+def share(slots: tuple[int, ...] = (0, 1), name: str = "here", kind: str = "cpu") -> Share:
+    return Share(node=name, kind=kind, address="127.0.0.1", slots=slots)
+
+
+def trial(state: TrialState = TrialState.RUNNING, **fields: Any) -> Trial:
+    defaults: dict[str, Any] = {"experiment": 1, "index": 1, "params": {}, "queued_at": 0.0, "attempt": 1}
+    return Trial(state=state, **(defaults | fields))
+
+
+def attempt(number: int = 1, placement: Placement | None = None, **fields: Any) -> Attempt:
+    defaults: dict[str, Any] = {"state": AttemptState.RUNNING, "created_at": 0.0}
+    return Attempt(
+        experiment=1,
+        trial=1,
+        number=number,
+        placement=placement or (share(),),
+        **(defaults | fields),
+    )
+
+
+def user_error(step: int | None = 7, message: str = "boom", rank: int = 0, **fields: Any) -> Failure:
+    frame = Frame(file="definition.py", line=12, function="loss", text="raise ValueError('boom')", cell=4, cell_line=3)
+    return Failure(rank=rank, type="ValueError", message=message, step=step, frames=(frame,), **fields)

@@ -1,0 +1,406 @@
+"""What every store keeps: inherited by one class for each database, which brings a `store` of its own."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.model import events
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.reports import Committed, Kind, Note, Report, SpoolRecord, Started
+from kernel_backend.model.resources import Share
+from kernel_backend.model.states import AttemptState, ExperimentState, Hold, IllegalTransition, Outcome, TrialState
+from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import Attempt, Failure
+from kernel_backend.store.base import Draft, Store
+
+GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0, 1)),)
+
+
+def draft(name: str = "", owner: str = "ada", **fields: Any) -> Draft:
+    defaults: dict[str, Any] = {"params": {"lr": 0.1}, "python": "/usr/bin/python3", "cwd": "/home/ada"}
+    return Draft(name=name, owner=owner, group="lab", snapshot="0" * 64, config=Config(slots=2), **(defaults | fields))
+
+
+def placed(store: Store, resume_from: str | None = None, number: int | None = None) -> Attempt:
+    """An attempt that was just placed: of a new experiment, or the next of a trial that is queued."""
+    if number is None:
+        number = store.add_experiment(draft(), at=1.0)[0].number
+    return store.add_attempt(number, 1, GANG, resume_from, "digest", at=2.0)
+
+
+def started(number: int = 1) -> Started:
+    return Started(
+        number=number,
+        at=3.0,
+        backend="torch",
+        reason="asked for",
+        world=2,
+        steps_per_epoch=10,
+        total_steps=50,
+        parameters=7,
+    )
+
+
+def report(number: int, step: int, kind: Kind = "training", **metrics: float) -> Report:
+    values = metrics or {"loss": 1.0 / (step + 1)}
+    return Report(number=number, at=4.0, kind=kind, step=step, epoch=step / 10, metrics=values)
+
+
+def training(first: int, last: int, **metrics: float) -> list[SpoolRecord]:
+    """Records `first` to `last`, each the report of the step of the same number."""
+    return [report(number, number, **metrics) for number in range(first, last + 1)]
+
+
+def committed(number: int, step: int, attempt: int = 1) -> Committed:
+    return Committed(number=number, at=5.0, id=f"{step}-{attempt}", step=step, epoch=step / 10, bytes=9, seconds=0.1)
+
+
+def requeue(store: Store, attempt: Attempt) -> None:
+    store.advance_attempt(attempt.id, events.Ended(), at=6.0, outcome=Outcome.LOST)
+    store.advance_trial(attempt.experiment, attempt.trial, events.Lost(), at=6.0)
+
+
+def all_messages(store: Store, page: int) -> list[Message]:
+    found: list[Message] = []
+    while batch := store.messages(found[-1].seq if found else 0, limit=page):
+        found += batch
+    return found
+
+
+class StoreContract:
+    """Each database's tests inherit these."""
+
+    def test_experiments_are_numbered_and_begin_with_one_queued_trial(self, store: Store) -> None:
+        first, trial = store.add_experiment(draft(), at=5.0)
+        second, _ = store.add_experiment(draft("  my net "), at=6.0)
+        assert (first.number, first.name, first.state) == (1, "experiment 1", ExperimentState.ACTIVE)
+        assert (second.number, second.name, second.created_at) == (2, "my net", 6.0)
+        assert (trial.id, trial.state, trial.queued_at) == ("1.1", TrialState.QUEUED, 5.0)
+        assert trial.params == {"lr": 0.1}
+        assert store.experiment(1) == first
+        assert store.trials(1) == [trial] == [store.trial(1, 1)]
+
+    def test_what_is_not_there_is_not_found(self, store: Store) -> None:
+        missing = AttemptId(9, 1, 1)
+        for ask in (
+            lambda: store.experiment(9),
+            lambda: store.trial(9, 1),
+            lambda: store.attempt(missing),
+            lambda: store.token_digest(missing),
+            lambda: store.accept(missing, [], at=0.0),
+            lambda: store.accept(missing, [started()], at=0.0),
+            lambda: store.advance_experiment(9, events.Paused(), at=0.0),
+            lambda: store.update_trial(9, 1, at=0.0, failures=1),
+        ):
+            with pytest.raises(NotFound, match="there is no"):
+                ask()
+        assert store.trials(9) == store.attempts(9, 1) == store.reports(9, 1) == store.notes(9) == []
+
+    def test_experiments_are_listed_newest_first_by_owner_name_or_number(self, store: Store) -> None:
+        for name, owner in (("Digits", "ada"), ("50% off", "ada"), ("digits again", "bob")):
+            store.add_experiment(draft(name, owner), at=1.0)
+
+        def numbers(**where: Any) -> list[int]:
+            return [experiment.number for experiment in store.experiments(**where)]
+
+        assert numbers() == [3, 2, 1]
+        assert numbers(limit=2) == [3, 2]
+        assert numbers(owner="ada") == [2, 1]
+        assert numbers(search="DIGITS") == [3, 1]
+        assert numbers(search="%") == [2]
+        assert numbers(search="_") == []
+        assert numbers(search="#3") == numbers(search="3") == [3]
+        assert numbers(owner="ada", search="digits") == [1]
+
+    def test_experiments_are_listed_by_the_word_that_an_overview_shows(self, store: Store) -> None:
+        placed(store)
+        store.accept(placed(store).id, [started()], at=3.0)
+        for event in (events.Paused(), events.Completed()):
+            number = store.add_experiment(draft(), at=1.0)[0].number
+            store.advance_experiment(number, event, at=2.0)
+        held = store.add_experiment(draft(), at=1.0)[0].number
+        store.advance_trial(held, 1, events.Held(), at=2.0, holds={Hold.USER})
+        words = {
+            x.number: Overview(experiment=x, trials=tuple(store.trials(x.number))).state for x in store.experiments()
+        }
+        assert words == {5: "paused", 4: "completed", 3: "paused", 2: "running", 1: "starting"}
+        for word in ("starting", "running", "paused", "completed", "queued", "stopping", "stopped"):
+            expected = [number for number, shown in words.items() if shown == word]
+            assert [x.number for x in store.experiments(state=word)] == expected
+        assert [x.number for x in store.experiments(state="active")] == [5, 2, 1]
+        with pytest.raises(InvalidRequest, match="'sleepy' is no state"):
+            store.experiments(state="sleepy")
+
+    def test_every_change_of_state_is_stored_and_said(self, store: Store) -> None:
+        number = store.add_experiment(draft(), at=1.0)[0].number
+        paused = store.advance_trial(number, 1, events.Held(), at=2.0, holds={Hold.USER})
+        assert paused.holds == {Hold.USER}
+        assert paused.ended_at is None
+        failure = Failure(rank=1, type="ValueError", message="no", step=3)
+        stopped = store.advance_trial(number, 1, events.Stop(), at=3.0, failure=failure, failures=2)
+        assert (stopped.state, stopped.ended_at, stopped.failure) == (TrialState.STOPPED, 3.0, failure)
+        assert store.trial(number, 1) == stopped
+        assert store.advance_experiment(number, events.Failed(), at=4.0).ended_at == 4.0
+        said = store.messages(0)
+        assert [message.type for message in said] == ["experiment", "trial", "trial", "trial", "experiment"]
+        assert [message.seq for message in said] == [1, 2, 3, 4, 5]
+        assert said[2].data == paused.to_json()
+        assert said[3].data == stopped.to_json()
+        assert store.last_seq() == 5
+
+    def test_what_cannot_happen_is_refused_and_nothing_is_written(self, store: Store) -> None:
+        attempt = placed(store)
+        before, seq = store.trial(1, 1), store.last_seq()
+        with pytest.raises(IllegalTransition, match="released is not possible while starting"):
+            store.advance_trial(1, 1, events.Released(held=False), at=9.0, failures=4)
+        with pytest.raises(IllegalTransition):
+            store.advance_attempt(attempt.id, events.Ending(), at=9.0)
+        with pytest.raises(IllegalTransition):
+            store.advance_experiment(1, events.Extended(), at=9.0)
+        with pytest.raises(IllegalTransition):
+            placed(store, number=1)
+        with pytest.raises(ValidationError):
+            store.update_trial(1, 1, at=9.0, colour="red")
+        assert store.trial(1, 1) == before
+        assert store.attempts(1, 1) == [attempt]
+        assert store.last_seq() == seq
+
+    def test_a_completed_experiment_that_is_extended_has_not_ended(self, store: Store) -> None:
+        attempt = placed(store)
+        done = store.advance_trial(1, 1, events.Finished(), at=7.0)
+        store.advance_attempt(attempt.id, events.Ended(), at=7.0, outcome=Outcome.OK)
+        assert store.advance_experiment(1, events.Completed(), at=7.0).ended_at == done.ended_at == 7.0
+        assert store.unfinished_trials() == []
+        assert store.advance_trial(1, 1, events.Extended(), at=8.0).ended_at is None
+        assert store.advance_experiment(1, events.Extended(), at=8.0).ended_at is None
+        assert [trial.id for trial in store.unfinished_trials()] == ["1.1"]
+
+    def test_a_trial_is_updated_without_a_change_of_state(self, store: Store) -> None:
+        store.add_experiment(draft(), at=1.0)
+        trial = store.update_trial(1, 1, at=2.0, failures=3, checkpoint="150-1")
+        assert (trial.failures, trial.checkpoint, trial.state) == (3, "150-1", TrialState.QUEUED)
+        assert store.messages(2)[0].data == trial.to_json()
+
+    def test_an_attempt_is_the_next_of_its_trial_and_starts_it(self, store: Store) -> None:
+        first = placed(store)
+        assert (str(first.id), first.state, first.placement) == ("1.1-1", AttemptState.PLACED, GANG)
+        assert store.token_digest(first.id) == "digest"
+        assert (store.trial(1, 1).state, store.trial(1, 1).attempt) == (TrialState.STARTING, 1)
+        assert store.open_attempts() == [first]
+        requeue(store, first)
+        second = placed(store, "20-1", number=1)
+        assert (str(second.id), second.resume_from) == ("1.1-2", "20-1")
+        ended = store.attempt(first.id)
+        assert (ended.outcome, ended.ended_at) == (Outcome.LOST, 6.0)
+        assert store.attempts(1, 1) == [ended, second]
+        assert store.open_attempts() == [second]
+        assert [message.type for message in store.messages(2)] == ["attempt", "trial"] * 3
+
+    def test_a_trial_keeps_its_place_in_the_queue(self, store: Store) -> None:
+        store.add_experiment(draft(), at=9.0)
+        attempt = store.add_attempt(store.add_experiment(draft(), at=1.0)[0].number, 1, GANG, None, "d", at=10.0)
+        requeue(store, attempt)
+        assert [trial.id for trial in store.unfinished_trials()] == ["2.1", "1.1"]
+
+    def test_the_ranks_first_word_makes_attempt_and_trial_running(self, store: Store) -> None:
+        attempt = placed(store)
+        assert store.accept(attempt.id, [started()], at=3.0) == 1
+        running, trial = store.attempt(attempt.id), store.trial(1, 1)
+        assert (running.state, running.backend, running.backend_reason) == ("running", "torch", "asked for")
+        assert (trial.state, trial.total_steps) == (TrialState.RUNNING, 50)
+        assert [message.type for message in store.messages(4)] == ["attempt", "trial"]
+
+    def test_a_first_word_that_comes_after_a_stop_changes_no_state(self, store: Store) -> None:
+        attempt = placed(store)
+        store.advance_trial(1, 1, events.Stop(), at=2.5)
+        store.advance_attempt(attempt.id, events.Ended(), at=2.6, outcome=Outcome.KILLED)
+        assert store.accept(attempt.id, [started(), report(2, 1)], at=3.0) == 2
+        assert store.trial(1, 1).state is TrialState.STOPPING
+        assert store.attempt(attempt.id).state is AttemptState.ENDED
+        assert store.trial(1, 1).step == 1
+
+    def test_a_record_is_taken_once_however_often_it_is_sent(self, store: Store) -> None:
+        attempt = placed(store)
+        batch = training(1, 10)
+        assert store.accept(attempt.id, batch[:6], at=4.0) == 6
+        assert store.accept(attempt.id, batch[:6], at=4.0) == 6
+        assert store.accept(attempt.id, batch[3:], at=4.0) == 10
+        assert store.accept(attempt.id, [], at=4.0) == 10
+        assert [one.step for one in store.reports(1, 1)] == list(range(1, 11))
+        assert store.attempt(attempt.id).accepted == 10
+
+    @pytest.mark.parametrize("numbers", [[2], [1, 3], [1, 2, 2], [0, 1], [2, 1]])
+    def test_a_delivery_with_a_gap_is_refused_whole(self, store: Store, numbers: Sequence[int]) -> None:
+        attempt = placed(store)
+        seq = store.last_seq()
+        with pytest.raises(InvalidRequest, match="send all from"):
+            store.accept(attempt.id, [report(number, number) for number in numbers], at=4.0)
+        assert (store.reports(1, 1), store.last_seq(), store.attempt(attempt.id).accepted) == ([], seq, 0)
+
+    def test_the_first_word_about_a_step_wins(self, store: Store) -> None:
+        first = placed(store)
+        store.accept(first.id, [*training(1, 4, loss=1.0), report(5, 4, "validation", loss=2.0)], at=4.0)
+        requeue(store, first)
+        second = placed(store, "2-1", number=1)
+        again = [report(1, 3, loss=9.0), report(2, 4, loss=9.0), report(3, 4, "validation", loss=9.0)]
+        assert store.accept(second.id, [*again, report(4, 5, loss=9.0)], at=5.0) == 4
+        losses = {(one.kind, one.step): one.metrics["loss"] for one in store.reports(1, 1)}
+        expected: dict[tuple[str, int], float] = {("training", step): 1.0 for step in range(1, 5)}
+        assert losses == expected | {("validation", 4): 2.0, ("training", 5): 9.0}
+        assert store.trial(1, 1).metrics == {"loss": 2.0}
+
+    def test_progress_only_goes_forward(self, store: Store) -> None:
+        attempt = placed(store)
+        store.accept(attempt.id, [report(1, 20), report(2, 20, "validation", accuracy=0.7), committed(3, 20)], at=4.0)
+        store.accept(attempt.id, [report(4, 7), report(5, 7, "validation", accuracy=0.1), committed(6, 7)], at=5.0)
+        trial = store.trial(1, 1)
+        assert (trial.step, trial.epoch, trial.checkpoint) == (20, 2.0, "20-1")
+        assert trial.metrics == {"accuracy": 0.7}
+        store.accept(attempt.id, [report(7, 30), report(8, 30, "validation", accuracy=0.8)], at=6.0)
+        trial = store.trial(1, 1)
+        assert (trial.step, trial.metrics, trial.checkpoint) == (30, {"accuracy": 0.8}, "20-1")
+
+    def test_a_checkpoint_is_said_with_the_whole_trial(self, store: Store) -> None:
+        attempt = placed(store)
+        seq = store.last_seq()
+        store.accept(attempt.id, [report(1, 5), committed(2, 5)], at=4.0)
+        said = store.messages(seq)
+        assert [message.type for message in said] == ["report", "trial"]
+        assert said[1].data == store.trial(1, 1).to_json()
+        assert said[1].data["checkpoint"] == "5-1"
+
+    def test_a_fenced_attempt_is_heard_only_up_to_where_its_successor_began(self, store: Store) -> None:
+        first = placed(store)
+        store.accept(first.id, training(1, 5), at=4.0)
+        requeue(store, first)
+        second = placed(store, "8-1", number=1)
+        seq = store.last_seq()
+        late = [*training(6, 10), started(11), committed(12, 10), Note(number=13, at=4.0, text="late")]
+        assert store.accept(first.id, late, at=5.0) == 13
+        assert [one.step for one in store.reports(1, 1)] == list(range(1, 9))
+        assert {message.type for message in store.messages(seq)} == {"report"}
+        trial = store.trial(1, 1)
+        assert (trial.state, trial.step, trial.checkpoint) == (TrialState.STARTING, 8, None)
+        assert store.attempt(first.id).state is AttemptState.ENDED
+        assert store.accept(second.id, [started()], at=6.0) == 1
+
+    def test_a_fenced_attempt_whose_successor_began_anew_is_not_heard_at_all(self, store: Store) -> None:
+        first = placed(store)
+        requeue(store, first)
+        placed(store, None, number=1)
+        assert store.accept(first.id, training(1, 5), at=5.0) == 5
+        assert store.reports(1, 1) == []
+
+    def test_numbers_that_are_none_survive(self, store: Store) -> None:
+        odd = {"nan": math.nan, "up": math.inf, "down": -math.inf, "tiny": 5e-324}
+        number = store.add_experiment(draft(params=odd | {"flag": True, "one": 1, "none": None}), at=1.0)[0].number
+        attempt = placed(store, number=number)
+        store.accept(attempt.id, [report(1, 1, "validation", **odd)], at=4.0)
+        trial = store.trial(number, 1)
+        for found in (store.reports(number, 1)[0].metrics, trial.metrics, trial.params):
+            assert math.isnan(found.pop("nan"))
+            assert [found["up"], found["down"], found["tiny"]] == [math.inf, -math.inf, 5e-324]
+        assert trial.params["flag"] is True
+        assert (trial.params["one"], trial.params["none"]) == (1, None)
+        message = store.messages(0)[-1]
+        assert message.data["metrics"] == {"nan": "NaN", "up": "Infinity", "down": "-Infinity", "tiny": 5e-324}
+
+    def test_a_step_beyond_what_a_database_can_hold_is_refused(self, store: Store) -> None:
+        attempt = placed(store)
+        with pytest.raises(InvalidRequest, match="cannot be stored"):
+            store.accept(attempt.id, [report(1, 2**70)], at=4.0)
+        assert store.accept(attempt.id, training(1, 1), at=4.0) == 1
+
+    def test_reports_are_read_by_kind_and_from_a_number_on(self, store: Store) -> None:
+        attempt = placed(store)
+        batch = [report(n, n, "validation" if n % 5 == 0 else "training") for n in range(1, 21)]
+        store.accept(attempt.id, batch, at=4.0)
+        everything = store.reports(1, 1)
+        assert [one.step for one in store.reports(1, 1, kind="validation")] == [5, 10, 15, 20]
+        assert store.reports(1, 1, after=everything[7].seq, limit=3) == everything[8:11]
+        assert store.reports(1, 2) == []
+        assert everything[0].attempt == 1
+        assert everything[0].at == 4.0
+
+    def test_the_stream_holds_everything_in_order_whatever_the_page(self, store: Store) -> None:
+        for _ in range(2):
+            attempt = placed(store)
+            note = Note(number=5, at=4.5, level="warning", text="the disk is full")
+            store.accept(attempt.id, [started(), *training(2, 4), note, *training(6, 8), committed(9, 8)], at=4.0)
+        whole = store.messages(0)
+        own = ["experiment", "trial", "attempt", "trial", "attempt", "trial"]
+        own += ["report"] * 3 + ["note"] + ["report"] * 3 + ["trial"]
+        assert [message.type for message in whole] == own * 2
+        assert [message.seq for message in whole] == sorted({message.seq for message in whole})
+        assert whole[-1].seq == store.last_seq()
+        for page in (1, 4, 7, 1000):
+            assert all_messages(store, page) == whole
+        assert store.messages(0, experiment=2) == whole[len(own) :]
+        assert store.messages(whole[-1].seq) == []
+
+    def test_notes_are_kept_for_the_person(self, store: Store) -> None:
+        attempt = placed(store)
+        store.accept(attempt.id, [Note(number=1, at=4.5, level="warning", text="the disk is full")], at=4.0)
+        (note,) = store.notes(1)
+        assert note.data == {"text": "the disk is full", "level": "warning", "attempt": 1}
+        assert (note.at, note.trial, note.type) == (4.5, 1, "note")
+
+    def test_writers_at_once_lose_nothing_and_readers_skip_nothing(self, store: Store) -> None:
+        attempts = [placed(store) for _ in range(2)]
+        writing = threading.Event()
+        seen: list[list[int]] = [[], []]
+
+        def write(attempt: Attempt) -> None:
+            for first in range(1, 400, 20):
+                store.accept(attempt.id, training(first, first + 19), at=4.0)
+                store.update_trial(attempt.experiment, 1, at=4.0, failures=first)
+
+        def read(mine: list[int]) -> None:
+            last_round = False
+            while not last_round:
+                last_round = not writing.is_set()  # one more look after the writers are done
+                while batch := store.messages(mine[-1] if mine else 0, limit=37):
+                    mine += [message.seq for message in batch]
+
+        writing.set()
+        readers = [threading.Thread(target=read, args=(mine,)) for mine in seen]
+        writers = [threading.Thread(target=write, args=(attempt,)) for attempt in attempts]
+        for thread in readers + writers:
+            thread.start()
+        for thread in writers:
+            thread.join()
+        writing.clear()
+        for thread in readers:
+            thread.join()
+        everything = [message.seq for message in all_messages(store, 10_000)]
+        assert len(everything) == 8 + 2 * (400 + 20)
+        assert seen == [everything, everything]
+        for attempt in attempts:
+            assert [one.step for one in store.reports(attempt.experiment, 1)] == list(range(1, 401))
+
+    def test_garbage_for_text_is_kept_as_it_is_or_refused(self, store: Store, garbage: int) -> None:
+        chance = random.Random(0)
+        alphabet = "'\";--%_\\\0\n\r\t\x1b<>&{}$\u202e\u0301é漢😀 aA0#" + chr(0x10FFFF) + "\x7f\ufeff"
+        kept: dict[int, tuple[str, ...]] = {}
+        for _ in range(0, garbage, 4):
+            name, owner, cwd, notebook = ("".join(chance.choices(alphabet, k=chance.randrange(60))) for _ in range(4))
+            try:
+                made, _ = store.add_experiment(draft(name, owner, cwd=cwd, notebook=notebook), at=1.0)
+            except InvalidRequest:
+                assert "\0" in name + owner + cwd + notebook
+            else:
+                kept[made.number] = name.strip() or f"experiment {made.number}", owner, cwd, notebook
+        everything = store.experiments(limit=garbage)
+        assert {x.number: (x.name, x.owner, x.cwd, x.notebook) for x in everything} == kept
+        for number, (name, owner, *_) in list(kept.items())[::100]:
+            assert number in [x.number for x in store.experiments(owner, search=name, limit=garbage)]

@@ -1,0 +1,233 @@
+"""What every engine keeps: the promises of `engines/base.py`, with real processes as ranks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kernel_backend.engines.base import Engine, GangStatus
+from kernel_backend.errors import NotFound
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.job import Job
+from kernel_backend.model.states import Outcome
+from tests.builders import share
+
+PATIENCE_S = 30.0
+
+
+async def until(condition, what: str):
+    """The first true value of an awaitable condition."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        value = await condition()
+        if value:
+            return value
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"did not happen in {PATIENCE_S:g} s: {what}")
+
+
+async def status(engine: Engine, key: AttemptId) -> GangStatus | None:
+    return next((found for found in await engine.statuses() if found.key == key), None)
+
+
+async def ended(engine: Engine, key: AttemptId) -> GangStatus:
+    async def look():
+        found = await status(engine, key)
+        return found if found and found.phase == "ended" else None
+
+    return await until(look, f"gang {key} ends")
+
+
+async def begun(engine: Engine, key: AttemptId, ranks: int = 2) -> None:
+    async def look():
+        return all([b"begins" in (await log(engine, key, rank)) for rank in range(ranks)])
+
+    await until(look, f"all ranks of {key} begin")
+
+
+async def log(engine: Engine, key: AttemptId, rank: int) -> bytes:
+    try:
+        return (await engine.logs(key, rank, 0)).text.encode()
+    except NotFound:
+        return b""
+
+
+def processes(home: Path, module: str = "") -> list[psutil.Process]:
+    """The living processes that work for this home and whose command line holds `module`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mine = process.environ().get("DAYLIGHT_HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE
+            if mine and module in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+class EngineContract:
+    """Inherit, and give `engine` (a fresh one) and `again` (another one of the same home, as after a restart)."""
+
+    @pytest.fixture
+    def python(self, tmp_path: Path) -> str:
+        """An interpreter that runs the stand-in where a gang asks for the runner."""
+        script = tmp_path / "python"
+        standin = Path(__file__).with_name("standin_rank.py")
+        root = Path(__file__).parents[2]
+        script.write_text(
+            f'#!/bin/sh\nexport PYTHONPATH="{root}"\n'
+            f'if [ "$2" = kernel_backend.runner ]; then exec {sys.executable} {standin} "$3"; fi\n'
+            f'exec {sys.executable} "$@"\n'
+        )
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        return str(script)
+
+    @pytest.fixture
+    def home(self, tmp_path: Path) -> Path:
+        return tmp_path / "home"
+
+    @pytest.fixture
+    def job(self, tmp_path: Path, home: Path, python: str):
+        def make(number: int = 1, **params) -> Job:
+            return Job(
+                experiment=1,
+                trial=1,
+                attempt=number,
+                config=Config(slots=2, threads=1),
+                params=params,
+                placement=(share(),),
+                python=python,
+                cwd=str(tmp_path),
+                code=str(tmp_path / "code"),
+                checkpoints=str(tmp_path / "checkpoints"),
+                home=str(home),
+            )
+
+        return make
+
+    def test_a_gang_runs_to_its_end_with_the_right_world(self, engine, job, home):
+        async def go():
+            await engine.submit(job(), "secret")
+            found = await ended(engine, job().id)
+            assert (found.outcome, found.result.exit_codes) == (Outcome.OK, (0, 0))
+            said = json.loads((await engine.logs(job().id, 1, 0)).text.splitlines()[0])
+            assert said["WORLD_SIZE"] == "2"
+            if "HOROVOD_RANK" in said:
+                assert (said["HOROVOD_RANK"], said["HOROVOD_SIZE"]) == ("1", "2")
+            assert [record.number for record in await engine.records(job().id, 0)] == [1]
+            assert await engine.records(job().id, 1) == []
+
+        asyncio.run(go())
+
+    def test_a_killed_rank_ends_the_gang_and_is_named(self, engine, job, home):
+        async def go():
+            await engine.submit(job(seconds=60), "secret")
+            await begun(engine, job().id)
+            victim = next(p for p in processes(home, "standin") if p.environ()["RANK"] == "1")
+            victim.kill()
+            found = await ended(engine, job().id)
+            assert found.outcome is Outcome.FAILED
+            assert (found.result.failure.rank, found.result.failure.type) == (1, "SIGKILL")
+            assert processes(home, "standin") == []
+
+        asyncio.run(go())
+
+    def test_an_exit_code_is_a_failure_of_that_rank(self, engine, job, home):
+        async def go():
+            await engine.submit(job(exit=3, only_rank=1), "secret")
+            found = await ended(engine, job().id)
+            assert (found.outcome, found.result.failure.rank) == (Outcome.FAILED, 1)
+
+        asyncio.run(go())
+
+    def test_a_released_gang_leaves_by_itself(self, engine, job, home):
+        async def go():
+            await engine.submit(job(seconds=60), "secret")
+            await begun(engine, job().id)
+            await engine.release(job().id)
+            found = await ended(engine, job().id)
+            assert (found.outcome, found.result.exit_codes) == (Outcome.RELEASED, (85, 85))
+
+        asyncio.run(go())
+
+    def test_a_killed_gang_is_gone_when_kill_returns(self, engine, job, home):
+        async def go():
+            await engine.submit(job(seconds=60), "secret")
+            await begun(engine, job().id)
+            await engine.kill(job().id)
+            assert processes(home) == []
+            assert (await ended(engine, job().id)).outcome is Outcome.LOST
+
+        asyncio.run(go())
+
+    def test_the_same_key_twice_is_the_same_gang(self, engine, again, job, home):
+        async def go():
+            await asyncio.gather(engine.submit(job(seconds=60), "s"), again.submit(job(seconds=60), "s"))
+            await begun(engine, job().id)
+            await engine.submit(job(seconds=60), "s")
+            await asyncio.sleep(0.5)
+            assert len(processes(home, "standin")) == 2
+            await engine.kill(job().id)
+
+        asyncio.run(go())
+
+    def test_a_restarted_service_finds_its_gangs_again(self, engine, again, job, home):
+        async def go():
+            await engine.submit(job(seconds=60), "secret")
+            await begun(engine, job().id)
+            assert (await status(again, job().id)).phase == "running"
+            await again.release(job().id)
+            assert (await ended(again, job().id)).outcome is Outcome.RELEASED
+
+        asyncio.run(go())
+
+    def test_a_killed_launcher_takes_its_ranks_along_and_the_gang_is_lost(self, engine, job, home):
+        async def go():
+            await engine.submit(job(seconds=60), "secret")
+            await begun(engine, job().id)
+            (launcher,) = processes(home, "kernel_backend.launch")
+            launcher.kill()
+            assert (await ended(engine, job().id)).outcome is Outcome.LOST
+            assert processes(home) == []
+
+        asyncio.run(go())
+
+    def test_logs_are_read_on_by_offset(self, engine, job, home):
+        async def go():
+            await engine.submit(job(), "secret")
+            await ended(engine, job().id)
+            whole = await engine.logs(job().id, 0, 0)
+            assert "rank 0 begins" in whole.text
+            assert whole.offset == whole.size
+            assert (await engine.logs(job().id, 0, whole.offset)).text == ""
+            assert (await engine.logs(job().id, 0, 10**9)).text == ""
+            with pytest.raises(NotFound):
+                await engine.logs(AttemptId(9, 9, 9), 0, 0)
+
+        asyncio.run(go())
+
+    def test_a_forgotten_gang_is_listed_no_more_and_keeps_its_logs(self, engine, job, home):
+        async def go():
+            await engine.submit(job(), "secret")
+            await ended(engine, job().id)
+            await engine.forget(job().id)
+            assert await status(engine, job().id) is None
+            assert (await engine.logs(job().id, 0, 0)).ended
+
+        asyncio.run(go())
+
+    def test_what_was_never_there_can_be_released_and_killed(self, engine):
+        async def go():
+            await engine.release(AttemptId(9, 9, 9))
+            await engine.kill(AttemptId(9, 9, 9))
+            assert list(await engine.records(AttemptId(9, 9, 9), 0)) == []
+
+        asyncio.run(go())

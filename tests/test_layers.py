@@ -1,0 +1,145 @@
+"""Imports point up the list of layers, and a kernel and the service stay free of what they do not need."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = ("kernel_backend", "jupyter_ext", "daylight")
+
+# What each part may import besides itself. A folder of seams knows words and decisions, and no other seam.
+WORDS = {"words"}
+DECISIONS = {"search", "scheduler"}
+SEAMS = {"store", "checkpoints", "snapshots", "engines", "launch", "identity"}
+PARTS: dict[str, set[str]] = {
+    "words": set(),
+    "home": WORDS,
+    "devices": WORDS,
+    "discovery": WORDS | {"home"},
+    **dict.fromkeys(DECISIONS, WORDS),
+    **dict.fromkeys(SEAMS, WORDS | DECISIONS | {"home", "devices"}),
+    "engines": WORDS | {"home", "devices", "launch"},
+    "launch": WORDS | {"home", "devices", "client"},  # a launcher posts what its ranks say
+    "client": WORDS | {"home", "discovery"},
+    "service": WORDS | DECISIONS | SEAMS | {"home", "devices"},
+    "api": WORDS | SEAMS | {"service", "home"},
+    "runner": WORDS | {"checkpoints", "snapshots"},
+    "jupyter_ext": WORDS | {"snapshots", "client", "home", "discovery"},
+    "daylight": WORDS | {"jupyter_ext", "client"},
+    "cli": WORDS | {"client", "home", "discovery", "jupyter_ext", "snapshots", "app"},
+}
+TORCH = {
+    "kernel_backend.checkpoints.writer"
+}  # and the runner: the only ones that import it when they are imported
+SQL = {"kernel_backend.store", "kernel_backend.app"}
+
+
+def part(module: str) -> str:
+    """The part of the list that a module of ours belongs to."""
+    top, *rest = module.split(".")
+    if top != "kernel_backend":
+        return top
+    return "words" if not rest or rest[0] in ("model", "errors") else rest[0]
+
+
+def name(path: Path) -> str:
+    dotted = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return dotted.removesuffix(".__init__")
+
+
+FILES = {
+    name(path): ast.parse(path.read_text(encoding="utf-8"), str(path))
+    for path in [
+        ROOT / "daylight.py",
+        *ROOT.glob("kernel_backend/**/*.py"),
+        *ROOT.glob("jupyter_ext/**/*.py"),
+    ]
+}
+
+
+def imports(node: ast.AST, *, everywhere: bool) -> Iterator[str]:
+    """Dotted names that are imported here: at once, or (`everywhere`) also within functions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, f"line {child.lineno}: write the import in full"
+            for alias in child.names:
+                inner = f"{child.module}.{alias.name}"
+                yield inner if inner in FILES else str(child.module)
+        elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            yield from imports(child, everywhere=everywhere) if everywhere else ()
+        elif everywhere or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from imports(child, everywhere=everywhere)
+
+
+def ours(module: str, *, everywhere: bool) -> set[str]:
+    found = set(imports(FILES[module], everywhere=everywhere))
+    return {each for each in found if each.split(".")[0] in OURS}
+
+
+@pytest.mark.parametrize("module", sorted(FILES))
+def test_imports_point_up(module: str) -> None:
+    mine = part(module)
+    if mine in ("app", "__main__"):
+        return  # the one place that knows everyone
+    assert mine in PARTS, f"{module} belongs to no part: add it to PARTS and to docs/architecture.md"
+    wrong = {each for each in ours(module, everywhere=True) if part(each) not in PARTS[mine] | {mine}}
+    assert not wrong, f"{module} ({mine}) may import {sorted(PARTS[mine])}, not {sorted(wrong)}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {module: ours(module, everywhere=False) - {module} for module in FILES}
+    order = list(TopologicalSorter(graph).static_order())
+    assert set(FILES) <= set(order)
+
+
+@pytest.mark.parametrize("module", sorted(FILES))
+def test_torch_and_databases_are_imported_only_where_they_are_at_home(module: str) -> None:
+    tops = {each.split(".")[0] for each in imports(FILES[module], everywhere=False)}
+    if module not in TORCH and part(module) != "runner":
+        assert not tops & {"torch", "horovod"}
+    if not module.startswith(tuple(SQL)):
+        assert not tops & {"sqlalchemy", "alembic"}
+
+
+def test_only_the_client_speaks_http_to_the_service() -> None:
+    speakers = {
+        m
+        for m in FILES
+        if {"httpx", "websockets"} & {i.split(".")[0] for i in imports(FILES[m], everywhere=True)}
+    }
+    assert speakers <= {"kernel_backend.client"}
+
+
+def loaded(*modules: str) -> set[str]:
+    """The top-level packages in memory after a fresh interpreter imported these modules."""
+    code = f"import {', '.join(modules)}, sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_the_service_holds_no_torch() -> None:
+    assert not loaded("kernel_backend.app") & {"torch", "horovod", "numpy", "IPython"}
+
+
+def test_a_kernel_holds_neither_torch_nor_a_database() -> None:
+    heavy = {"torch", "horovod", "sqlalchemy", "alembic", "tornado", "numpy", "pandas", "matplotlib"}
+    assert not loaded("daylight", "jupyter_ext.magics") & heavy
+
+
+def test_the_words_need_only_the_standard_library_and_pydantic() -> None:
+    allowed = {"pydantic", "kernel_backend", *sys.stdlib_module_names}
+    for module in FILES:
+        if part(module) == "words":
+            assert {each.split(".")[0] for each in imports(FILES[module], everywhere=True)} <= allowed, module

@@ -1,0 +1,100 @@
+"""Cadences, configurations and submissions: what is accepted, what is refused, and how they travel."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Cadence, Config, Submission, parse_cadence
+from kernel_backend.model.reports import Report, SpoolRecords
+
+
+@pytest.mark.parametrize(
+    ("text", "cadence"),
+    [
+        ("60s", Cadence(seconds=60)),
+        ("0.5s", Cadence(seconds=0.5)),
+        ("10m", Cadence(seconds=600)),
+        ("1.5h", Cadence(seconds=5400)),
+        ("1epoch", Cadence(epochs=1)),
+        ("3 epochs", Cadence(epochs=3)),
+        ("1step", Cadence(steps=1)),
+        (" 500steps ", Cadence(steps=500)),
+    ],
+)
+def test_an_interval_is_read_as_people_write_it(text: str, cadence: Cadence) -> None:
+    assert parse_cadence(text) == cadence
+
+
+@pytest.mark.parametrize(
+    "text", ["", "60", "s", "-5s", "0s", "0steps", "1.5epochs", "1e3s", "ten minutes", "5 days"]
+)
+def test_what_is_no_interval_is_refused_with_the_text_in_the_message(text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse_cadence(text)
+    assert repr(text) in refused.value.message
+
+
+@given(
+    amount=st.integers(1, 10**9), unit=st.sampled_from(["s", "m", "h", "epoch", "epochs", "step", "steps"])
+)
+def test_exactly_one_way_of_counting_is_set(amount: int, unit: str) -> None:
+    cadence = parse_cadence(f"{amount}{unit}")
+    assert sum(value is not None for value in cadence.to_json().values()) == 1
+
+
+def test_the_defaults_are_those_that_the_documentation_states() -> None:
+    config = Config()
+    assert (config.slots, config.epochs, config.batch_size, config.seed) == (1, 1, 32, 0)
+    assert (config.backend, config.checkpoint_every, config.max_restarts) == ("auto", Cadence(seconds=60), 5)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("slots", 0), ("epochs", 0), ("batch_size", -1), ("seed", 2**63), ("backend", "mpi"), ("slotz", 2)],
+)
+def test_a_value_that_cannot_be_is_refused_and_named(field: str, value: Any) -> None:
+    with pytest.raises(ValidationError, match=field):
+        Config(**{field: value})
+
+
+def test_a_record_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Config().slots = 2
+
+
+@given(
+    config=st.builds(
+        Config, slots=st.integers(1, 64), epochs=st.integers(1, 10**6), seed=st.integers(0, 2**63 - 1)
+    ),
+    params=st.dictionaries(
+        st.text(min_size=1, max_size=8),
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(max_size=8),
+        max_size=5,
+    ),
+)
+def test_a_submission_is_the_same_after_a_journey_as_json(config: Config, params: dict[str, Any]) -> None:
+    sent = Submission(snapshot="0" * 64, config=config, params=params, python="/usr/bin/python3", cwd="/tmp")
+    received = Submission.model_validate_json(json.dumps(sent.to_json()))
+    assert received == sent
+    assert {k: type(v) for k, v in received.params.items()} == {k: type(v) for k, v in params.items()}
+
+
+def test_a_diverged_loss_travels_as_json_too() -> None:
+    report = Report(kind="training", step=3, epoch=0.5, metrics={"loss": math.nan, "norm": math.inf})
+    text = json.dumps([report.to_json()], allow_nan=False)
+    (received,) = SpoolRecords.validate_json(text)
+    assert isinstance(received, Report)
+    assert math.isnan(received.metrics["loss"])
+    assert received.metrics["norm"] == math.inf
