@@ -1,0 +1,62 @@
+"""Daylight's public face: `%load_ext daylight` in a notebook, and the same verbs as functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jupyter_ext.job import Job
+from kernel_backend import __version__
+from kernel_backend.errors import DaylightError, ExperimentFailed
+from kernel_backend.model.record import Value
+
+__all__ = [
+    "DaylightError",
+    "ExperimentFailed",
+    "Job",
+    "__version__",
+    "job",
+    "load_ipython_extension",
+    "show",
+    "submit",
+    "unload_ipython_extension",
+]
+
+
+def submit(file: str | Path, *, name: str | None = None, params: dict[str, Value] | None = None, **config: Any) -> Job:
+    """Submit a file of roles; `config` are the options by name (`slots=2, epochs=10, batch_size=64`).
+
+    Raises InvalidDefinition and InvalidRequest before anything is sent.
+    """
+    from jupyter_ext.capture import capture_file
+    from jupyter_ext.submit import config_from
+    from jupyter_ext.submit import submit as send
+
+    overview = send(capture_file(Path(file)), config_from(config), params or {}, name=name)
+    return Job(overview.experiment.number)
+
+
+def job(number: int) -> Job:
+    """Experiment `number`; raises NotFound."""
+    found = Job(number)
+    found.overview  # noqa: B018  asks for it, so that a number that is none is told at once
+    return found
+
+
+def show(number: int) -> None:
+    """Draw an experiment's card."""
+    job(number).show()
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext daylight` calls: register `%%dlsubmit` and `%dl`."""
+    from jupyter_ext.magics import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What `%unload_ext daylight` calls."""
+    from jupyter_ext.magics import unload
+
+    unload(shell)

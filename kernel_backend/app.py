@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
@@ -92,7 +92,9 @@ class Daylight(Application):
         os.environ["DAYLIGHT_HOME"] = str(home)  # for the launchers
         if self.slots:
             os.environ["DAYLIGHT_SLOTS"] = str(self.slots)
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=self.log.getEffectiveLevel())
+        logging.basicConfig(
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=cast("int | str", self.log_level)
+        )
         logging.getLogger("alembic").setLevel(logging.WARNING)
         with discovery.lock(home) as ours:
             if not ours:

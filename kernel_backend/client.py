@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -193,21 +194,23 @@ class Client:
             self._open.close()
             self._open = None
 
-    def _stream(self, after: int, experiment: int | None) -> ClientConnection:
+    @contextmanager
+    def _stream(self, after: int, experiment: int | None) -> Iterator[ClientConnection]:
         from websockets.exceptions import InvalidHandshake, InvalidStatus
         from websockets.sync.client import connect
 
         address = self._locate()
         url = f"ws{address.url.removeprefix('http')}/api/stream?after={after}"
         try:
-            return connect(
+            with connect(
                 url if experiment is None else f"{url}&experiment={experiment}",
                 additional_headers={"Authorization": f"Bearer {address.token}"},
                 open_timeout=ANSWER_S,
                 close_timeout=1,
                 max_size=FRAME_LIMIT,
                 proxy=None,
-            )
+            ) as socket:
+                yield socket
         except InvalidStatus as error:
             raise _error(error.response.status_code, bytes(error.response.body or b"")) from None
         except InvalidHandshake as error:

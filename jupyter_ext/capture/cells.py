@@ -77,7 +77,7 @@ def _transformed(source: str, lines: tuple[str, ...]) -> Parsed:
     blank = len(source) - len(source.lstrip("\n"))  # IPython drops leading empty lines, which would shift all others
     joined = _CONTINUED.sub(_on_one_line, source)
     try:
-        text = "\n" * blank + TransformerManager().transform_cell(joined[blank:])
+        text = "\n" * blank + str(TransformerManager().transform_cell(joined[blank:]))  # type: ignore[no-untyped-call]
         tree = _tree(text)
     except SyntaxError as error:
         return Parsed(lines, ast.Module([], []), (), error)

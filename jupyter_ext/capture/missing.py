@@ -1,31 +1,17 @@
-"""Needed names that no executed cell makes: small values and imports are written in, the rest is a problem."""
+"""Needed names that no executed cell makes: small values and imports are written in."""
 
 from __future__ import annotations
 
 import ast
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from jupyter_ext.capture.slice import Slice
 
-if TYPE_CHECKING:
-    from jupyter_ext.capture.module import _Builder
-
 _SMALL = 2048  # characters of a literal that may travel
-_OF_NOTEBOOKS = {"display", "get_ipython", "In", "Out", "exit", "quit", "_", "__", "___"}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Why a cell cannot be submitted: the name, the cell that it is about, and what to do."""
-
-    code: str
-    name: str
-    cell: int | None
-    message: str
+OF_NOTEBOOKS = {"display", "get_ipython", "In", "Out", "exit", "quit", "_", "__", "___"}
 
 
 @dataclass
@@ -71,7 +57,7 @@ def _from_stars(sliced: Slice, namespace: Mapping[str, object] | None) -> bool:
 
 
 def _line(name: str, namespace: Mapping[str, object] | None) -> str | None:
-    if namespace is None or name not in namespace or name in _OF_NOTEBOOKS:
+    if namespace is None or name not in namespace or name in OF_NOTEBOOKS:
         return None
     value = namespace[name]
     if isinstance(value, types.ModuleType):
@@ -104,42 +90,3 @@ def _literal(value: object) -> str | None:
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def explain(sliced: Slice, written: Written, builder: _Builder) -> Iterator[Problem]:
-    """A problem for each name that nothing could be written for."""
-    for name in sorted(written.left):
-        number, _, statement = (
-            builder.place(sliced.missing[name]) if sliced.missing[name] < sliced.end else _user(name, sliced, builder)
-        )
-        mine = number == builder.cells[-1].number
-        user = "this cell" if mine else f"cell [{number}], which this cell needs,"
-        line = statement.start + (builder.line - 1 if mine else 0)
-        yield Problem("undefined", name, number, f"{user} uses '{name}' (line {line}), {_why(name, builder)}")
-
-
-def _user(name: str, sliced: Slice, builder: _Builder):  # type: ignore[no-untyped-def]
-    """The last needed statement that reads the name."""
-    for time in sorted(sliced.needed, reverse=True):
-        statement = sliced.history.executed[time]
-        if name in statement.later or name in statement.now:
-            return builder.place(time)
-    raise KeyError(name)
-
-
-def _why(name: str, builder: _Builder) -> str:
-    if name in _OF_NOTEBOOKS:
-        return "which exists only in a notebook. Leave it out, or keep it in another cell."
-    for index, statement in reversed(builder.unfinished):
-        if name in statement.binds:
-            return f"which cell [{builder.cells[index].number}] did not come to: it failed before. Repair and run it."
-    for cell, parsed in reversed(list(zip(builder.cells, builder.parsed, strict=True))):
-        for magic in parsed.magics:
-            if magic.name in ("run", "pylab", "store") or magic.name.startswith("%%"):
-                return (
-                    f"which no executed cell defines; if '{magic.text}' in cell [{cell.number}] makes it, "
-                    "write that in Python or import it, since a job cannot repeat it."
-                )
-    value = (builder.namespace or {}).get(name)
-    kind = f" (the notebook holds a {type(value).__name__} of that name)" if value is not None else ""
-    return f"which no executed cell defines{kind}. Run a cell that makes it, or make it in this cell."

@@ -19,8 +19,10 @@ from jupyter_ext.capture.statements import Change, Effects, Statement
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}
 _KNOWN = frozenset(dir(builtins)) | _MODULE_NAMES
 # Calls on a module that set something: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
-_SETTING = re.compile(r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter"
-                      r"|simplefilter|basicConfig|config)")  # fmt: skip
+_SETTING = re.compile(
+    r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
+    r"|basicConfig|config)"
+)
 _DRAWING = {"matplotlib", "seaborn", "plotly", "IPython", "pprint", "bokeh", "altair", "rich"}
 # What any later statement may depend on without naming it.
 _AMBIENT = {("sys", "path"), ("os", "environ")}
@@ -146,7 +148,7 @@ class Slice:
         self._work()
 
     def _before(self, name: str, time: int) -> bool:
-        binders = self.history.binders.get(name)
+        binders = self.history.binders.get(name, [])
         return bool(binders) and binders[0] < time
 
     def _resolve(self, name: str, time: int, required: bool) -> None:

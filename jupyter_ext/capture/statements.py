@@ -10,18 +10,21 @@ from jupyter_ext.capture.cells import has_magic
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match)
+# fmt: off
 # Methods that change what they are called on; one that ends in an underscore does too (torch's convention).
-_CHANGING = frozenset(
-    "append appendleft extend insert pop popleft popitem remove clear update setdefault add discard sort reverse "
-    "load_state_dict fit partial_fit train eval register add_module register_buffer register_parameter step backward "
-    "requires_grad_ setattr".split()  # noqa: SIM905
-)
+_CHANGING = frozenset({
+    "append", "appendleft", "extend", "insert", "pop", "popleft", "popitem", "remove", "clear", "update", "setdefault",
+    "add", "discard", "sort", "reverse", "load_state_dict", "fit", "partial_fit", "train", "eval", "register",
+    "add_module", "register_buffer", "register_parameter", "step", "backward",
+})
 # Calls that only look: `df.head()` in a cell of its own changes nothing.
-_LOOKING = frozenset(
-    "print display pprint len type repr str help dir id sum min max list sorted isinstance hasattr summary head tail "
-    "describe info plot hist show sample value_counts isnull isna mean std unique numel tolist numpy keys values items "
-    "get parameters named_parameters state_dict size shape item savefig count index copy".split()  # noqa: SIM905
-)
+_LOOKING = frozenset({
+    "print", "display", "pprint", "len", "type", "repr", "str", "help", "dir", "id", "sum", "min", "max", "list",
+    "sorted", "isinstance", "hasattr", "summary", "head", "tail", "describe", "info", "plot", "hist", "show", "sample",
+    "value_counts", "isnull", "isna", "mean", "std", "unique", "numel", "tolist", "numpy", "keys", "values", "items",
+    "get", "parameters", "named_parameters", "state_dict", "size", "shape", "item", "savefig", "count", "index", "copy",
+})
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,9 +369,8 @@ class _Visitor(ast.NodeVisitor):
         scope = _Scope(targets)
         self.scopes.append(scope)
         for index, generator in enumerate(node.generators):
-            for target in ast.walk(generator.target):
-                if isinstance(target, ast.Name):
-                    scope.aliases |= {target.id: held for held in _held(generator.iter)}
+            for held in _held(generator.iter)[:1]:
+                scope.aliases |= {t.id: held for t in ast.walk(generator.target) if isinstance(t, ast.Name)}
             for each in [*([generator.iter] if index else []), *generator.ifs]:
                 self.visit(each)
         for value in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:

@@ -7,7 +7,8 @@ import asyncio
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Submission
-from kernel_backend.model.reports import Kind
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.reports import Kind, StoredReport
 
 REPORTS_AT_ONCE = 10_000
 
@@ -103,18 +104,21 @@ class Source(ApiHandler):
 class Picture(ApiHandler):
     """The curves, drawn."""
 
-    _one_at_a_time = asyncio.Semaphore(1)  # drawing is work: many views at once must not starve the rest
-
     async def get(self, number: str) -> None:
         """Draw the curves of an experiment's first trial as a PNG."""
-        from kernel_backend.api.picture import draw  # it imports matplotlib, which takes its time
-
+        dark = self.integer("dark", 0, most=1) == 1
         overview = await self.service.overview(self.user, int(number))
         reports = await self.service.reports(self.user, int(number), 1, None, 0, None)
-        async with self._one_at_a_time:
-            image = await asyncio.to_thread(draw, overview, reports, dark=bool(self.integer("dark", 0, most=1)))
+        async with self.settings["drawing"]:
+            image = await asyncio.to_thread(_draw, overview, reports, dark)
         self.set_header("Content-Type", "image/png")
         self.finish(image)
+
+
+def _draw(overview: Overview, reports: list[StoredReport], dark: bool) -> bytes:
+    from kernel_backend.api.picture import draw  # matplotlib takes its time: here, off the event loop
+
+    return draw(overview, reports, dark=dark)
 
 
 def _kind(text: str | None) -> Kind | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tornado.web import Application
 
 from kernel_backend.api import admin, attempts, experiments, openapi, snapshots, stream
@@ -65,6 +67,7 @@ def application(service: Service, identity: Identity, use: Use | None = None) ->
         identity=identity,
         use=use or Use(),
         routes=ROUTES,
+        drawing=asyncio.Semaphore(1),  # pictures are work: many views at once must not starve the rest
         websocket_ping_interval=PING_S,
         websocket_max_message_size=2**16,
         log_function=lambda handler: None,

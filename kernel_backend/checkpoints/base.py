@@ -79,7 +79,7 @@ class Checkpoints(Protocol):
         """Make the checkpoint exist, from one moment to the next; raises OSError, leaving no manifest."""
 
     def committed(self) -> Sequence[Manifest]:
-        """All there are, oldest first by (step, attempt); reads manifests alone. One that is unreadable is set aside."""
+        """All there are, oldest first by (step, attempt); reads manifests alone. An unreadable one is set aside."""
 
     def newest(self, fence: int | None = None) -> Manifest | None:
         """The newest by (step, attempt); with `fence`, of attempts below that number only."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from kernel_backend.checkpoints.base import Manifest
 
@@ -11,13 +11,10 @@ KEEP = 3
 LEAST = 2
 
 
-def expendable(
-    committed: Sequence[Manifest], pinned: Collection[str] = (), keep: int = KEEP
-) -> list[Manifest]:
-    """Those that may be deleted, oldest first: all but the newest `keep` (never fewer than two) and the `pinned` ids.
+def expendable(committed: Sequence[Manifest], keep: int = KEEP) -> list[Manifest]:
+    """Those that may be deleted, oldest first: all but the newest `keep`, of which there are never fewer than two.
 
     A damaged checkpoint is set aside when it is found and so is never in `committed`.
     """
     in_order = sorted(committed, key=lambda manifest: manifest.order)
-    older = in_order[: -max(keep, LEAST)]
-    return [manifest for manifest in older if manifest.id not in pinned]
+    return in_order[: -max(keep, LEAST)]

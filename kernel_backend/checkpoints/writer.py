@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import torch as safetensors
 from torch import Tensor
 
@@ -58,12 +57,14 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
     return {key: unflatten(value, tensors) for key, value in pairs}
 
 
-def load_model(manifest: Manifest) -> dict[str, Tensor]:
+def load_model(manifest: Manifest) -> dict[str, Any]:
     """The `state_dict` of the model in a checkpoint that was listed, every byte of it verified.
 
     Raises CheckpointDamaged.
     """
-    return decode(read_part(manifest, MODEL, Path(manifest.folder)))
+    tensors = decode(read_part(manifest, MODEL, Path(manifest.folder)))
+    state: dict[str, Any] = unflatten(manifest.state[MODEL], tensors)
+    return state
 
 
 def _own(tensor: Tensor, seen: set[int]) -> Tensor:

@@ -26,6 +26,8 @@ LOOP_VALUES = frozenset({
     "world", "run", "optimizer", "steps", "epochs",
 })
 # fmt: on
+# What this version's runner can train; a role outside of it is refused before anything is submitted.
+TRAINED = ("model", "train_data", "optimizer", "loss", "validation_data", "metrics")
 # What exists only once a model trains: a function that is called before that cannot ask for it.
 _WHILE_TRAINING = LOOP_VALUES - {"device", "rank", "world", "run", "steps", "epochs"}
 _STEP = re.compile(r"step_\w+")
@@ -119,9 +121,7 @@ class Definition(Record):
         try:
             return coerce(given[name], parameter.annotation, parameter.default)
         except ValueError as wanted:
-            raise ValueError(
-                f"{name}={given[name]!r}: {name} (line {parameter.line}) takes {wanted}"
-            ) from None
+            raise ValueError(f"{name}={given[name]!r}: {name} (line {parameter.line}) takes {wanted}") from None
 
 
 def parse(source: str, roles_from: int = 1) -> Definition:
@@ -156,9 +156,7 @@ def _tree(source: str) -> ast.Module:
         return ast.parse(source)
     except SyntaxError as error:
         text = (error.text or "").strip()
-        raise InvalidDefinition(
-            f"line {error.lineno}: {error.msg}: {text}", line=error.lineno, text=text
-        ) from None
+        raise InvalidDefinition(f"line {error.lineno}: {error.msg}: {text}", line=error.lineno, text=text) from None
     except ValueError as error:  # null bytes
         raise InvalidDefinition(f"this is no Python source: {error}", line=1, text="") from None
 
@@ -170,8 +168,7 @@ def _in_order(nodes: Mapping[str, FunctionNode]) -> list[tuple[str, FunctionNode
 def _require(tree: ast.Module, roles: list[str], roles_from: int) -> None:
     for name, line, how in _bound_otherwise(tree, roles_from):
         raise InvalidDefinition(
-            f"{name} is {how} on line {line}, and a role is a function: "
-            f"write def {name}(...), or take another name",
+            f"{name} is {how} on line {line}, and a role is a function: write def {name}(...), or take another name",
             line=line,
             text=name,
         )
@@ -190,9 +187,7 @@ def _found(tree: ast.Module, roles: list[str], roles_from: int) -> str:
     others = [
         f"{'class' if isinstance(node, ast.ClassDef) else 'function'} {node.name}"
         for node in tree.body
-        if isinstance(node, ast.ClassDef | FunctionNode)
-        and node.lineno >= roles_from
-        and node.name not in roles
+        if isinstance(node, ast.ClassDef | FunctionNode) and node.lineno >= roles_from and node.name not in roles
     ]
     found = roles + others
     return f"it has {', '.join(found)}" if found else "it defines no function"
@@ -218,11 +213,7 @@ def _bound_otherwise(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, i
 
 def _model_keys(node: FunctionNode) -> frozenset[str]:
     """The keys of a dict display that `model` returns: other roles may ask for its parts by name."""
-    dicts = [
-        each.value
-        for each in ast.walk(node)
-        if isinstance(each, ast.Return) and isinstance(each.value, ast.Dict)
-    ]
+    dicts = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and isinstance(each.value, ast.Dict)]
     keys = [key.value for each in dicts for key in each.keys if isinstance(key, ast.Constant)]
     return frozenset(key for key in keys if isinstance(key, str))
 
@@ -236,9 +227,7 @@ def _add(
 ) -> None:
     if name in within:
         circle = " -> ".join([*within[within.index(name) :], name])
-        raise InvalidDefinition(
-            f"these functions wait for each other's results: {circle}", line=nodes[name].lineno
-        )
+        raise InvalidDefinition(f"these functions wait for each other's results: {circle}", line=nodes[name].lineno)
     if name in functions:
         return
     function = _function(nodes[name], nodes, keys)
@@ -252,9 +241,7 @@ def _function(node: FunctionNode, nodes: Mapping[str, FunctionNode], keys: froze
     arguments = node.args
     star = arguments.vararg or arguments.kwarg
     if star or arguments.posonlyargs:
-        what = (
-            "positional-only arguments" if star is None else f"{'*' if arguments.vararg else '**'}{star.arg}"
-        )
+        what = "positional-only arguments" if star is None else f"{'*' if arguments.vararg else '**'}{star.arg}"
         raise InvalidDefinition(
             f"{node.name} (line {node.lineno}) has {what}, and arguments are given by name: name each",
             line=node.lineno,
@@ -319,9 +306,7 @@ def _default(node: FunctionNode, argument: ast.arg, default: ast.expr | None) ->
 
 
 def _check_available(node: FunctionNode, argument: ast.arg) -> None:
-    early = node.name in ("model", "train_data", "validation_data", "test_data", "prepare") or not is_role(
-        node.name
-    )
+    early = node.name in ("model", "train_data", "validation_data", "test_data", "prepare") or not is_role(node.name)
     if early and argument.arg in _WHILE_TRAINING:
         raise InvalidDefinition(
             f"{node.name} (line {argument.lineno}) asks for {argument.arg}, which exists only while "
@@ -368,12 +353,7 @@ def _hints(tree: ast.Module, roles_from: int) -> Iterator[str]:
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     used |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     for node in tree.body:
-        if (
-            not isinstance(node, FunctionNode)
-            or node.lineno < roles_from
-            or is_role(node.name)
-            or node.name in used
-        ):
+        if not isinstance(node, FunctionNode) or node.lineno < roles_from or is_role(node.name) or node.name in used:
             continue
         if near := nearest(node.name, ROLES):
             yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it{near}"

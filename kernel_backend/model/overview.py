@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Record
+from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Trial
@@ -78,11 +79,23 @@ class Overview(Record):
             case "attempt":
                 attempt = Attempt.model_validate(message.data)
                 changed["attempts"] = _replaced(self.attempts, attempt, lambda each: each.trial)
+            case "report":
+                report = StoredReport.model_validate(message.data)
+                changed["trials"] = tuple(_moved_on(trial, report) for trial in self.trials)
             case "note" if message.data["text"] not in self.warnings:
                 changed["warnings"] = (*self.warnings, str(message.data["text"]))
         if message.type in ("trial", "attempt"):
             changed["wait"] = None
         return self.model_copy(update=changed)
+
+
+def _moved_on(trial: Trial, report: StoredReport) -> Trial:
+    if trial.index != report.trial or report.step < trial.step:
+        return trial
+    changed: dict[str, Any] = {"step": report.step, "epoch": report.epoch}
+    if report.kind == "validation":
+        changed["metrics"] = report.metrics
+    return trial.model_copy(update=changed)
 
 
 def _replaced(items: tuple[_T, ...], new: _T, key: Callable[[_T], int]) -> tuple[_T, ...]:

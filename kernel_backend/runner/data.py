@@ -31,7 +31,7 @@ class Batch(NamedTuple):
     """A rank's share of a global batch: `data` is None where the share is empty."""
 
     data: Any
-    count: int  # samples of this share
+    samples: int  # of this share
     total: int  # of the global batch
 
 
@@ -103,15 +103,15 @@ class Batches:
     def _batches(self, order: Tensor, offset: int, first: int) -> Iterator[Batch]:
         shares = self._shares(order, offset, first)
         if self._source.workers == 0:
-            return (self._batch(each, self._fetch[each] if each.count else None) for each in shares)
+            return (self._batch(each, self._fetch[each] if each.samples else None) for each in shares)
         return self._by_workers(list(shares))
 
     def _by_workers(self, shares: list[_Share]) -> Iterator[Batch]:
-        full = [each for each in shares if each.count]
+        full = [each for each in shares if each.samples]
         # A generator of its own: the loader draws from it, and the main one belongs to the steps.
         loader = DataLoader(
             self._fetch,
-            sampler=full,  # type: ignore[arg-type]
+            sampler=full,
             batch_size=None,
             collate_fn=_as_is,
             num_workers=self._source.workers,
@@ -119,7 +119,7 @@ class Batches:
         )
         fetched = iter(loader)
         for each in shares:
-            yield self._batch(each, next(fetched) if each.count else None)
+            yield self._batch(each, next(fetched) if each.samples else None)
 
     def _shares(self, order: Tensor, offset: int, first: int) -> Iterator[_Share]:
         for number in range(first, self.per_epoch):
@@ -129,7 +129,7 @@ class Batches:
             yield _Share(offset + start + mine.start, batch[mine], len(batch))
 
     def _batch(self, share: _Share, data: Any) -> Batch:
-        return Batch(data, share.count, share.total)
+        return Batch(data, share.samples, share.total)
 
 
 class _Share(NamedTuple):
@@ -138,7 +138,7 @@ class _Share(NamedTuple):
     total: int
 
     @property
-    def count(self) -> int:
+    def samples(self) -> int:
         return len(self.indices)
 
 

@@ -85,9 +85,7 @@ def _frames(error: BaseException, code: Path, cwd: Path, snapshot: Snapshot | No
             continue
         found = snapshot.locate(line) if snapshot and path == code / "definition.py" else None
         cell, cell_line = found or (None, None)
-        yield Frame(
-            file=name, line=line, function=function, text=text.strip(), cell=cell, cell_line=cell_line
-        )
+        yield Frame(file=name, line=line, function=function, text=text.strip(), cell=cell, cell_line=cell_line)
 
 
 def _users(path: Path, code: Path, cwd: Path) -> str | None:

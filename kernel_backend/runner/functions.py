@@ -22,10 +22,8 @@ _OF_A_STEP = frozenset({"output", "target", "input", "batch", "epoch"})
 class Functions:
     """The functions of a definition. What one returns is kept: a shared value is made once in a process."""
 
-    def __init__(
-        self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]
-    ) -> None:
-        """`constants` are the loop values that never change: device, rank, world, steps, epochs.
+    def __init__(self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]) -> None:
+        """`constants` are the loop values that never change: device, rank, world, epochs, and later `steps`.
 
         Raises InvalidDefinition for a role that this version does not know, or a hyperparameter without a value.
         """
@@ -35,6 +33,10 @@ class Functions:
         self._results: dict[str, Any] = {}
         self.params = self._definition.bind(params)
         self._check_roles()
+
+    def know(self, **constants: Any) -> None:
+        """Add loop values that are the same from now on."""
+        self._constants |= constants
 
     def has(self, role: str) -> bool:
         """Whether the definition has this role."""

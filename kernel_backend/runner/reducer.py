@@ -34,7 +34,7 @@ class Flags(NamedTuple):
 class Word(NamedTuple):
     """What all ranks know of a step once its gradients are summed: the same on every rank."""
 
-    count: int  # samples of the global batch
+    samples: int  # of the global batch
     loss: Tensor | float  # their mean loss
     flags: Flags
 
@@ -48,13 +48,13 @@ class OwnGradients:
     def __init__(self, model: nn.Module) -> None:
         self._parameters = [each for each in model.parameters() if each.requires_grad]
 
-    def backward(self, loss: Tensor | None, count: int, flags: Flags) -> Word:
+    def backward(self, loss: Tensor | None, samples: int, flags: Flags) -> Word:
         """Compute the gradients of a step."""
         assert loss is not None
         for parameter in self._parameters:
             parameter.grad = None
         loss.backward()  # type: ignore[no-untyped-call]
-        return Word(count, loss.detach(), flags)
+        return Word(samples, loss.detach(), flags)
 
 
 class SummedGradients:
@@ -77,17 +77,18 @@ class SummedGradients:
         self._sent: list[Handle] = []
         for bucket in self._buckets:
             for index in bucket.indices:
-                self._parameters[index].register_post_accumulate_grad_hook(self._hook(index, bucket))
+                hook = self._hook(index, bucket)
+                self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
-    def backward(self, loss: Tensor | None, count: int, flags: Flags) -> Word:
+    def backward(self, loss: Tensor | None, samples: int, flags: Flags) -> Word:
         """Compute and sum the gradients of a step: afterwards every rank has those of the global batch.
 
-        `loss` is the mean over `count` samples, None for an empty share. A parameter that no rank used has no
+        `loss` is the mean over so many `samples`, None for an empty share. A parameter that no rank used has no
         gradient, as in a plain loop. Raises the backend's error where a peer is gone.
         """
         self._open()
-        weighted = None if loss is None else loss * count
-        self._write_word(weighted, count, flags)
+        weighted = None if loss is None else loss * samples
+        self._write_word(weighted, samples, flags)
         if weighted is not None:
             weighted.backward()  # type: ignore[no-untyped-call]
         return self._close()
@@ -138,9 +139,9 @@ class SummedGradients:
             bucket.missing = len(bucket.indices)
             bucket.flat.zero_()
 
-    def _write_word(self, weighted: Tensor | None, count: int, flags: Flags) -> None:
+    def _write_word(self, weighted: Tensor | None, samples: int, flags: Flags) -> None:
         ones = [1.0] * len(self._parameters)
-        self._word.copy_(torch.tensor([float(count), 0.0, *map(float, flags), *ones]))
+        self._word.copy_(torch.tensor([float(samples), 0.0, *map(float, flags), *ones]))
         if weighted is not None:
             self._word[1] = weighted.detach()
 
@@ -161,13 +162,13 @@ class SummedGradients:
                 self._send()
         for handle in self._sent:
             handle.wait()
-        count, loss, *rest = self._word.tolist()
+        samples, loss, *rest = self._word.tolist()
         flags, touched = rest[: len(Flags._fields)], rest[len(Flags._fields) :]
-        self._scale(1.0 / count)
+        self._scale(1.0 / samples)
         self._unused = [index for index, ranks in enumerate(touched) if ranks == 0.0]
         for index in self._unused:
             self._parameters[index].grad = None
-        return Word(int(count), loss / count, Flags(*(flag > 0 for flag in flags)))
+        return Word(int(samples), loss / samples, Flags(*(flag > 0 for flag in flags)))
 
     def _scale(self, factor: float) -> None:
         for bucket in self._buckets:

@@ -38,7 +38,7 @@ def reseed(value: int) -> None:
         np.random.seed(value & 0xFFFFFFFF)
     # torch.manual_seed does more than this and takes ten times as long.
     torch.default_generator.manual_seed(value)
-    if torch.cuda.is_initialized():
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed(value)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from alembic import command
 from alembic.config import Config
@@ -21,7 +22,7 @@ from kernel_backend.store.base import StoreUnavailable
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6461796C  # any constant that all our processes share
 _NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs")
-_BUSY_MS = 20_000
+_BUSY_SECONDS = 20.0
 
 
 class NewerDatabase(DaylightError):
@@ -51,19 +52,30 @@ def connect(url: URL) -> Engine:
         return create_engine(url, pool_pre_ping=True, max_overflow=30)
     if url.get_backend_name() != "sqlite" or not url.database:
         raise _no_database(url.render_as_string())
-    engine = create_engine(url, max_overflow=30, connect_args={"timeout": _BUSY_MS / 1000})
+    engine = create_engine(url, max_overflow=30, connect_args={"timeout": _BUSY_SECONDS})
     journal = "DELETE" if is_network(Path(url.database), _mounts()) else "WAL"
     event.listen(engine, "connect", lambda raw, _: _configure(raw, journal))
     event.listen(engine, "begin", _begin)
     return engine
 
 
-def _configure(raw: Any, journal: str) -> None:
+def _configure(raw: sqlite3.Connection, journal: str) -> None:
     raw.isolation_level = None  # the driver must begin no transaction of its own: `_begin` does
-    if raw.execute("PRAGMA journal_mode").fetchone()[0].upper() != journal:
-        raw.execute(f"PRAGMA journal_mode = {journal}")
+    _set_journal(raw, journal)
     raw.execute(f"PRAGMA synchronous = {'NORMAL' if journal == 'WAL' else 'FULL'}")
     raw.execute("PRAGMA foreign_keys = ON")
+
+
+def _set_journal(raw: sqlite3.Connection, journal: str) -> None:
+    # The one statement that does not wait by itself for other processes that do the same.
+    patience = time.monotonic() + _BUSY_SECONDS
+    while raw.execute("PRAGMA journal_mode").fetchone()[0].upper() != journal:
+        try:
+            raw.execute(f"PRAGMA journal_mode = {journal}")
+        except sqlite3.OperationalError:
+            if time.monotonic() > patience:
+                raise
+            time.sleep(0.05)
 
 
 def _begin(connection: Connection) -> None:

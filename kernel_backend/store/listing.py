@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
+from sqlalchemy import ColumnElement, Select, and_, exists, or_
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import LIVELIEST
 from kernel_backend.model.states import ExperimentState
-from kernel_backend.store.tables import experiments, trials
+from kernel_backend.store.tables import experiments, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")
 
 
 def find_experiments(owner: str | None, state: str | None, search: str | None) -> Select[Any]:
     """The query behind `Store.experiments`, newest first; raises InvalidRequest for an unknown state."""
-    query = select(experiments).order_by(experiments.c.number.desc())
+    query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
     if owner is not None:
         query = query.where(experiments.c.owner == owner)
     if state:

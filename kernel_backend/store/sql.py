@@ -26,7 +26,7 @@ from kernel_backend.store.connect import connect, database_url, in_our_words, mi
 from kernel_backend.store.intake import take_in
 from kernel_backend.store.listing import find_experiments
 from kernel_backend.store.stream import last_seq, read_messages
-from kernel_backend.store.tables import AnyRecord, from_row, to_row
+from kernel_backend.store.tables import AnyRecord, from_row, rows_of, to_row
 from kernel_backend.store.transaction import (
     Transaction,
     advanced,
@@ -74,7 +74,7 @@ class SqlStore(Store):
 
     def _all(self, kind: type[AnyRecord], query: Select[Any]) -> list[AnyRecord]:
         with self._reading() as db:
-            return [from_row(kind, row) for row in db.execute(query).mappings()]
+            return [from_row(kind, row) for row in db.execute(query)]
 
     # Experiments
 
@@ -114,7 +114,7 @@ class SqlStore(Store):
     def advance_experiment(self, number: int, event: Event, at: float) -> Experiment:
         with self._writing() as tx:
             experiment = advanced(get_experiment(tx.db, number), event, at, {})
-            tx.save_experiment(experiment)
+            tx.save(experiment)
             tx.say(at, experiment)
             return experiment
 
@@ -123,7 +123,7 @@ class SqlStore(Store):
     @override
     def trials(self, number: int) -> list[Trial]:
         here = tables.trials.c
-        return self._all(Trial, select(tables.trials).where(here.experiment == number).order_by(here.index))
+        return self._all(Trial, rows_of(Trial, tables.trials).where(here.experiment == number).order_by(here.index))
 
     @override
     def trial(self, number: int, index: int) -> Trial:
@@ -133,14 +133,14 @@ class SqlStore(Store):
     @override
     def unfinished_trials(self) -> list[Trial]:
         here = tables.trials.c
-        query = select(tables.trials).where(here.state.in_(_OPEN_TRIAL))
+        query = rows_of(Trial, tables.trials).where(here.state.in_(_OPEN_TRIAL))
         return self._all(Trial, query.order_by(here.queued_at, here.experiment, here.index))
 
     @override
     def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
         with self._writing() as tx:
             trial = advanced(get_trial(tx.db, number, index), event, at, changes)
-            tx.save_trial(trial)
+            tx.save(trial)
             tx.say(at, trial)
             return trial
 
@@ -149,7 +149,7 @@ class SqlStore(Store):
         with self._writing() as tx:
             before = get_trial(tx.db, number, index)
             trial = changed(before, {**changes, "state": before.state})
-            tx.save_trial(trial)
+            tx.save(trial)
             tx.say(at, trial)
             return trial
 
@@ -178,7 +178,7 @@ class SqlStore(Store):
                 created_at=at,
             )
             tx.db.execute(insert(tables.attempts), to_row(attempt) | {"token_digest": token_digest})
-            tx.save_trial(trial)
+            tx.save(trial)
             tx.say(at, attempt)
             tx.say(at, trial)
             return attempt
@@ -191,13 +191,13 @@ class SqlStore(Store):
     @override
     def attempts(self, number: int, index: int) -> list[Attempt]:
         here = tables.attempts.c
-        query = select(tables.attempts).where(here.experiment == number, here.trial == index)
+        query = rows_of(Attempt, tables.attempts).where(here.experiment == number, here.trial == index)
         return self._all(Attempt, query.order_by(here.number))
 
     @override
     def open_attempts(self) -> list[Attempt]:
         here = tables.attempts.c
-        query = select(tables.attempts).where(here.state.in_(_OPEN_ATTEMPT))
+        query = rows_of(Attempt, tables.attempts).where(here.state.in_(_OPEN_ATTEMPT))
         return self._all(Attempt, query.order_by(here.created_at, here.experiment, here.trial, here.number))
 
     @override
@@ -209,7 +209,7 @@ class SqlStore(Store):
     def advance_attempt(self, key: AttemptId, event: Event, at: float, **changes: Any) -> Attempt:
         with self._writing() as tx:
             attempt = advanced(get_attempt(tx.db, key), event, at, changes)
-            tx.save_attempt(attempt)
+            tx.save(attempt)
             tx.say(at, attempt)
             return attempt
 
@@ -237,7 +237,9 @@ class SqlStore(Store):
         self, number: int, trial: int, kind: Kind | None = None, after: int = 0, limit: int | None = None
     ) -> list[StoredReport]:
         here = tables.reports.c
-        query = select(tables.reports).where(here.experiment == number, here.trial == trial, here.seq > after)
+        query = rows_of(StoredReport, tables.reports).where(
+            here.experiment == number, here.trial == trial, here.seq > after
+        )
         if kind is not None:
             query = query.where(here.kind == kind)
         return self._all(StoredReport, query.order_by(here.seq).limit(limit))
@@ -245,5 +247,5 @@ class SqlStore(Store):
     @override
     def notes(self, number: int) -> list[Message]:
         here = tables.events.c
-        query = select(tables.events).where(here.experiment == number, here.type == "note")
+        query = rows_of(Message, tables.events).where(here.experiment == number, here.type == "note")
         return self._all(Message, query.order_by(here.seq))

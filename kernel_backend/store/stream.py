@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, select
+from sqlalchemy import Connection, Result, Row, Select, Table, select
 
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.stream import Message
-from kernel_backend.store.tables import events, from_row, reports, sequence
+from kernel_backend.store.tables import events, from_row, reports, rows_of, sequence
 
 
 def last_seq(db: Connection) -> int:
@@ -21,24 +21,22 @@ def read_messages(db: Connection, after: int, experiment: int | None, limit: int
     """At most `limit` messages above `after`, in order."""
     # Two reads may be two pictures: what is written between them has to wait for the next call.
     last = last_seq(db)
-    found = [
-        from_row(Message, row) for row in db.execute(_between(events, after, last, experiment).limit(limit)).mappings()
-    ]
-    for row in db.execute(_between(reports, after, last, experiment).limit(limit)).mappings():
-        report = from_row(StoredReport, row)
-        found.append(
-            Message(
-                seq=report.seq,
-                at=report.at,
-                experiment=row["experiment"],
-                trial=report.trial,
-                type="report",
-                data=report.to_json(),
-            )
-        )
+    said = rows_of(Message, events)
+    found = [from_row(Message, row) for row in _between(db, said, events, after, last, experiment, limit)]
+    reported = rows_of(StoredReport, reports).add_columns(reports.c.experiment)
+    found += map(_as_message, _between(db, reported, reports, after, last, experiment, limit))
     return sorted(found, key=lambda message: message.seq)[:limit]
 
 
-def _between(table: Table, after: int, last: int, experiment: int | None) -> Select[Any]:
-    query = select(table).where(table.c.seq > after, table.c.seq <= last).order_by(table.c.seq)
-    return query if experiment is None else query.where(table.c.experiment == experiment)
+def _between(
+    db: Connection, query: Select[Any], table: Table, after: int, last: int, experiment: int | None, limit: int
+) -> Result[Any]:
+    query = query.where(table.c.seq > after, table.c.seq <= last).order_by(table.c.seq).limit(limit)
+    return db.execute(query if experiment is None else query.where(table.c.experiment == experiment))
+
+
+def _as_message(row: Row[Any]) -> Message:
+    report = row._asdict()
+    experiment = report.pop("experiment")
+    about = {"seq": row.seq, "at": row.at, "experiment": experiment, "trial": row.trial}
+    return Message(**about, type="report", data=report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic_core import to_jsonable_python
@@ -17,10 +16,13 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    Row,
+    Select,
     Table,
     Text,
     TypeDecorator,
     UniqueConstraint,
+    select,
 )
 
 from kernel_backend.model.record import Record
@@ -147,6 +149,11 @@ def to_row(record: Record) -> dict[str, Any]:
     }
 
 
-def from_row(kind: type[AnyRecord], row: Mapping[Any, Any]) -> AnyRecord:
-    """The record that a row holds; columns that are no fields of it (a token's digest) stay behind."""
-    return kind.model_validate({name: row[name] for name in kind.model_fields})
+def rows_of(kind: type[Record], table: Table) -> Select[Any]:
+    """A query for rows that `from_row` takes: the record's fields, and no other columns (a token's digest)."""
+    return select(*(table.c[name] for name in kind.model_fields))
+
+
+def from_row(kind: type[AnyRecord], row: Row[Any]) -> AnyRecord:
+    """The record that a row of `rows_of` holds."""
+    return kind.model_validate(row._asdict())

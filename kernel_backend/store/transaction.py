@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, insert, select, update
 
 from kernel_backend.errors import NotFound
 from kernel_backend.model import states
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.record import Record
 from kernel_backend.model.trial import Attempt, Trial
 from kernel_backend.store.tables import (
     AnyRecord,
@@ -19,6 +20,7 @@ from kernel_backend.store.tables import (
     events,
     experiments,
     from_row,
+    rows_of,
     sequence,
     to_row,
     trials,
@@ -30,40 +32,48 @@ Stateful = TypeVar("Stateful", Experiment, Trial, Attempt)
 
 def get_experiment(db: Connection, number: int) -> Experiment:
     """One experiment; raises NotFound."""
-    row = db.execute(select(experiments).where(experiments.c.number == number)).first()
-    return _found(Experiment, row, f"experiment #{number}")
+    return _get(db, Experiment, (number,), f"experiment #{number}")
 
 
 def get_trial(db: Connection, number: int, index: int) -> Trial:
     """One trial; raises NotFound."""
-    row = db.execute(select(trials).where(trials.c.experiment == number, trials.c.index == index)).first()
-    return _found(Trial, row, f"trial {number}.{index}")
+    return _get(db, Trial, (number, index), f"trial {number}.{index}")
 
 
 def get_attempt(db: Connection, key: AttemptId) -> Attempt:
     """One attempt; raises NotFound."""
-    return _found(Attempt, db.execute(select(attempts).where(*is_attempt(key))).first(), f"attempt {key}")
+    return _get(db, Attempt, key, f"attempt {key}")
 
 
 def get_token_digest(db: Connection, key: AttemptId) -> str:
     """The digest of an attempt's token; raises NotFound."""
-    row = db.execute(select(attempts.c.token_digest).where(*is_attempt(key))).first()
-    if row is None:
+    query = select(attempts.c.token_digest).where(*_by_key(attempts))
+    digest: str | None = db.execute(query, _key(attempts, key)).scalar_one_or_none()
+    if digest is None:
         raise _missing(f"attempt {key}")
-    digest: str = row.token_digest
     return digest
 
 
-def is_attempt(key: AttemptId) -> tuple[Any, ...]:
-    """The conditions that pick one attempt."""
-    here = attempts.c
-    return here.experiment == key.experiment, here.trial == key.trial, here.number == key.number
+def _by_key(table: Table) -> list[ColumnElement[bool]]:
+    return [column == bindparam(f"key_{column.name}") for column in table.primary_key]
 
 
-def _found(kind: type[AnyRecord], row: Row[Any] | None, what: str) -> AnyRecord:
+def _key(table: Table, values: Iterable[Any]) -> dict[str, Any]:
+    return {f"key_{column.name}": value for column, value in zip(table.primary_key, values, strict=True)}
+
+
+# Built once: putting a statement together costs more than running it.
+_TABLES: dict[type[Record], Table] = {Experiment: experiments, Trial: trials, Attempt: attempts}
+_READ = {kind: rows_of(kind, table).where(*_by_key(table)) for kind, table in _TABLES.items()}
+_SAVE = {kind: update(table).where(*_by_key(table)) for kind, table in _TABLES.items()}
+_LOCK = select(sequence.c.value).with_for_update()
+
+
+def _get(db: Connection, kind: type[AnyRecord], key: tuple[int, ...], what: str) -> AnyRecord:
+    row = db.execute(_READ[kind], _key(_TABLES[kind], key)).first()
     if row is None:
         raise _missing(what)
-    return from_row(kind, row._mapping)
+    return from_row(kind, row)
 
 
 def _missing(what: str) -> NotFound:
@@ -88,7 +98,7 @@ class Transaction:
 
     def __init__(self, db: Connection) -> None:
         self.db = db
-        newest: int = db.execute(select(sequence.c.value).with_for_update()).scalar_one()
+        newest: int = db.execute(_LOCK).scalar_one()
         self._seq = self._before = newest
 
     def next_seq(self) -> int:
@@ -119,15 +129,7 @@ class Transaction:
         row = {"seq": self.next_seq(), "at": at, "experiment": experiment, "trial": trial}
         self.db.execute(insert(events), row | {"type": type_, "data": data})
 
-    def save_experiment(self, experiment: Experiment) -> None:
+    def save(self, record: Experiment | Trial | Attempt) -> None:
         """Write all its fields."""
-        self.db.execute(update(experiments).where(experiments.c.number == experiment.number), to_row(experiment))
-
-    def save_trial(self, trial: Trial) -> None:
-        """Write all its fields."""
-        here = trials.c.experiment == trial.experiment, trials.c.index == trial.index
-        self.db.execute(update(trials).where(*here), to_row(trial))
-
-    def save_attempt(self, attempt: Attempt) -> None:
-        """Write all its fields; the token's digest stays."""
-        self.db.execute(update(attempts).where(*is_attempt(attempt.id)), to_row(attempt))
+        table, row = _TABLES[type(record)], to_row(record)
+        self.db.execute(_SAVE[type(record)], row | _key(table, (row[column.name] for column in table.primary_key)))

@@ -312,8 +312,8 @@ class StoreContract:
             assert [found["up"], found["down"], found["tiny"]] == [math.inf, -math.inf, 5e-324]
         assert trial.params["flag"] is True
         assert (trial.params["one"], trial.params["none"]) == (1, None)
-        message = store.messages(0)[-1]
-        assert message.data["metrics"] == {"nan": "NaN", "up": "Infinity", "down": "-Infinity", "tiny": 5e-324}
+        said = store.messages(0)[-1].to_json()["data"]
+        assert said["metrics"] == {"nan": "NaN", "up": "Infinity", "down": "-Infinity", "tiny": 5e-324}
 
     def test_a_step_beyond_what_a_database_can_hold_is_refused(self, store: Store) -> None:
         attempt = placed(store)

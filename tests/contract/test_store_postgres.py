@@ -6,15 +6,18 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, text
-from store_contract import StoreContract
+from store_contract import StoreContract, draft, placed, training
 
+from kernel_backend.store.base import StoreUnavailable
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.store.tables import metadata
 
@@ -81,3 +84,39 @@ def test_the_migrated_schema_is_the_one_in_tables(url: str) -> None:
         context = MigrationContext.configure(db, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
     engine.dispose()
+
+
+def test_stores_that_open_a_new_database_at_once_share_it(url: str) -> None:
+    together = threading.Barrier(4)
+
+    def open_and_add() -> None:
+        together.wait()
+        store = SqlStore(url)
+        for _ in range(10):
+            store.add_experiment(draft(), at=1.0)
+        store.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(open_and_add) for _ in range(4)]:
+            done.result()
+    store = SqlStore(url)
+    assert sorted(x.number for x in store.experiments(limit=100)) == list(range(1, 41))
+    assert [message.seq for message in store.messages(0)] == list(range(1, 81))
+    store.close()
+
+
+def test_a_server_that_drops_its_connections_is_found_again(url: str) -> None:
+    store, other = SqlStore(url), create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    attempt = placed(store)
+    store.accept(attempt.id, training(1, 10), at=4.0)
+    with other.connect() as db:
+        db.execute(text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"))
+    assert store.accept(attempt.id, training(11, 20), at=4.0) == 20
+    assert [one.step for one in store.reports(1, 1)] == list(range(1, 21))
+    other.dispose()
+    store.close()
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"//ada:\*\*\*@/db.* is not available"):
+        SqlStore(f"postgresql://ada:secret@/db?host={tmp_path}")

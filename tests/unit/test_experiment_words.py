@@ -33,18 +33,14 @@ def test_an_interval_is_read_as_people_write_it(text: str, cadence: Cadence) -> 
     assert parse_cadence(text) == cadence
 
 
-@pytest.mark.parametrize(
-    "text", ["", "60", "s", "-5s", "0s", "0steps", "1.5epochs", "1e3s", "ten minutes", "5 days"]
-)
+@pytest.mark.parametrize("text", ["", "60", "s", "-5s", "0s", "0steps", "1.5epochs", "1e3s", "ten minutes", "5 days"])
 def test_what_is_no_interval_is_refused_with_the_text_in_the_message(text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         parse_cadence(text)
     assert repr(text) in refused.value.message
 
 
-@given(
-    amount=st.integers(1, 10**9), unit=st.sampled_from(["s", "m", "h", "epoch", "epochs", "step", "steps"])
-)
+@given(amount=st.integers(1, 10**9), unit=st.sampled_from(["s", "m", "h", "epoch", "epochs", "step", "steps"]))
 def test_exactly_one_way_of_counting_is_set(amount: int, unit: str) -> None:
     cadence = parse_cadence(f"{amount}{unit}")
     assert sum(value is not None for value in cadence.to_json().values()) == 1
@@ -71,9 +67,7 @@ def test_a_record_cannot_be_changed() -> None:
 
 
 @given(
-    config=st.builds(
-        Config, slots=st.integers(1, 64), epochs=st.integers(1, 10**6), seed=st.integers(0, 2**63 - 1)
-    ),
+    config=st.builds(Config, slots=st.integers(1, 64), epochs=st.integers(1, 10**6), seed=st.integers(0, 2**63 - 1)),
     params=st.dictionaries(
         st.text(min_size=1, max_size=8),
         st.none()

@@ -26,9 +26,7 @@ def test_a_reference_is_read_as_people_write_it(text: str, reference: Reference)
     assert parse_reference(text) == reference
 
 
-@pytest.mark.parametrize(
-    "text", ["", "#", "twelve", "12.", "12-2", "12.3-", "-1", "12.3.4", "1e3", "12 3", "1" * 10]
-)
+@pytest.mark.parametrize("text", ["", "#", "twelve", "12.", "12-2", "12.3-", "-1", "12.3.4", "1e3", "12 3", "1" * 10])
 def test_what_is_no_reference_is_refused_with_the_text_in_the_message(text: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         parse_reference(text)

@@ -19,17 +19,13 @@ MACHINES: list[tuple[dict[Any, Any], StrEnum, frozenset[Any]]] = [
     (s.TRIAL, s.TrialState.QUEUED, s.TRIAL_ENDED),
     (s.ATTEMPT, s.AttemptState.PENDING, frozenset({s.AttemptState.ENDED})),
 ]
-machines = pytest.mark.parametrize(
-    ("table", "first", "ended"), MACHINES, ids=["experiment", "trial", "attempt"]
-)
+machines = pytest.mark.parametrize(("table", "first", "ended"), MACHINES, ids=["experiment", "trial", "attempt"])
 
 
 def spellings(kind: type[e.Event]) -> list[e.Event]:
     """An event in each way its guards can stand."""
     names = [field.name for field in fields(kind)]
-    return [
-        kind(**dict(zip(names, values, strict=True))) for values in product([True, False], repeat=len(names))
-    ]
+    return [kind(**dict(zip(names, values, strict=True))) for values in product([True, False], repeat=len(names))]
 
 
 EVENTS = [event for kind in e.Event.__subclasses__() for event in spellings(kind)]
@@ -75,9 +71,7 @@ def read(rows: str) -> dict[tuple[str, str], str]:
 
 def spelled(event: e.Event) -> str:
     """`errored+retries_left`: the event's name and the guard that stands."""
-    return "+".join(
-        [type(event).__name__.lower(), *(f.name for f in fields(event) if getattr(event, f.name))]
-    )
+    return "+".join([type(event).__name__.lower(), *(f.name for f in fields(event) if getattr(event, f.name))])
 
 
 @pytest.mark.parametrize(
@@ -126,9 +120,7 @@ def targets(choice: Any) -> set[StrEnum]:
 
 
 @machines
-def test_a_guard_is_a_field_of_its_event(
-    table: dict[Any, Any], first: StrEnum, ended: frozenset[Any]
-) -> None:
+def test_a_guard_is_a_field_of_its_event(table: dict[Any, Any], first: StrEnum, ended: frozenset[Any]) -> None:
     for (_, kind), choice in table.items():
         if isinstance(choice, s.Choice):
             assert choice.guard in {field.name for field in fields(kind)}

@@ -1,0 +1,58 @@
+"""The executed cells as one list of statements in time, the submitted cell's at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jupyter_ext.capture.cells import Cell, parse_cell
+from jupyter_ext.capture.statements import Statement, statements
+
+
+class Executed:
+    """Cells, their Python, and their statements; a time is an index of `statements`.
+
+    A failed cell contributes what came before the failing statement; the rest is in `unfinished`.
+    """
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.cells = cells
+        self.parsed = [parse_cell(cell.source) for cell in cells]
+        self.statements: list[Statement] = []
+        self.unfinished: list[tuple[Statement, int]] = []  # with the number of its cell
+        self._cell: list[int] = []
+        for index in range(len(cells) - 1):
+            self._execute(index)
+        self.start = len(self.statements)  # of the target
+        self._execute(len(cells) - 1)
+
+    def _execute(self, index: int) -> None:
+        cell, is_target = self.cells[index], index == len(self.cells) - 1
+        for statement in statements(self.parsed[index].tree):
+            if cell.displayed:
+                kept = [change for change in statement.changes if not change.looked]
+                statement = replace(statement, changes=kept)
+            if statement.magic:
+                statement = replace(statement, now=statement.now - {"get_ipython"})
+            if cell.error_line is not None and statement.end >= cell.error_line:
+                self.unfinished.append((statement, cell.number or 0))
+            elif not (is_target and statement.magic and not statement.binds):
+                self.statements.append(statement)
+                self._cell.append(index)
+
+    def index(self, time: int) -> int:
+        """The index of the cell that a statement is in."""
+        return self._cell[time]
+
+    def cell(self, time: int) -> Cell:
+        """The cell that a statement is in."""
+        return self.cells[self._cell[time]]
+
+    def lines(self, time: int) -> tuple[str, ...]:
+        """All the lines of the cell that a statement is in."""
+        return self.parsed[self._cell[time]].lines
+
+    def text(self, time: int) -> str:
+        """The statement's own text."""
+        statement = self.statements[time]
+        return "\n".join(self.lines(time)[statement.start - 1 : statement.end])

@@ -1,0 +1,73 @@
+"""What stands in the way of a capture, all at once: each with its cell and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jupyter_ext.capture.executed import Executed
+from jupyter_ext.capture.missing import OF_NOTEBOOKS
+from jupyter_ext.capture.slice import Slice
+
+_OPAQUE = ("run", "pylab", "store", "load")  # magics that may bind any name
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a cell cannot be submitted: the name, the cell that it is about, and what to do."""
+
+    code: str
+    name: str
+    cell: int | None
+    message: str
+
+
+def problems(
+    executed: Executed, sliced: Slice, missing: Sequence[str], namespace: Mapping[str, object] | None, line: int
+) -> Iterator[Problem]:
+    """Needed names that a magic made, and those that nothing makes; `line` is where the target's text begins."""
+    for time in sorted(sliced.needed):
+        if executed.statements[time].magic:
+            yield _made_by_magic(executed, time)
+    for name in sorted(missing):
+        user = _user(name, sliced)
+        cell, mine = executed.cell(user), user >= executed.start
+        who = "this cell" if mine else f"cell [{cell.number}], which this cell needs,"
+        at = executed.statements[user].start + (line - 1 if mine else 0)
+        yield Problem(
+            "undefined", name, cell.number, f"{who} uses '{name}' (line {at}), {_why(name, executed, namespace)}"
+        )
+
+
+def _made_by_magic(executed: Executed, time: int) -> Problem:
+    name = next(iter(executed.statements[time].binds), "")
+    number = executed.cell(time).number
+    text = executed.text(time).split("\n")[0].strip()
+    message = (
+        f"this cell uses '{name}', made by '{text}' in cell [{number}], which a job cannot repeat. Write it in Python."
+    )
+    return Problem("magic", name, number, message)
+
+
+def _user(name: str, sliced: Slice) -> int:
+    """The last needed statement that reads the name, else the last of all."""
+    readers = [t for t in sliced.needed if name in sliced.history.executed[t].later | sliced.history.executed[t].now]
+    return max(readers, default=sliced.end - 1)
+
+
+def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None) -> str:
+    if name in OF_NOTEBOOKS:
+        return "which exists only in a notebook. Leave it out, or keep it in another cell."
+    for statement, number in reversed(executed.unfinished):
+        if name in statement.binds:
+            return f"which cell [{number}] did not come to: it failed before. Repair and run it."
+    for cell, parsed in reversed(list(zip(executed.cells, executed.parsed, strict=True))):
+        for magic in parsed.magics:
+            if magic.name in _OPAQUE or magic.name.startswith("%%"):
+                return (
+                    f"which no executed cell defines. If '{magic.text}' in cell [{cell.number}] makes it: "
+                    "a job cannot repeat that; write it in Python, or import it."
+                )
+    value = (namespace or {}).get(name)
+    held = f" (the notebook holds a {type(value).__name__} of that name)" if value is not None else ""
+    return f"which no executed cell defines{held}. Run a cell that makes it, or make it in this cell."

@@ -1,0 +1,144 @@
+"""The verbs of `%dl`, one function each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jupyter_ext.job import Job
+from jupyter_ext.views import table
+from kernel_backend.client import Client
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.ids import Reference, parse_reference
+from kernel_backend.model.options import OptionParser
+from kernel_backend.model.values import nearest
+from kernel_backend.text import TABLE_HEAD, duration, head_text, size, table_row
+
+HELP = """%dl VERB ...
+
+  list [TEXT] [--state STATE] [--limit N]   experiments, the newest first
+  show 12                                   how it is, with its curves
+  logs 12 [--rank 1] [--attempt 2]          what a rank printed
+  metrics 12 [--kind validation]            every report, a row each
+  checkpoints 12                            what has been saved
+  source 12                                 the definition that was submitted
+  pause 12 · resume 12 · stop 12
+  nodes                                     where experiments run
+  help                                      this text"""
+
+
+def run_command(tokens: Sequence[str]) -> None:
+    """Carry out one `%dl` line; raises InvalidRequest for a verb that is none, with the nearest."""
+    if not tokens or tokens[0] in ("help", "--help", "-h"):
+        print(HELP)
+        return
+    verb, *rest = tokens
+    if verb not in _VERBS:
+        raise InvalidRequest(f"%dl has no verb {verb!r}{nearest(verb, _VERBS)}; it has: {' '.join(_VERBS)}")
+    _VERBS[verb](rest)
+
+
+def _show(bundle: dict[str, str]) -> None:
+    from IPython.display import display
+
+    display(bundle, raw=True)  # type: ignore[no-untyped-call]
+
+
+def _list(tokens: Sequence[str]) -> None:
+    parser = OptionParser(prog="%dl list", add_help=False)
+    parser.add_argument("--state")
+    parser.add_argument("--limit", type=int, default=50)
+    parser.set_defaults(words=[])
+    options = parser.parse_mixed(tokens)
+    found = Client.connect().experiments(options.state, " ".join(options.words) or None, options.limit)
+    now = time.time()
+    _show(table(TABLE_HEAD, [table_row(each, now) for each in found], "no experiments yet"))
+
+
+def _number(verb: str, tokens: Sequence[str], *options: tuple[str, dict[str, Any]]) -> tuple[Reference, Any]:
+    parser = OptionParser(prog=f"%dl {verb}", add_help=False)
+    for flag, arguments in options:
+        parser.add_argument(flag, **arguments)
+    parser.set_defaults(words=[])
+    found = parser.parse_mixed(tokens)
+    if len(found.words) != 1:
+        raise InvalidRequest(f"%dl {verb} takes one experiment: write %dl {verb} 12")
+    return parse_reference(found.words[0]), found
+
+
+def _show_one(tokens: Sequence[str]) -> None:
+    reference, _ = _number("show", tokens)
+    Job(reference.experiment).show()
+
+
+def _logs(tokens: Sequence[str]) -> None:
+    flags = [("--rank", {"type": int}), ("--attempt", {"type": int})]
+    reference, options = _number("logs", tokens, *flags)
+    attempt = reference.attempt if options.attempt is None else options.attempt
+    text = Job(reference.experiment).logs(options.rank, attempt)
+    print(text.rstrip() or "nothing was printed")
+
+
+def _metrics(tokens: Sequence[str]) -> None:
+    reference, options = _number("metrics", tokens, ("--kind", {"choices": ["training", "validation"]}))
+    reports = Client.connect().reports(reference.experiment, kind=options.kind)
+    names = list(dict.fromkeys(name for report in reports for name in report.metrics))
+    rows = [
+        (each.kind, str(each.step), f"{each.epoch:.2f}", *(_value(each.metrics.get(name)) for name in names))
+        for each in reports
+    ]
+    _show(table(("kind", "step", "epoch", *names), rows, "no reports yet"))
+
+
+def _value(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _checkpoints(tokens: Sequence[str]) -> None:
+    reference, _ = _number("checkpoints", tokens)
+    now = time.time()
+    found = Client.connect().checkpoints(reference.experiment)
+    rows = [
+        (each.id, str(each.step), f"{each.epoch:.2f}", size(each.bytes), f"{duration(now - each.at)} ago")
+        for each in found
+    ]
+    _show(table(("checkpoint", "step", "epoch", "size", "committed"), rows, "no checkpoints yet"))
+
+
+def _source(tokens: Sequence[str]) -> None:
+    reference, _ = _number("source", tokens)
+    print(Job(reference.experiment).source().rstrip())
+
+
+def _nodes(tokens: Sequence[str]) -> None:
+    if tokens:
+        raise InvalidRequest(f"%dl nodes takes nothing more, not {tokens[0]!r}")
+    rows = [
+        (each.name, each.kind, f"{each.used} of {each.slots}", ", ".join(each.devices), "yes" if each.healthy else "no")
+        for each in Client.connect().nodes()
+    ]
+    _show(table(("node", "kind", "slots in use", "devices", "healthy"), rows, "no nodes"))
+
+
+def _act(verb: str) -> Callable[[Sequence[str]], None]:
+    def act(tokens: Sequence[str]) -> None:
+        reference, _ = _number(verb, tokens)
+        overview = getattr(Client.connect(), verb)(reference.experiment)
+        print(head_text(overview, time.time()))
+
+    return act
+
+
+_VERBS: dict[str, Callable[[Sequence[str]], None]] = {
+    "list": _list,
+    "show": _show_one,
+    "logs": _logs,
+    "metrics": _metrics,
+    "checkpoints": _checkpoints,
+    "source": _source,
+    "pause": _act("pause"),
+    "resume": _act("resume"),
+    "stop": _act("stop"),
+    "nodes": _nodes,
+}

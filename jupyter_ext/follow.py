@@ -1,0 +1,73 @@
+"""An experiment as it goes on: looked at about once a second, so that nothing stays open when nobody waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernel_backend.client import Client
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.record import Record
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.model.stream import Message
+from kernel_backend.text import message_line
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 1.0  # between two looks; they grow from one to the other
+
+
+@dataclass(frozen=True)
+class Look:
+    """An experiment at a moment, and what is new since the look before."""
+
+    before: Overview
+    overview: Overview
+    validations: tuple[StoredReport, ...] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """What a plain log says about the difference: validations, states, ends of attempts, notes."""
+        found = [message_line(message, self.before, self.overview) for message in self._messages()]
+        return [line for line in found if line]
+
+    def _messages(self) -> Iterator[Message]:
+        for attempt in self.overview.attempts:
+            if attempt not in self.before.attempts:
+                yield self._message("attempt", attempt)
+        for report in self.validations:
+            yield self._message("report", report)
+        for text in self.overview.warnings:
+            if text not in self.before.warnings:
+                yield self._message("note", text)
+        if not ended(self.overview):
+            yield self._message("experiment", self.overview.experiment)
+
+    def _message(self, type: str, data: Record | str) -> Message:
+        body = {"text": data} if isinstance(data, str) else data.to_json()
+        fields = {"seq": self.overview.seq, "at": 0.0, "experiment": self.overview.experiment.number}
+        return Message.model_validate({**fields, "type": type, "data": body})
+
+
+def follow(client: Client, overview: Overview, timeout: float | None = None) -> Iterator[Look]:
+    """Looks at an experiment until it has ended, which the last one shows, or until `timeout` seconds are over.
+
+    Raises what the service answers; a service that restarts meanwhile is waited for.
+    """
+    number, began, pause = overview.experiment.number, time.monotonic(), FIRST_PAUSE_S
+    seen = 0
+    while True:
+        now = client.experiment(number)
+        new = client.reports(number, kind="validation", after=seen)
+        seen = new[-1].seq if new else seen
+        yield Look(overview, now, tuple(new))
+        overview = now
+        if ended(now) or (timeout is not None and time.monotonic() - began >= timeout):
+            return
+        time.sleep(pause)
+        pause = min(pause * 1.5, LONGEST_PAUSE_S)
+
+
+def ended(overview: Overview) -> bool:
+    """Whether nothing more will happen."""
+    return overview.experiment.state in EXPERIMENT_ENDED

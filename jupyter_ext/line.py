@@ -1,0 +1,56 @@
+"""The line behind a magic: words, with `{expression}` filled in from the notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kernel_backend.errors import InvalidRequest
+
+_OPENING, _CLOSING = "[({", "])}"
+_OPTION = re.compile(r"(--?[\w-]+=)(.+)", re.DOTALL)
+_EXPRESSION = re.compile(r"\{([^{}]+)\}")
+
+
+def words(line: str, namespace: Mapping[str, object]) -> list[str]:
+    """The line at its spaces, but for those in quotes and brackets; `lr={rate}` gets the notebook's `rate`.
+
+    Quotes go where they surround an option's value and stay in `name='a b'`, where they say that it is text.
+    Raises InvalidRequest for a quote that is not closed, and for an expression that cannot be evaluated.
+    """
+    return [_expanded(_unquoted(word), namespace) for word in _split(line)]
+
+
+def _split(line: str) -> list[str]:
+    found, word, quote, depth = list[str](), "", "", 0
+    for character in line:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character.isspace() and depth == 0:
+            found, word = ([*found, word] if word else found), ""
+            continue
+        else:
+            depth = max(0, depth + (character in _OPENING) - (character in _CLOSING))
+        word += character
+    if quote:
+        raise InvalidRequest(f"{word!r}: this quote is not closed")
+    return [*found, word] if word else found
+
+
+def _unquoted(word: str) -> str:
+    if option := _OPTION.fullmatch(word):
+        return option[1] + _unquoted(option[2])
+    quoted = len(word) > 1 and word[0] == word[-1] and word[0] in "'\""
+    return word[1:-1] if quoted else word
+
+
+def _expanded(word: str, namespace: Mapping[str, object]) -> str:
+    def value(found: re.Match[str]) -> str:
+        try:
+            return str(eval(found[1], {}, dict(namespace)))
+        except Exception as error:  # whatever the expression raises is what the person must see
+            raise InvalidRequest(f"{found[0]} cannot be filled in: {type(error).__name__}: {error}") from None
+
+    return _EXPRESSION.sub(value, word)

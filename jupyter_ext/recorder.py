@@ -1,0 +1,75 @@
+"""What the kernel has executed, in order: kept from the moment that the extension is loaded, and `In` before it."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from jupyter_ext.capture import Cell
+
+
+class Recorder:
+    """The executed cells of one kernel, oldest first, as `capture_cell` wants them."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._began = 0.0
+        self._failed_below: int | None = None
+        self.running = ""  # the text of the cell that runs now
+        past = list(shell.history_manager.input_hist_raw)[1:]
+        # The last one is the cell that loads us: its end will be heard of.
+        self.cells = [Cell(source, number=number) for number, source in enumerate(past[:-1], start=1)]
+
+    def register(self) -> None:
+        """Listen to the kernel."""
+        self._shell.events.register("pre_run_cell", self.before)
+        self._shell.events.register("post_run_cell", self.after)
+
+    def unregister(self) -> None:
+        """Listen no more."""
+        self._shell.events.unregister("pre_run_cell", self.before)
+        self._shell.events.unregister("post_run_cell", self.after)
+
+    def before(self, info: Any) -> None:
+        """A cell is about to run."""
+        self._began, self.running, self._failed_below = time.monotonic(), info.raw_cell, None
+
+    def after(self, result: Any) -> None:
+        """A cell has run, or failed; one that was no Python has done nothing."""
+        if result.info is None or result.error_before_exec is not None or result.execution_count is None:
+            return
+        error_line = self._failed_below
+        if result.error_in_exec is not None:
+            error_line = failed_line(result.info.raw_cell, result.error_in_exec, self._shell.user_ns)
+        cell = Cell(
+            result.info.raw_cell,
+            error_line,
+            time.monotonic() - self._began if self._began else None,
+            result.execution_count,
+            displayed=result.result is not None,
+        )
+        self.cells.append(cell)
+
+    def failed_below(self, line: int) -> None:
+        """The body of the running cell magic failed at this line of the cell, and the magic went on."""
+        self._failed_below = line
+
+
+def failed_line(source: str, error: BaseException, namespace: dict[str, Any]) -> int:
+    """The line of the cell that an exception came through; the first where it cannot be told."""
+    lines = [frame.tb_lineno for frame in _frames(error.__traceback__) if frame.tb_frame.f_globals is namespace]
+    blank = len(source) - len(source.lstrip("\n"))
+    if not lines:
+        return 1
+    if source.lstrip().startswith("%%"):  # the body below a magic counts from 1 on its own
+        return lines[1] + blank + 1 if len(lines) > 1 else 1
+    return lines[0] + blank
+
+
+def _frames(traceback: TracebackType | None) -> list[TracebackType]:
+    found: list[TracebackType] = []
+    while traceback is not None:
+        found.append(traceback)
+        traceback = traceback.tb_next
+    return found

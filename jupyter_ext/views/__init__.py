@@ -1,0 +1,9 @@
+"""What a notebook shows: pure functions from words to MIME bundles, and a display that is updated."""
+
+from __future__ import annotations
+
+from jupyter_ext.views.card import bundle
+from jupyter_ext.views.live import LiveView
+from jupyter_ext.views.tables import table
+
+__all__ = ["LiveView", "bundle", "table"]

@@ -1,0 +1,133 @@
+"""One experiment as a MIME bundle: plain text, a card in HTML, and the curves as a picture."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from html import escape
+
+from jupyter_ext.views.tables import rows_html
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.trial import Failure, Trial
+from kernel_backend.text import (
+    duration,
+    elapsed,
+    failure_text,
+    gang_text,
+    head_text,
+    number,
+    params_text,
+    progress_line,
+    reference,
+    state_text,
+)
+
+# The notebook's own colours where it has them (JupyterLab, VS Code), else ones that read on light and dark alike.
+_TEXT = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
+_DIM = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, #777))"
+_LINE = "var(--jp-border-color2, var(--vscode-panel-border, #8884))"
+_CODE = "var(--jp-code-font-family, monospace)"
+_COLOURS = {
+    "completed": "var(--jp-success-color1, #388e3c)",
+    "failed": "var(--jp-error-color1, #d32f2f)",
+    "running": "var(--jp-brand-color1, #1976d2)",
+    "starting": "var(--jp-brand-color1, #1976d2)",
+    "releasing": "var(--jp-warn-color1, #f57c00)",
+    "stopping": "var(--jp-warn-color1, #f57c00)",
+    "paused": "var(--jp-warn-color1, #f57c00)",
+}
+_GREY = "var(--jp-layout-color4, #757575)"
+_CARD = (
+    f"font-family:var(--jp-content-font-family, sans-serif);color:{_TEXT};border:1px solid {_LINE};"
+    "border-radius:6px;padding:10px 14px;max-width:760px;line-height:1.5"
+)
+
+
+def bundle(
+    overview: Overview, now: float, captured: Sequence[str] = (), picture: bytes | None = None
+) -> dict[str, str]:
+    """`text/plain`, `text/html` and, where there is a picture, `image/png` (base64) of an experiment.
+
+    `now` is the time in seconds since the epoch; `captured` are sentences about the submission.
+    """
+    found = {"text/plain": plain(overview, now, captured), "text/html": html(overview, now, captured, picture)}
+    if picture is not None:
+        found["image/png"] = base64.b64encode(picture).decode()
+    return found
+
+
+def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
+    """The experiment in a few lines of text."""
+    lines = [head_text(overview, now), *captured]
+    for trial in overview.trials:
+        if trial.step:
+            lines.append(progress_line(trial, overview.experiment.config))
+        if trial.failure:
+            lines.append(failure_text(trial.failure))
+    lines += [f"note: {text}" for text in overview.warnings]
+    return "\n".join(lines)
+
+
+def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: bytes | None = None) -> str:
+    """The experiment as a card, without scripts; every text of a person's is escaped."""
+    parts = [_head(overview, now), *(_dim(text) for text in captured)]
+    if overview.experiment.params:
+        parts.append(_dim(params_text(overview.experiment.params)))
+    for trial in overview.trials:
+        parts.append(_progress(trial, overview))
+        if trial.failure:
+            parts.append(_failure(trial.failure))
+    parts += [_dim(f"\N{WARNING SIGN} {text}") for text in overview.warnings]
+    if picture is not None:
+        parts.append(_picture(picture, overview))
+    return f'<div style="{_CARD}">{"".join(parts)}</div>'
+
+
+def _head(overview: Overview, now: float) -> str:
+    experiment = overview.experiment
+    colour = _COLOURS.get(overview.state, _GREY)
+    chip = (
+        f'<span style="background:{colour};color:#fff;border-radius:10px;padding:1px 9px;font-size:90%">'
+        f"{escape(state_text(overview))}</span>"
+    )
+    facts = f"{gang_text(overview)} \N{MIDDLE DOT} {duration(elapsed(overview, now))}"
+    return (
+        f"<div><b>#{experiment.number} {escape(experiment.name)}</b>&ensp;{chip}&ensp;"
+        f'<span style="color:{_DIM}">{escape(facts)}</span></div>'
+    )
+
+
+def _progress(trial: Trial, overview: Overview) -> str:
+    epochs = overview.experiment.config.epochs
+    share = f"{min(1.0, trial.epoch / epochs) * 100:.0f}"
+    shape = "border-radius:3px;height:5px"
+    bar = (
+        f'<div role="progressbar" aria-valuenow="{share}" aria-valuemin="0" aria-valuemax="100" '
+        f'style="{shape};background:{_LINE};margin:6px 0">'
+        f'<div style="{shape};background:{_COLOURS["running"]};width:{share}%"></div></div>'
+    )
+    rows = [(name, number(value)) for name, value in trial.metrics.items()]
+    table = rows_html(("validation", ""), rows) if rows else ""
+    line = progress_line(trial.model_copy(update={"metrics": {}}), overview.experiment.config)
+    return f"{bar}{_dim(line.removeprefix(reference(trial)).strip())}{table}"
+
+
+def _failure(failure: Failure) -> str:
+    style = (
+        f"border-left:3px solid {_COLOURS['failed']};padding:4px 10px;margin:6px 0;white-space:pre-wrap;"
+        f"font-family:{_CODE};font-size:90%;background:transparent;color:{_TEXT}"
+    )
+    return f'<pre style="{style}">{escape(failure_text(failure))}</pre>'
+
+
+def _picture(picture: bytes, overview: Overview) -> str:
+    data = base64.b64encode(picture).decode()
+    values = ", ".join(f"{k} {number(v)}" for trial in overview.trials for k, v in trial.metrics.items())
+    return (
+        f'<img src="data:image/png;base64,{data}" style="max-width:100%;margin-top:6px;border-radius:4px" '
+        f'alt="curves of experiment {overview.experiment.number}: {escape(values, quote=True)}">'
+    )
+
+
+def _dim(text: str) -> str:
+    return f'<div style="color:{_DIM};font-size:92%;white-space:pre-wrap">{escape(text)}</div>'

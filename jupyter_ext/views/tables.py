@@ -1,0 +1,34 @@
+"""Tables as plain text and as HTML, with everything escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+_LINE = "var(--jp-border-color2, var(--vscode-panel-border, #8884))"
+_CELL = f"text-align:left;padding:2px 14px 2px 0;border-bottom:1px solid {_LINE}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str = "nothing yet") -> dict[str, str]:
+    """A MIME bundle of a table; `empty` is what it says without rows."""
+    if not rows:
+        return {"text/plain": empty, "text/html": f"<i>{escape(empty)}</i>"}
+    return {"text/plain": rows_plain(head, rows), "text/html": rows_html(head, rows)}
+
+
+def rows_plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns, as wide as their widest cell."""
+    lines = [head, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    padded = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines]
+    return "\n".join(line.rstrip() for line in padded)
+
+
+def rows_html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The same as HTML; a head of empty texts is left out."""
+    top = "".join(f'<th style="{_CELL};font-weight:600">{escape(text)}</th>' for text in head)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{_CELL}">{escape(text)}</td>' for text in row) + "</tr>" for row in rows
+    )
+    style = "border-collapse:collapse;margin:4px 0"
+    return f'<table style="{style}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'

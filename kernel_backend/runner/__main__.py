@@ -1,0 +1,70 @@
+"""One rank of an attempt: `python -m kernel_backend.runner <attempt folder>`, started by its launcher.
+
+The exit code is 0 when the training has finished, 85 when it was released with a checkpoint, and 1 when it failed:
+then `failure-<rank>.json` says why.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernel_backend.runner.loop import Training
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_launcher() -> None:
+    """Have the kernel kill this process when its launcher dies; it is a rank without a master otherwise."""
+    launcher = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != launcher:  # it died before the kernel knew
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(folder: Path) -> int:
+    """Run this rank; its exit code. What comes after the first two steps may take seconds to import."""
+    die_with_launcher()
+
+    from kernel_backend.runner.link import Instructions, Spool
+
+    instructions = Instructions()
+    instructions.listen()
+
+    from kernel_backend.model.job import Job
+
+    job = Job.model_validate_json((folder / "job.json").read_bytes())
+    rank = int(os.environ.get("RANK", "0"))
+    spool = Spool(folder / "spool.jsonl", rank)
+
+    from kernel_backend.runner import failure
+    from kernel_backend.runner.load import read_snapshot
+
+    trainings: list[Training] = []
+    try:
+        from kernel_backend.runner.worker import work
+
+        return work(job, instructions, spool, watch=trainings.append)
+    except BaseException as error:
+        step = trainings[0].step + 1 if trainings else None
+        code = Path(job.code)
+        described = failure.describe(error, rank, step, code, Path(job.cwd), read_snapshot(code))
+        failure.write(described, folder)
+        print(described.traceback, file=sys.stderr, end="")
+        return 1
+
+
+if __name__ == "__main__":
+    status = main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if status == 1:
+        # A backend that has lost a peer may wait for it in its destructors.
+        os._exit(1)
+    sys.exit(status)

@@ -1,0 +1,98 @@
+"""Validation, right at any number of ranks: sums of per-sample values over the true count, in float64."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.ranks import Ranks
+
+
+class Sums:
+    """Sums of values and how many samples they stand for, by name."""
+
+    def __init__(self) -> None:
+        self._sums: defaultdict[str, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
+
+    def add(self, name: str, value: Any, count: int) -> None:
+        """Take in a value of `count` samples: a tensor with one value a sample, or a number that is their mean.
+
+        Raises InvalidDefinition for a tensor of another length.
+        """
+        total, samples = self._sums[name]
+        self._sums[name] = total + _sum(name, value, count), samples + count
+
+    def means(self, ranks: Ranks) -> dict[str, float]:
+        """The mean of each value over all samples of all ranks; called by all."""
+        merged: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+        for sums in ranks.all_gather_object(dict(self._sums)):
+            for name, pair in sums.items():
+                merged[name].append(pair)
+        return {name: _mean(pairs) for name, pairs in merged.items()}
+
+
+@contextmanager
+def evaluating(model: nn.Module, ranks: Ranks) -> Iterator[None]:
+    """The model in evaluation mode, with rank 0's buffers on every rank; afterwards each module's own mode again."""
+    share_buffers(model, ranks)
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def share_buffers(model: nn.Module, ranks: Ranks) -> None:
+    """Give every rank the buffers of rank 0: BatchNorm's statistics are each rank's own while it trains."""
+    share(list(model.buffers()), ranks)
+
+
+def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
+    """Overwrite tensors of any dtype by those of rank 0, in one broadcast."""
+    if ranks.size == 1 or not tensors:
+        return
+    with torch.no_grad():
+        flat = torch.cat([each.detach().contiguous().reshape(-1).view(torch.uint8) for each in tensors])
+        ranks.broadcast(flat)
+        start = 0
+        for each in tensors:
+            part = flat[start : start + each.nbytes].clone()  # a view of another dtype must be aligned
+            each.copy_(part.view(each.dtype).view(each.shape))
+            start += each.nbytes
+
+
+def add_metrics(sums: Sums, values: Any, count: int) -> None:
+    """Take in what the `metrics` role says of a batch; raises InvalidDefinition unless it is a dict."""
+    if not isinstance(values, Mapping):
+        raise InvalidDefinition(
+            f"metrics() returned a {type(values).__name__}; it must return a dict such as "
+            '{"accuracy": (output.argmax(1) == target).float()}'
+        )
+    for name, value in values.items():
+        sums.add(name, value, count)
+
+
+def _sum(name: str, value: Any, count: int) -> float:
+    if not isinstance(value, Tensor):
+        return float(value) * count
+    if value.numel() == 1:
+        return float(value) * count
+    if len(value) != count:
+        raise InvalidDefinition(
+            f"metric {name} has {len(value)} values for a batch of {count} samples: "
+            "return one value a sample, or a number"
+        )
+    return float(value.double().reshape(count, -1).mean(1).sum())
+
+
+def _mean(pairs: Sequence[tuple[float, int]]) -> float:
+    return sum(total for total, _ in pairs) / sum(samples for _, samples in pairs)

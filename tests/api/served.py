@@ -1,0 +1,176 @@
+"""A real service (SQLite, archive, tornado on a free port) over an engine whose gangs never come to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import json
+import threading
+import time
+import zipfile
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+
+from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
+from kernel_backend.api.routes import application
+from kernel_backend.client import Client
+from kernel_backend.engines.base import Caps, GangStatus
+from kernel_backend.errors import NotFound
+from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.job import Job
+from kernel_backend.model.overview import LogChunk, Overview
+from kernel_backend.model.resources import Node
+from kernel_backend.model.snapshot import Environment, Piece, Snapshot
+from kernel_backend.service.service import Service
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.sql import SqlStore
+
+TOKEN = "the-right-token"
+DEFINITION = """\
+def model(width=8):
+    return None
+def train_data():
+    return []
+def optimizer(params, lr=0.1):
+    return None
+def loss(output, target):
+    return 0
+"""
+
+
+class StillEngine:
+    """Two CPU slots whose gangs begin and never end by themselves; remembers jobs and tokens."""
+
+    caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
+
+    def __init__(self) -> None:
+        self.jobs: dict[AttemptId, Job] = {}
+        self.tokens: dict[AttemptId, str] = {}
+
+    async def nodes(self) -> list[Node]:
+        return [Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)]
+
+    async def submit(self, job: Job, token: str) -> None:
+        self.jobs[job.id], self.tokens[job.id] = job, token
+
+    async def statuses(self) -> list[GangStatus]:
+        return [GangStatus(key=key, phase="running") for key in self.jobs]
+
+    async def release(self, key: AttemptId) -> None: ...
+
+    async def kill(self, key: AttemptId) -> None:
+        self.jobs.pop(key, None)
+
+    async def records(self, key: AttemptId, after: int) -> list[Any]:
+        return []
+
+    async def logs(self, key: AttemptId, rank: int, offset: int) -> LogChunk:
+        if rank > 0:
+            raise NotFound(f"attempt {key} has no rank {rank}")
+        text = b"hello\nworld\n"[offset:].decode()
+        return LogChunk(attempt=key.number, rank=rank, text=text, offset=12, size=12, ended=False)
+
+    async def forget(self, key: AttemptId) -> None: ...
+
+
+@dataclass
+class Served:
+    """A service that listens, in a thread of its own."""
+
+    home: Path
+    engine: StillEngine
+    port: int = 0
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.run(self._start())
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def run(self, work: Any) -> Any:
+        """The result of a coroutine, run where the service lives."""
+        waiting: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return waiting.result(30)
+
+    def client(self, token: str = TOKEN, patience: float = 10.0) -> Client:
+        return Client.at(self.url, token, patience)
+
+    def cut(self) -> int:
+        """Close every websocket, as a broken network would; how many there were."""
+
+        async def close() -> int:
+            for stream in (streams := list(self.use.streams)):
+                stream.ws_connection.stream.close()
+            return len(streams)
+
+        return int(self.run(close()))
+
+    async def _start(self) -> None:
+        store = SqlStore(f"sqlite:///{self.home}/daylight.db")
+        self.service = Service(
+            store=store, archive=Archive(self.home / "snapshots"), engine=self.engine, home=self.home
+        )
+        self.use = Use()
+        app = application(self.service, LocalIdentity(TOKEN), self.use)
+        self._server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
+        sockets = bind_sockets(self.port, "127.0.0.1")
+        self.port = sockets[0].getsockname()[1]
+        await self.service.start()
+        self._server.add_sockets(sockets)
+
+    async def _stop(self) -> None:
+        self._server.stop()
+        for stream in list(self.use.streams):
+            stream.close(1001)
+        await self._server.close_all_connections()
+        await self.service.close()
+
+    def stop(self) -> None:
+        self.run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+def archive(definition: str = DEFINITION) -> tuple[str, bytes]:
+    """A snapshot's id and its zip."""
+    environment = Environment(
+        python="3.11.7", implementation="CPython", platform="Linux", cpu="any", cores=2, distributions={}
+    )
+    lines = definition.count("\n")
+    piece = Piece(cell=4, line=1, count=lines, cell_line=1)
+    snapshot = Snapshot(version="0.1.0", numerics=1, pieces=(piece,), roles_from=1, environment=environment)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        for name, text in (("definition.py", definition), ("snapshot.json", json.dumps(snapshot.to_json()))):
+            file.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), text)
+    return hashlib.sha256(packed.getvalue()).hexdigest(), packed.getvalue()
+
+
+def submit(client: Client, name: str = "digits", **config: Any) -> Overview:
+    """A new experiment of the small definition."""
+    id, data = archive()
+    client.upload_snapshot(id, data)
+    python = "/usr/bin/python3"
+    return client.submit(Submission(snapshot=id, config=Config(**config), name=name, python=python, cwd="/"))
+
+
+def token_of(served: Served, key: AttemptId) -> str:
+    """The token that the service gave an attempt, once its gang was started."""
+    deadline = time.monotonic() + 20
+    while key not in served.engine.tokens:
+        assert time.monotonic() < deadline, f"attempt {key} was never started"
+        time.sleep(0.02)
+    return served.engine.tokens[key]

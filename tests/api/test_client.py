@@ -1,0 +1,295 @@
+"""The client against a real service: the same words and errors on both sides, and nothing lost when it goes away."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from itertools import islice
+
+import pytest
+from websockets.sync.client import connect
+
+from kernel_backend import discovery
+from kernel_backend.client import BATCH, Client
+from kernel_backend.errors import (
+    Conflict,
+    Fenced,
+    ImpossibleAsk,
+    InvalidDefinition,
+    InvalidRequest,
+    NotFound,
+    ServiceUnreachable,
+    Unauthenticated,
+)
+from kernel_backend.model.experiment import Submission
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import Delivery, Report, Started
+from tests.api.served import TOKEN, Served, StillEngine, archive, submit, token_of
+
+KEY = AttemptId(1, 1, 1)
+
+
+def started() -> Started:
+    return Started(
+        number=1, at=1.0, backend="torch", reason="", world=1, steps_per_epoch=9, total_steps=900, parameters=3
+    )
+
+
+def report(number: int, **metrics: float) -> Report:
+    return Report(
+        number=number, at=1.0, kind="validation", step=number, epoch=1.0, metrics=metrics or {"loss": 1 / number}
+    )
+
+
+@pytest.fixture
+def token(served, client) -> str:
+    submit(client)
+    return token_of(served, KEY)
+
+
+def test_what_was_submitted_is_shown_listed_and_read_back(client):
+    made = submit(client, name="digits", slots=2, epochs=3)
+    shown = client.experiment(made.experiment.number)
+    assert shown.experiment == made.experiment
+    assert shown.experiment.config.slots == 2
+    assert shown.experiment.params == {"width": 8, "lr": 0.1}
+    assert [each.experiment.name for each in client.experiments(search="dig")] == ["digits"]
+    assert client.experiments(search="nothing like it") == []
+    definition, snapshot = client.source(1)
+    assert definition.startswith("def model(width=8)")
+    assert snapshot.locate(1) == (4, 1)
+    assert client.nodes()[0].slots == 2
+    assert client.checkpoints(1) == []
+    assert client.health()["busy"] is True
+
+
+def test_errors_come_back_as_the_same_errors(client):
+    with pytest.raises(NotFound, match="7"):
+        client.experiment(7)
+    with pytest.raises(ImpossibleAsk, match="5 slots asked"):
+        submit(client, slots=5)
+    id, data = archive("def loss(output, target): return 0\n")
+    client.upload_snapshot(id, data)
+    with pytest.raises(InvalidDefinition):
+        client.submit(Submission(snapshot=id, python="p", cwd="/"))
+    with pytest.raises(NotFound):
+        client.submit(Submission(snapshot="0" * 64, python="p", cwd="/"))
+    with pytest.raises(InvalidRequest):
+        client.upload_snapshot("0" * 64, b"not it")
+    submit(client)
+    client.stop(1)
+    with pytest.raises(Conflict, match="stopping"):
+        client.resume(1)
+
+
+def test_a_wrong_token_is_unauthenticated(served):
+    stranger = served.client(token="wrong")
+    with pytest.raises(Unauthenticated):
+        stranger.nodes()
+    with pytest.raises(Unauthenticated):
+        stranger.upload_snapshot("0" * 64, b"")
+    with pytest.raises(Unauthenticated):
+        next(stranger.watch())
+
+
+def test_a_snapshot_is_uploaded_once(served, client, monkeypatch):
+    stored = []
+    put = served.service.put_snapshot
+    monkeypatch.setattr(served.service, "put_snapshot", lambda id, data: (stored.append(id), put(id, data))[1])
+    submit(client)
+    submit(client)
+    assert len(stored) == 1
+
+
+def test_records_are_delivered_and_read_back_in_pages(client, token):
+    answer = client.deliver(KEY, token, Delivery(records=(started(), report(2), report(3))))
+    assert (answer.accepted, answer.instruct) == (3, "continue")
+    found = client.reports(1)
+    assert [each.step for each in found] == [2, 3]
+    assert client.reports(1, after=found[0].seq) == found[1:]
+    assert client.reports(1, limit=1) == found[:1]
+    assert client.reports(1, kind="training") == []
+    assert client.experiment(1).trials[0].step == 3
+
+
+def test_a_record_that_is_delivered_twice_counts_once(client, token):
+    for _ in range(2):
+        client.deliver(KEY, token, Delivery(records=(started(), report(2))))
+    assert len(client.reports(1)) == 1
+
+
+def test_an_hour_of_waiting_records_goes_over_in_batches(client, token):
+    many = tuple(report(number) for number in range(2, 2 * BATCH + 5))
+    assert client.deliver(KEY, token, Delivery(records=(started(), *many))).accepted == 2 * BATCH + 4
+    assert len(client.reports(1)) == len(many)
+
+
+def test_numbers_that_are_none_arrive_as_such(client, token):
+    client.deliver(KEY, token, Delivery(records=(started(), report(2, loss=float("nan"), best=float("inf")))))
+    metrics = client.reports(1)[0].metrics
+    assert metrics["loss"] != metrics["loss"]
+    assert metrics["best"] == float("inf")
+
+
+def test_a_stopped_experiment_instructs_its_ranks(client, token):
+    client.stop(1)
+    assert client.deliver(KEY, token, Delivery()).instruct == "stop"
+    with pytest.raises(Unauthenticated):
+        client.deliver(KEY, "wrong", Delivery())
+    with pytest.raises(Unauthenticated):
+        client.deliver("9.9-9", token, Delivery())
+
+
+def test_the_stream_tells_everything_once_and_in_order(client, token):
+    messages = client.watch(after=0, experiment=1)
+    client.deliver(KEY, token, Delivery(records=(started(), report(2))))
+    seen = []
+    for message in messages:
+        seen.append(message)
+        if message.type == "report":
+            break
+    assert [message.seq for message in seen] == sorted({message.seq for message in seen})
+    assert {"experiment", "trial", "attempt", "report"} <= {message.type for message in seen}
+
+
+def test_a_picture_follows_the_stream(client, token):
+    overview = client.experiment(1)
+    client.deliver(KEY, token, Delivery(records=(started(), report(2))))
+    for message in client.watch(after=overview.seq, experiment=1):
+        overview = overview.after(message)
+        if overview.trials[0].step == 2:
+            break
+    fresh = client.experiment(1)
+    assert overview.trials == fresh.trials
+    assert overview.state == "running"
+    assert overview.after(message) is overview
+
+
+def test_a_cut_stream_goes_on_without_loss_or_doubles(served, client, token):
+    client.deliver(KEY, token, Delivery(records=(started(),)))
+    cuts, steps = [], []
+
+    def deliver_and_cut() -> None:
+        launcher = served.client()
+        for number in range(2, 42):
+            launcher.deliver(KEY, token, Delivery(records=(report(number),)))
+            if number % 8 == 0:
+                cuts.append(served.cut())
+
+    speaker = threading.Thread(target=deliver_and_cut)
+    messages = client.watch(after=client.experiment(1).seq, experiment=1)
+    speaker.start()
+    for message in messages:
+        if message.type == "report":
+            steps.append(message.data["step"])
+        if steps and steps[-1] == 41:
+            break
+    speaker.join()
+    assert steps == list(range(2, 42))
+    assert sum(cuts) >= 1
+
+
+def test_a_stream_outlives_the_service(tmp_path):
+    first = Served(tmp_path, StillEngine())
+    submit(first.client())
+    token_of(first, KEY)
+    messages = first.client(patience=30).watch(after=0, experiment=1)
+    before = [message.seq for message in islice(messages, 2)]
+    first.stop()
+    second = Served(tmp_path, first.engine, port=first.port)
+    second.client().stop(1)
+    after = []
+    for message in messages:
+        after.append(message.seq)
+        if message.type == "trial" and message.data["state"] == "stopping":
+            break
+    messages.close()
+    assert before + after == sorted({*before, *after})
+    second.stop()
+
+
+def test_a_slow_reader_makes_the_service_wait_and_not_grow(served, client, token, monkeypatch):
+    handed_out: list[int] = []
+    messages = served.service._store.messages
+
+    def counted(*args, **kwargs):
+        page = messages(*args, **kwargs)
+        handed_out.append(len(page))
+        return page
+
+    monkeypatch.setattr(served.service._store, "messages", counted)
+    client.deliver(KEY, token, Delivery(records=(started(),)))
+    small = socket.create_connection(("127.0.0.1", served.port))
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    address = f"ws://127.0.0.1:{served.port}/api/stream?experiment=1"
+    allowed = {"Authorization": f"Bearer {TOKEN}"}
+    wide = {f"a_metric_with_a_long_name_{index}": 0.123456789 for index in range(400)}
+    total, steps = 1500, []
+    with connect(address, sock=small, additional_headers=allowed, max_queue=1, ping_interval=None) as reader:
+        for number in range(2, total + 2, 250):
+            batch = tuple(report(n, **wide) for n in range(number, number + 250))
+            client.deliver(KEY, token, Delivery(records=batch))
+        client.nodes()  # the others are served all the while
+        assert sum(handed_out) < total, "the service read on although nobody took what it had read"
+        while not steps or steps[-1] < total + 1:
+            message = json.loads(reader.recv(timeout=30))
+            steps += [message["data"]["step"]] if message["type"] == "report" else []
+    assert steps == list(range(2, total + 2))
+
+
+def test_no_service_is_unreachable_and_says_what_to_do():
+    with pytest.raises(ServiceUnreachable, match="daylight serve"):
+        Client.at("http://127.0.0.1:9", TOKEN, patience=0).nodes()
+
+
+def test_a_home_without_a_service_is_unreachable_at_once(tmp_path):
+    with pytest.raises(ServiceUnreachable, match="daylight serve"):
+        Client.connect(start=False, home=tmp_path)
+    with pytest.raises(ServiceUnreachable):
+        Client.at_home(tmp_path).deliver(KEY, "token", Delivery())
+
+
+def test_a_service_that_moved_to_another_port_is_found_again(tmp_path):
+    places = []
+    client = Client(lambda: discovery.Address(places[-1].url, TOKEN), patience=20)
+    places.append(Served(tmp_path, StillEngine()))
+    submit(client)
+    places[-1].stop()
+    moved = Served(tmp_path, StillEngine())
+    places.append(moved)
+    assert client.experiment(1).experiment.name == "digits"
+    moved.stop()
+
+
+def test_one_who_waits_for_a_service_hears_about_it_once(tmp_path, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr("kernel_backend.client.SILENCE_S", 0.0)
+    client = Client(lambda: discovery.Address("http://127.0.0.1:9", TOKEN), patience=0.5, say=said.append)
+    with pytest.raises(ServiceUnreachable):
+        client.nodes()
+    assert len(said) == 1
+    assert "trying again" in said[0]
+
+
+def test_the_import_is_light():
+    code = (
+        "import kernel_backend.client, sys; print([m for m in ('httpx', 'websockets', 'tornado') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_an_older_attempt_is_fenced(served, client, token):
+    client.pause(1)
+    served.engine.jobs.pop(KEY)
+    deadline = time.monotonic() + 20
+    while client.experiment(1).trials[0].state != "paused" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    client.resume(1)
+    token_of(served, AttemptId(1, 1, 2))
+    with pytest.raises(Fenced):
+        client.deliver(KEY, token, Delivery())

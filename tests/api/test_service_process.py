@@ -1,0 +1,205 @@
+"""The service as a process: one a home, found through its files, gone when idle, and its secrets kept."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kernel_backend import discovery
+from kernel_backend.client import Client
+from kernel_backend.discovery import CannotStart
+from kernel_backend.errors import NotFound, ServiceUnreachable
+
+SERVE = [sys.executable, "-m", "kernel_backend"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    yield home
+    stop(home)
+
+
+def stop(home: Path) -> None:
+    """End the service of this home, and wait until it is gone."""
+    address = discovery.find(home)
+    if address is None:
+        return
+    process = psutil.Process(address.pid)
+    process.terminate()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.wait(20)
+
+
+def run(home: Path, *args: str, **kwargs) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "DAYLIGHT_HOME": str(home)}
+    return subprocess.run(
+        [*SERVE, *args], env=environment, capture_output=True, text=True, timeout=60, check=False, **kwargs
+    )
+
+
+def serving() -> list[int]:
+    """The services among the processes that this one has started."""
+    living = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
+    return [p.pid for p in living if "kernel_backend" in p.cmdline()]
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_first_use_starts_a_service_that_outlives_its_starter(home):
+    code = "from kernel_backend.client import Client; print(Client.connect().health()['pid'])"
+    environment = {**os.environ, "DAYLIGHT_HOME": str(home)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    found = discovery.find(home)
+    assert found is not None
+    assert found.pid == int(done.stdout)
+    assert Client.connect(start=False, home=home).health()["pid"] == found.pid
+
+
+def test_secrets_are_readable_by_their_owner_alone(home):
+    discovery.start(home)
+    assert mode(home) == 0o700
+    for name in ("token", "service.json", "service.log", "server-python"):
+        assert mode(home / name) == 0o600, name
+    assert len((home / "token").read_text()) >= 32
+    assert (home / "server-python").read_text() == sys.executable
+    token = (home / "token").read_text()
+    assert token not in (home / "service.json").read_text()
+    assert token not in (home / "service.log").read_text()
+    assert token not in " ".join(psutil.Process(discovery.find(home).pid).cmdline())
+
+
+def test_it_listens_on_this_machine_only(home):
+    pid = discovery.start(home).pid
+    listening = [c.laddr.ip for c in psutil.Process(pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert listening == ["127.0.0.1"]
+    refused = run(home, "--host=0.0.0.0")
+    assert refused.returncode == 1
+    assert "this machine only" in refused.stderr
+
+
+def test_many_who_start_at_once_find_one_service(home):
+    with ThreadPoolExecutor(4) as callers:
+        found = list(callers.map(lambda _: discovery.start(home), range(4)))
+    assert len(set(found)) == 1
+    deadline = time.monotonic() + 30
+    while len(started := serving()) > 1 and time.monotonic() < deadline:
+        time.sleep(0.05)  # the others are on their way out
+    assert started == [found[0].pid]
+
+
+def test_a_second_service_goes_away_and_tells_where_the_first_is(home):
+    first = discovery.start(home)
+    second = run(home)
+    assert second.returncode == 0
+    assert first.url in second.stdout
+    assert discovery.find(home) == first
+
+
+def test_it_ends_in_order_and_comes_back_with_what_it_knew(home):
+    client = Client.connect(home=home)
+    before = discovery.find(home)
+    stop(home)
+    assert discovery.find(home) is None
+    assert not (home / "service.json").exists()
+    assert client.experiments() == []  # the same client: it starts the service again
+    after = discovery.find(home)
+    assert after is not None
+    assert after.pid != before.pid
+    assert after.token == before.token
+
+
+def test_a_service_that_was_killed_is_not_mistaken_for_a_living_one(home):
+    first = discovery.start(home)
+    os.kill(first.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while discovery.find(home) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert discovery.find(home) is None
+    assert (home / "service.json").exists()
+    assert discovery.start(home).pid != first.pid
+
+
+def test_another_process_with_the_same_number_is_no_service(home):
+    discovery.announce(home, "127.0.0.1", 1)
+    assert discovery.find(home) is not None
+    noted = json.loads((home / "service.json").read_text())
+    (home / "service.json").write_text(json.dumps({**noted, "started": noted["started"] - 100}))
+    assert discovery.find(home) is None
+    (home / "service.json").write_text("{")
+    assert discovery.find(home) is None
+    (home / "service.json").write_text("[1]")
+    assert discovery.find(home) is None
+
+
+def test_a_service_on_another_machine_is_named(home):
+    discovery.announce(home, "127.0.0.1", 1)
+    noted = json.loads((home / "service.json").read_text())
+    (home / "service.json").write_text(json.dumps({**noted, "machine": "node17"}))
+    assert discovery.find(home) is None
+    with discovery.lock(home) as ours:
+        assert ours
+        with pytest.raises(CannotStart, match="node17"):
+            discovery.start(home)
+
+
+def test_an_idle_service_ends_by_itself(home):
+    done = run(home, "--idle-timeout=0.5")
+    assert done.returncode == 0
+    assert "nothing to do" in done.stderr
+    assert discovery.find(home) is None
+
+
+def test_the_files_settings_hold_and_the_command_line_has_the_last_word(home, tmp_path):
+    settings = tmp_path / "settings.py"
+    settings.write_text("c.Daylight.idle_timeout = 0.5\nc.Daylight.port = 1\n")
+    done = run(home, f"--config={settings}", "--port=0")
+    assert done.returncode == 0
+    assert "for 0.5 s" in done.stderr
+
+
+def test_a_taken_port_is_said_in_a_sentence(home):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run(home, f"--port={taken.getsockname()[1]}")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "in use" in done.stderr
+
+
+def test_a_service_that_cannot_start_shows_the_end_of_its_log(home):
+    (home / "daylight.db").write_text("this is no database, it is a poem about one\n" * 100)
+    with pytest.raises(CannotStart, match=r"The end of .*service.log"):
+        discovery.start(home)
+
+
+def test_an_interpreter_without_the_server_asks_the_one_that_has_it(home, monkeypatch):
+    monkeypatch.setattr(discovery, "_NEEDED", ("surely_not_installed",))
+    with pytest.raises(ServiceUnreachable, match="daylight serve"):
+        discovery.start(home)
+    (home / "server-python").write_text("/no/such/python")
+    with pytest.raises(ServiceUnreachable, match="daylight serve"):
+        discovery.start(home)
+
+
+def test_the_address_is_found_in_a_moment(home):
+    discovery.start(home)
+    with pytest.raises(NotFound):
+        Client.connect(start=False, home=home).experiment(1)

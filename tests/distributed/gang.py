@@ -1,0 +1,236 @@
+"""Real gangs for tests: a trial in a folder, its attempts as real rank processes, and what they left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from kernel_backend import NUMERICS, __version__
+from kernel_backend.checkpoints.base import Manifest
+from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.checkpoints.writer import load_model
+from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.gang import Gang
+from kernel_backend.launch.spool import read_after
+from kernel_backend.model.definition import parse
+from kernel_backend.model.experiment import Config, parse_cadence
+from kernel_backend.model.job import Job
+from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, Started
+from kernel_backend.model.resources import Share
+from kernel_backend.model.snapshot import Environment, Piece, Snapshot
+from kernel_backend.model.trial import Failure
+
+PATIENCE_S = 120  # until a gang that does not end is a failed test
+
+DIGITS = """
+import time
+import torch
+from torch import nn
+
+def dataset():
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randn(90, 16, generator=generator)
+    return torch.utils.data.TensorDataset(x, (x[:, :4].sum(1) > 0).long())
+def train_data(dataset): return torch.utils.data.Subset(dataset, range(70))
+def validation_data(dataset): return torch.utils.data.Subset(dataset, range(70, 90))
+def model(width=24, dropout=0.2):
+    return nn.Sequential(
+        nn.Linear(16, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 2)
+    )
+def optimizer(params, lr=1e-2): return torch.optim.AdamW(params, lr=lr)
+def loss(output, target, pause=0.0):
+    time.sleep(pause)
+    return nn.functional.cross_entropy(output, target)
+def metrics(output, target): return {"accuracy": (output.argmax(1) == target).float()}
+"""
+
+
+@dataclasses.dataclass
+class Trial:
+    """A trial in `folder`; every attempt trains the same snapshot."""
+
+    folder: Path
+    source: str = DIGITS
+    slots: int = 2
+    backend: str = "torch"
+    epochs: int = 2
+    batch_size: int = 12
+    every: str = "60s"
+    params: dict[str, Any] = dataclasses.field(default_factory=dict)
+    attempts: int = 0
+    checkpoints: Path | None = None
+
+    def __post_init__(self) -> None:
+        self.checkpoints = self.checkpoints or self.folder / "checkpoints"
+        code = self.folder / "code"
+        code.mkdir(parents=True)
+        (code / "definition.py").write_text(self.source)
+        (code / "snapshot.json").write_text(snapshot(self.source).model_dump_json())
+
+    @property
+    def home(self) -> Directory:
+        """Where its checkpoints are."""
+        assert self.checkpoints is not None
+        return Directory(self.checkpoints)
+
+    def job(self, resume_from: str | None = None) -> Job:
+        """The next attempt, spelled out."""
+        self.attempts += 1
+        slots = tuple(range(self.slots))
+        return Job(
+            experiment=1,
+            trial=1,
+            attempt=self.attempts,
+            config=Config(
+                slots=self.slots,
+                backend=self.backend,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                threads=1,
+                checkpoint_every=parse_cadence(self.every),
+            ),
+            params=parse(self.source).bind(self.params),
+            placement=(Share(node="here", kind="cpu", address="127.0.0.1", slots=slots),),
+            python=sys.executable,
+            cwd=str(self.folder),
+            code=str(self.folder / "code"),
+            checkpoints=str(self.checkpoints),
+            resume_from=resume_from,
+            home=str(self.folder),
+        )
+
+    def start(self, resume_from: str | None = None) -> Attempt:
+        """Start the next attempt's ranks."""
+        return Attempt(self, self.job(resume_from))
+
+    def run(self, resume_from: str | None = None) -> Attempt:
+        """Start the next attempt and wait for its end."""
+        return self.start(resume_from).ended()
+
+    def newest(self) -> Manifest:
+        """The newest committed checkpoint."""
+        manifest = self.home.newest()
+        assert manifest is not None
+        return manifest
+
+    def weights(self) -> dict[str, bytes]:
+        """The model of the newest checkpoint, bit by bit."""
+        return {name: tensor.numpy().tobytes() for name, tensor in load_model(self.newest()).items()}
+
+    def parts(self) -> dict[str, str]:
+        """The digests of all parts of the newest checkpoint: model, optimizer, every rank's buffers."""
+        return {part.name: part.digest for part in self.newest().parts}
+
+
+class Attempt:
+    """The rank processes of an attempt."""
+
+    def __init__(self, trial: Trial, job: Job) -> None:
+        self.folder = AttemptFolder(trial.folder / "attempts" / str(job.id))
+        self.folder.prepare(job, "no token")
+        self._gang = Gang(job, self.folder)
+        self.job = job
+
+    def ended(self) -> Attempt:
+        """Wait until every rank has ended."""
+        try:
+            self.wait(lambda: None not in self._gang.codes())
+        finally:
+            self._gang.end()
+            self._gang.close()
+        return self
+
+    def wait(self, happened: Any) -> None:
+        """Wait until `happened()`; fails with the ranks' logs when it does not come."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not happened():
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.02)
+
+    def reaches(self, step: int) -> Attempt:
+        """Wait until rank 0 has reported this step or a later one, or the gang has ended."""
+        self.wait(lambda: self._gang.codes() != [None] * len(self.codes) or self.step >= step)
+        return self
+
+    def kill(self, rank: int) -> Attempt:
+        """`kill -9` of a rank; the others end by themselves."""
+        os.kill(self._gang._ranks[rank].pid, signal.SIGKILL)
+        return self.ended()
+
+    def tell(self, instruction: str) -> Attempt:
+        """Hand an instruction down."""
+        self._gang.tell(instruction)
+        return self
+
+    def terminate(self, rank: int) -> Attempt:
+        """SIGTERM to one rank."""
+        self._gang._ranks[rank].terminate()
+        return self
+
+    def hang_up(self) -> Attempt:
+        """Close every rank's stdin, as the death of a launcher does."""
+        for rank in self._gang._ranks:
+            assert rank.stdin is not None
+            rank.stdin.close()
+        return self
+
+    @property
+    def codes(self) -> list[int | None]:
+        """The ranks' exit codes."""
+        return list(self._gang.codes())
+
+    @property
+    def records(self) -> list[SpoolRecord]:
+        """What rank 0 said."""
+        return read_after(self.folder.spool, 0)
+
+    @property
+    def started(self) -> Started:
+        """Its first word."""
+        first = self.records[0]
+        assert isinstance(first, Started), self.logs()
+        return first
+
+    @property
+    def step(self) -> int:
+        """The newest reported step."""
+        return max((each.step for each in self.records if isinstance(each, Report)), default=0)
+
+    def reports(self, kind: str) -> dict[int, dict[str, float]]:
+        """Metrics by step."""
+        return {each.step: each.metrics for each in self.records if isinstance(each, Report) and each.kind == kind}
+
+    def notes(self) -> list[str]:
+        """The texts of its notes."""
+        return [each.text for each in self.records if isinstance(each, Note)]
+
+    def committed(self) -> list[str]:
+        """The checkpoints it told of."""
+        return [each.id for each in self.records if isinstance(each, Committed)]
+
+    def failures(self) -> dict[int, Failure]:
+        """What its ranks wrote about their ends."""
+        return self.folder.failures()
+
+    def logs(self) -> str:
+        """Everything its ranks printed."""
+        logs = sorted(self.folder.path.glob("rank-*.log"))
+        return "\n".join(f"{log.name}\n{log.read_text()[-3000:]}" for log in logs)
+
+
+def snapshot(source: str) -> Snapshot:
+    """A snapshot whose definition came whole from cell [4], one line further up."""
+    environment = Environment(python="3", implementation="CPython", platform="linux", cpu="", cores=1, distributions={})
+    piece = Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2)
+    return Snapshot(version=__version__, numerics=NUMERICS, pieces=(piece,), roles_from=1, environment=environment)
+
+
+def as_json(value: Any) -> str:
+    """For comparing floats by their bits: JSON writes them so that they come back equal."""
+    return json.dumps(value, sort_keys=True)

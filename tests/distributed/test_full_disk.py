@@ -1,0 +1,43 @@
+"""A full disk costs checkpoints, never the training."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MB."""
+    if os.geteuid() != 0:
+        reason = "mounting a small file system needs root"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], capture_output=True)
+    if mounted.returncode:
+        reason = f"mount: {mounted.stderr.decode().strip()}"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def test_training_goes_on_over_a_full_disk_with_a_warning_and_the_older_checkpoints(small_disk, trial):
+    # About 0.4 MB a checkpoint: two fit, the third does not.
+    tight = trial(params={"width": 2000}, every="2steps", checkpoints=small_disk)
+    ran = tight.run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert sorted(ran.reports("validation")) == [6, 12]
+    first, *_, last = ran.notes()
+    assert first.startswith("checkpoint at step 6 could not be written: No space left on device (")
+    assert first.endswith("training goes on")
+    assert last.startswith("checkpoint at step 12 could not be written")
+    assert last.endswith("the newest is 4-1")
+    assert ran.committed() == ["2-1", "4-1"]
+    assert [manifest.id for manifest in tight.home.committed()] == ["2-1", "4-1"]
+    tight.home.verify(tight.newest())
+    assert sorted(path.name for path in small_disk.iterdir()) == ["2-1", "4-1"]

@@ -1,0 +1,26 @@
+"""One service process for the tests of this folder that leave it alive; others make a world of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.world import World
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("world") / "home")
+    made.serve()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def own_world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "home")
+    made.serve()
+    yield made
+    made.close()

@@ -1,0 +1,93 @@
+"""The documentation says what is: links lead somewhere, diagrams are drawn from the tables, lists are complete."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from kernel_backend.api.routes import ROUTES
+from kernel_backend.model.definition import LOOP_VALUES, ROLES, TRAINED
+from kernel_backend.model.options import OPTIONS
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
+NOTEBOOK = ROOT / "binder" / "quickstart.ipynb"
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def section(page: str, heading: str) -> str:
+    """What stands below a heading, up to the next of the same level."""
+    found = re.search(rf"^(#+) {re.escape(heading)}\n(.*?)(?=^\1 |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert found, f"no heading {heading}"
+    return found[2]
+
+
+@pages
+def test_every_link_leads_to_a_file_and_every_anchor_to_a_heading(page: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}, target
+
+
+@pages
+def test_every_make_target_that_is_named_exists(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    code = re.findall(r"`[^`\n]+`|^ {4}.*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    named = {target for line in code for target in re.findall(r"\bmake ([a-z-]+)", line)}
+    assert named <= targets
+
+
+def test_the_state_diagrams_are_drawn_from_todays_tables() -> None:
+    command = [sys.executable, "docs/draw_states.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_reference_lists_every_option_and_no_other() -> None:
+    listed = re.findall(
+        r"^\| `(--[a-z-]+)", section(text("docs/reference.md"), "Options of a submission"), re.MULTILINE
+    )
+    assert set(listed) == {flag for option in OPTIONS for flag in option.flags}
+    assert len(listed) == len(set(listed))
+
+
+def test_the_reference_lists_every_route_and_method_and_no_other() -> None:
+    rows = re.findall(r"^\| `([A-Z]+) (/api/[^`?]*)", section(text("docs/reference.md"), "HTTP"), re.MULTILINE)
+    assert set(rows) == {(method, route.path) for route in ROUTES for method in route.operations}
+
+
+def test_the_reference_lists_every_role_and_loop_value() -> None:
+    words = section(text("docs/reference.md"), "Definition")
+    roles, values = words.split("| loop value |")
+    assert set(re.findall(r"^\| `(\w+)`", roles, re.MULTILINE)) == set(TRAINED)
+    assert set(re.findall(r"`(\w+)`", words)) >= {*ROLES, *LOOP_VALUES}
+    assert set(re.findall(r"`(\w+)`", values)) >= LOOP_VALUES
+
+
+def test_the_readmes_cell_is_a_definition() -> None:
+    cells = re.findall(r"```python\n(%%dlsubmit[^\n]*)\n(.*?)```", text("README.md"), re.DOTALL)
+    assert cells
+    for _, body in cells:
+        functions = {node.name for node in ast.parse(body).body if isinstance(node, ast.FunctionDef)}
+        assert {"model", "train_data", "loss"} <= functions
+        assert functions & set(ROLES)
+
+
+def test_the_quickstart_is_committed_without_outputs_and_with_plain_prose() -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    assert all(not cell.outputs and cell.execution_count is None for cell in notebook.cells if cell.cell_type == "code")

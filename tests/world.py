@@ -1,0 +1,175 @@
+"""A whole small Daylight for a test: a home, its real service process, a client, and ways to break things."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from kernel_backend import discovery
+from kernel_backend.client import Client
+from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.snapshot import Environment, Piece, Snapshot
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.snapshots.archive import pack
+
+T = TypeVar("T")
+PATIENCE_S = 120.0
+
+# Eight numbers to one; 64 samples in batches of 8 are 8 steps an epoch, each of which takes `pause` seconds.
+DEFINITION = """
+import time
+import torch
+from torch import nn
+
+def dataset(samples=64):
+    x = torch.randn(samples, 8, generator=torch.Generator().manual_seed(1))
+    return torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+def train_data(dataset):      return dataset
+def validation_data(dataset): return torch.utils.data.Subset(dataset, range(16))
+def model(width=16, dropout=0.2):
+    return nn.Sequential(nn.Linear(8, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 1))
+def optimizer(params, lr=1e-2): return torch.optim.AdamW(params, lr=lr)
+def loss(output, target, pause=0.0):
+    time.sleep(pause)
+    return nn.functional.mse_loss(output, target)
+def metrics(output, target):  return {"error": (output - target).abs().squeeze(1)}
+"""
+
+
+class World:
+    """One home and what runs in it."""
+
+    def __init__(self, home: Path, slots: int = 2) -> None:
+        self.home = home
+        self.environment = {**os.environ, "DAYLIGHT_HOME": str(home), "DAYLIGHT_SLOTS": str(slots)}
+        home.mkdir(parents=True, exist_ok=True)
+
+    def serve(self, *arguments: str) -> Client:
+        """Start the service as a detached process, unless it runs; a client of it."""
+        if discovery.find(self.home) is None:
+            with (self.home / "service.log").open("ab") as log:
+                subprocess.Popen(
+                    [sys.executable, "-m", "kernel_backend", *arguments],
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            until(lambda: discovery.find(self.home), "the service starts")
+        return Client.connect(start=False, home=self.home)
+
+    def submit(self, source: str = DEFINITION, name: str | None = None, **options: Any) -> Overview:
+        """Submit a definition whose lines are cell [4] from its second line on; options of Config, others are params."""
+        source = textwrap.dedent(source).strip() + "\n"
+        config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
+        snapshot = Snapshot(
+            version="test",
+            numerics=1,
+            pieces=(Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2),),
+            roles_from=1,
+            environment=Environment(
+                python="3", implementation="CPython", platform="linux", cpu="", cores=2, distributions={}
+            ),
+        )
+        id, data = pack({"definition.py": source.encode(), "snapshot.json": snapshot.model_dump_json().encode()})
+        client = Client.connect(start=False, home=self.home)
+        client.upload_snapshot(id, data)
+        settings = Config.model_validate({"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1} | config)
+        return client.submit(
+            Submission(
+                snapshot=id, config=settings, params=options, python=sys.executable, cwd=str(self.home), name=name
+            )
+        )
+
+    def overview(self, number: int) -> Overview:
+        """The experiment as it is now."""
+        return Client.connect(start=False, home=self.home).experiment(number)
+
+    def reports(self, number: int) -> list[StoredReport]:
+        """All reports of its trial."""
+        return Client.connect(start=False, home=self.home).reports(number)
+
+    def ended(self, number: int) -> Overview:
+        """Wait for its end."""
+
+        def look() -> Overview | None:
+            found = self.overview(number)
+            return found if found.experiment.state in EXPERIMENT_ENDED else None
+
+        return until(look, f"experiment {number} ends")
+
+    def reached(self, number: int, step: int) -> Overview:
+        """Wait until its trial has reported a step."""
+        return until(lambda: (o := self.overview(number)).trials[0].step >= step and o, f"#{number} reaches {step}")
+
+    def checkpointed(self, number: int) -> Overview:
+        """Wait until its trial has a checkpoint."""
+        return until(lambda: (o := self.overview(number)).trials[0].checkpoint and o, f"#{number} commits a checkpoint")
+
+    def state(self, number: int, state: str) -> Overview:
+        """Wait until it is in this state."""
+        return until(lambda: (o := self.overview(number)).state == state and o, f"#{number} is {state}")
+
+    def processes(self, module: str) -> list[psutil.Process]:
+        """The living processes of this home whose command line has `module`."""
+        return list(self._processes(module))
+
+    def ranks(self) -> dict[int, psutil.Process]:
+        """The ranks that live, by number."""
+        found = {}
+        for process in self._processes("kernel_backend.runner"):
+            with contextlib.suppress(psutil.Error, KeyError):
+                found[int(process.environ()["RANK"])] = process
+        return found
+
+    def kill_service(self) -> None:
+        """kill -9 of the service alone."""
+        address = discovery.find(self.home)
+        assert address is not None
+        os.kill(address.pid, signal.SIGKILL)
+        until(lambda: discovery.find(self.home) is None, "the service is gone")
+
+    def weights(self, number: int) -> dict[str, str]:
+        """The digests of the parts of the newest checkpoint: equal digests are equal bits."""
+        from kernel_backend.checkpoints.directory import Directory
+
+        newest = Directory(self.home / "checkpoints" / str(number) / "1").newest()
+        assert newest is not None
+        return {part.name: part.digest for part in newest.parts}
+
+    def close(self) -> None:
+        """End everything that still runs here."""
+        for process in self._processes(""):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+    def _processes(self, module: str) -> Iterator[psutil.Process]:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                mine = process.environ().get("DAYLIGHT_HOME") == str(self.home) and process.pid != os.getpid()
+                if mine and process.status() != psutil.STATUS_ZOMBIE and module in " ".join(process.cmdline()):
+                    yield process
+
+
+def until(look: Callable[[], T | None | bool], what: str, patience: float = PATIENCE_S) -> T:
+    """The first true value of `look`."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        value = look()
+        if value:
+            return value  # type: ignore[return-value]
+        time.sleep(0.05)
+    raise AssertionError(f"did not happen in {patience:g} s: {what}")
