@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_ext.follow import ended, follow
 from jupyter_ext.views import LiveView, bundle
@@ -23,13 +23,6 @@ from kernel_backend.text import failure_text, head_text, metrics_text
 if TYPE_CHECKING:
     import pandas
     import torch
-
-
-class Failed(ExperimentFailed):
-    """The experiment that was waited for has failed; a notebook shows the message alone, with the user's frames."""
-
-    def _render_traceback_(self) -> list[str]:
-        return self.message.splitlines()
 
 
 class Job:
@@ -138,7 +131,7 @@ class Job:
                 f"%dl source {self.number}, and load the weights into it"
             )
         made = _module(source, self.number).model(**function.hyperparameters(self.params))
-        return made  # type: ignore[no-any-return]
+        return cast("torch.nn.Module", made)
 
     def __repr__(self) -> str:
         return head_text(self.overview, time.time())
@@ -153,7 +146,7 @@ def raise_if_failed(overview: Overview) -> None:
         return
     number = overview.experiment.number
     failures = [failure_text(trial.failure) for trial in overview.trials if trial.failure]
-    raise Failed(
+    raise ExperimentFailed(
         f"experiment #{number} failed: {failures[0] if failures else 'no rank said why'}\n"
         f"what its ranks printed: %dl logs {number}",
         number=number,

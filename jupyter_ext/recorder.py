@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from jupyter_ext.capture import Cell
+from jupyter_ext.capture.statements import analyse
 
 
 class Recorder:
@@ -15,7 +16,7 @@ class Recorder:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._began = 0.0
-        self._failed_below: int | None = None
+        self._body: tuple[int | None] | None = None
         self.running = ""  # the text of the cell that runs now
         past = list(shell.history_manager.input_hist_raw)[1:]
         # The last one is the cell that loads us: its end will be heard of.
@@ -33,14 +34,16 @@ class Recorder:
 
     def before(self, info: Any) -> None:
         """A cell is about to run."""
-        self._began, self.running, self._failed_below = time.monotonic(), info.raw_cell, None
+        self._began, self.running, self._body = time.monotonic(), info.raw_cell, None
 
     def after(self, result: Any) -> None:
         """A cell has run, or failed; one that was no Python has done nothing."""
         if result.info is None or result.error_before_exec is not None or result.execution_count is None:
             return
-        error_line = self._failed_below
-        if result.error_in_exec is not None:
+        error_line = None
+        if self._body is not None:
+            (error_line,) = self._body
+        elif result.error_in_exec is not None:
             error_line = failed_line(result.info.raw_cell, result.error_in_exec, self._shell.user_ns)
         cell = Cell(
             result.info.raw_cell,
@@ -50,10 +53,11 @@ class Recorder:
             displayed=result.result is not None,
         )
         self.cells.append(cell)
+        analyse(cell.source)  # now, while nobody waits for it
 
-    def failed_below(self, line: int) -> None:
-        """The body of the running cell magic failed at this line of the cell, and the magic went on."""
-        self._failed_below = line
+    def body_ran(self, error_line: int | None) -> None:
+        """The running cell's magic ran its body, whatever the magic itself may raise later."""
+        self._body = (error_line,)
 
 
 def failed_line(source: str, error: BaseException, namespace: dict[str, Any]) -> int:

@@ -19,7 +19,10 @@ def cores() -> int:
 
 
 def _cuda_names() -> list[str]:
-    """The NVIDIA devices that NVML sees, by name; none where there is no driver or no NVML."""
+    """The NVIDIA devices that this process may use, by name; none where there is no driver or no NVML.
+
+    NVML lists every device of the machine, so a CUDA_VISIBLE_DEVICES that we were started with is honoured here.
+    """
     try:
         import pynvml
     except ImportError:
@@ -30,9 +33,19 @@ def _cuda_names() -> list[str]:
         return []
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-        return [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
+        names = [str(pynvml.nvmlDeviceGetName(handle)) for handle in handles]
     finally:
         pynvml.nvmlShutdown()
+    allowed = _allowed("cuda")
+    if allowed is None:
+        return names
+    return [names[int(id)] if id.isdigit() and int(id) < len(names) else id for id in allowed]
+
+
+def _allowed(kind: str) -> list[str] | None:
+    """The devices that this process was limited to, in order; None where it was not."""
+    text = os.environ.get(_VISIBLE[kind])
+    return None if text is None else [id.strip() for id in text.split(",") if id.strip() not in ("", "-1")]
 
 
 def _override() -> int | None:
@@ -56,9 +69,7 @@ def local_node() -> Node:
     kind = "cuda" if names else "cpu"
     slots = wanted or len(names) or cores()
     if names and slots > len(names):
-        raise InvalidRequest(
-            f"DAYLIGHT_SLOTS={slots}, but there are {len(names)} GPUs here: give at most {len(names)}"
-        )
+        raise InvalidRequest(f"DAYLIGHT_SLOTS={slots}, but there are {len(names)} GPUs here: give at most {len(names)}")
     return Node(
         name=platform.node() or "localhost",
         kind=kind,
@@ -71,5 +82,7 @@ def local_node() -> Node:
 
 def visible(kind: str, slots: Sequence[int]) -> dict[str, str]:
     """The environment that shows a process these slots' devices and no others; empty for CPU slots."""
-    variable = _VISIBLE.get(kind)
-    return {variable: ",".join(map(str, slots))} if variable else {}
+    if kind not in _VISIBLE:
+        return {}
+    allowed = _allowed(kind)
+    return {_VISIBLE[kind]: ",".join(allowed[slot] if allowed else str(slot) for slot in slots)}

@@ -19,6 +19,10 @@ class DaylightError(Exception):
         """The body of an HTTP error: `{"error": NAME, "message": TEXT, "details": {...}}`."""
         return {"error": type(self).__name__, "message": self.message, "details": self.details}
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of a traceback, which would lead through our files and not the person's."""
+        return f"{type(self).__name__}: {self.message}".splitlines()
+
 
 class InvalidRequest(DaylightError):
     """A value that cannot be: the message holds it, and the nearest one that can."""

@@ -155,7 +155,7 @@ def message_line(message: Message, before: Overview, after: Overview) -> str | N
             return f"{mark}  {said}" if said else None
         case "note":
             return f"{mark}  {message.data['text']}"
-        case "trial" | "experiment" if before.state != after.state:
+        case "trial" | "experiment" if after.state not in (before.state, "active"):
             return f"{mark}  {state_text(after)}"
     return None
 

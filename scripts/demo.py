@@ -1,7 +1,8 @@
 """Run `binder/quickstart.ipynb` in a real kernel, printing what its cells print, as they print it.
 
-Uses a fresh DAYLIGHT_HOME under build/demo and leaves nothing running. The executed notebook is saved as
-build/quickstart.executed.ipynb. Exit code 1, with the error shown, where a cell failed.
+python scripts/demo.py [FOLDER]     uses FOLDER (build) for a fresh DAYLIGHT_HOME, and leaves nothing running
+
+The executed notebook is saved as FOLDER/quickstart.executed.ipynb. Exit code 1, with the error, where a cell failed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOK = ROOT / "binder" / "quickstart.ipynb"
-EXECUTED = ROOT / "build" / "quickstart.executed.ipynb"
-HOME = ROOT / "build" / "demo"
 SHOWN = 4  # lines of a cell's source
 
 
@@ -38,10 +37,10 @@ class Narrator(NotebookClient):
 
 
 def introduce(cell: Any, cell_index: int) -> None:
-    """Print a heading of the notebook, or the first lines of a cell that is about to run."""
+    """Print a text of the notebook, or the first lines of a cell that is about to run."""
     lines = cell.source.strip().splitlines()
     if cell.cell_type == "markdown":
-        print(f"\n{lines[0]}", flush=True)
+        print(f"\n{cell.source.strip()}", flush=True)
         return
     more = [f"... ({len(lines) - SHOWN} more lines)"] if len(lines) > SHOWN else []
     print("", *(f">>> {line}" for line in lines[:SHOWN] + more), sep="\n", flush=True)
@@ -55,6 +54,8 @@ def run(notebook: Any) -> str | None:
         kernel_name="python3",
         resources={"metadata": {"path": str(NOTEBOOK.parent)}},
         on_cell_start=introduce,
+        startup_timeout=180,
+        extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
     try:
         client.execute()
@@ -63,42 +64,43 @@ def run(notebook: Any) -> str | None:
     return None
 
 
-def of_this_home(process: psutil.Process) -> bool:
-    """Whether a process was started with the demo's DAYLIGHT_HOME: the service, a launcher, a rank."""
+def belongs_to(home: Path, process: psutil.Process) -> bool:
+    """Whether a process was started with this DAYLIGHT_HOME: the service, a launcher, a rank."""
     try:
-        return process.environ().get("DAYLIGHT_HOME") == str(HOME)
+        return process.environ().get("DAYLIGHT_HOME") == str(home)
     except psutil.Error:
         return False
 
 
-def end_all() -> None:
-    """End the service, and after a failure whatever else of the demo still lives."""
-    mine = [process for process in psutil.process_iter() if of_this_home(process)]
+def end_all(home: Path) -> None:
+    """End the service of this home, and after a failure whatever else of it still lives."""
+    mine = [process for process in psutil.process_iter() if belongs_to(home, process)]
     for process in mine:
         process.terminate()
     for process in psutil.wait_procs(mine, timeout=10)[1]:
         process.kill()
 
 
-def main() -> int:
+def main(folder: Path) -> int:
     """Run the notebook, save it, end what it started."""
-    end_all()
-    shutil.rmtree(HOME, ignore_errors=True)
+    home, executed = folder / "demo", folder / "quickstart.executed.ipynb"
+    end_all(home)
+    shutil.rmtree(home, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
     # The kernel, its service and their workers inherit these: a home of its own, and this very interpreter.
-    os.environ.update(DAYLIGHT_HOME=str(HOME), PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    os.environ.update(DAYLIGHT_HOME=str(home), PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     try:
         error = run(notebook)
     finally:
-        end_all()
-    EXECUTED.parent.mkdir(exist_ok=True)
-    nbformat.write(notebook, EXECUTED)
+        end_all(home)
+        nbformat.write(notebook, executed)
     if error:
-        print(f"\n{error}\nThe demo failed; what ran is in {EXECUTED}", file=sys.stderr)
+        print(f"\n{error}\nThe demo failed; what ran is in {executed}", file=sys.stderr)
         return 1
-    print(f"\nExecuted notebook: {EXECUTED.relative_to(ROOT)}. To run it yourself: make lab")
+    print(f"\nExecuted notebook: {executed}. To run it yourself: make lab")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else ROOT / "build"))

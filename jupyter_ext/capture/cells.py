@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from typing import TypeGuard
 
 # Cell magics whose body runs as plain Python in the notebook's namespace.
 _TRANSPARENT = {"time", "capture", "prun", "memit", "dlsubmit", "skip", "debug"}
+_TIMED = re.compile(r"^(\s*)%(?:time|prun)\s+(?=[\w(\[{'\"])", re.MULTILINE)
 _CONTINUED = re.compile(r"^([^\S\n]*(?:[\w, ]+=\s*)?[%!].*\\\n(?:.*\\\n)*.*)", re.MULTILINE)
+_NOTHING = ast.Module([], [])
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)(.*)")
 
 
@@ -36,27 +38,50 @@ class Magic:
 
 @dataclass(frozen=True)
 class Parsed:
-    """A cell's Python: its lines count as in the cell. `error` is set where there is none."""
+    """A cell's Python, whose lines count as in the cell; the tree is empty where there is none."""
 
-    lines: tuple[str, ...]
+    lines: tuple[str, ...]  # as they were written
+    plain: tuple[str, ...]  # with IPython's syntax made comments
     tree: ast.Module
     magics: tuple[Magic, ...] = ()
-    error: SyntaxError | None = field(default=None, compare=False)
 
 
-@lru_cache(maxsize=4096)
 def parse_cell(source: str) -> Parsed:
     """The statements of a cell; statements that IPython's syntax makes contain a call of `get_ipython`."""
-    source = _without_cell_magic(source)
+    source = _TIMED.sub(r"\1", _without_cell_magic(source))
     lines = tuple(source.split("\n"))
     opening = _CELL_MAGIC.match(source)
     if opening:  # %%bash, %%html: no Python at all
         magic = Magic(1, f"%%{opening[1]}", opening[2].strip(), opening[0].strip())
-        return Parsed(lines, ast.Module([], []), (magic,))
+        return Parsed(lines, _commented(lines), _NOTHING, (magic,))
     try:
-        return Parsed(lines, _tree(source))
+        tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return _transformed(source, lines)
+    return _parsed(lines, tree) if "get_ipython" in source else Parsed(lines, lines, tree)
+
+
+def _parsed(lines: tuple[str, ...], tree: ast.Module) -> Parsed:
+    magics = [_magic(node, lines) for node in ast.walk(tree) if is_magic(node)]
+    return Parsed(lines, _without_magics(lines, magics), tree, tuple(magics))
+
+
+def _commented(lines: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"# {line}" for line in lines)
+
+
+def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, ...]:
+    """Magics as comments, and inside of a block as `pass`, so that all other lines keep their place."""
+    plain = list(lines)
+    for magic in magics:
+        at = magic.line - 1
+        text = lines[at]
+        indent = text[: len(text) - len(text.lstrip())]
+        plain[at] = f"{indent}pass  # {text.strip()}" if indent else f"# {text}"
+        while lines[at].endswith("\\") and at + 1 < len(lines):
+            at += 1
+            plain[at] = f"# {lines[at]}"
+    return tuple(plain)
 
 
 def _without_cell_magic(source: str) -> str:
@@ -67,10 +92,6 @@ def _without_cell_magic(source: str) -> str:
     return "\n" * (source[: opening.end()].count("\n")) + source[opening.end() :]
 
 
-def _tree(source: str) -> ast.Module:
-    return ast.parse(source)
-
-
 def _transformed(source: str, lines: tuple[str, ...]) -> Parsed:
     from IPython.core.inputtransformer2 import TransformerManager
 
@@ -78,10 +99,10 @@ def _transformed(source: str, lines: tuple[str, ...]) -> Parsed:
     joined = _CONTINUED.sub(_on_one_line, source)
     try:
         text = "\n" * blank + str(TransformerManager().transform_cell(joined[blank:]))  # type: ignore[no-untyped-call]
-        tree = _tree(text)
-    except SyntaxError as error:
-        return Parsed(lines, ast.Module([], []), (), error)
-    return Parsed(lines, tree, tuple(_magics(tree, lines)))
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return Parsed(lines, lines, _NOTHING)
+    return _parsed(lines, tree)
 
 
 def _on_one_line(found: re.Match[str]) -> str:
@@ -89,29 +110,23 @@ def _on_one_line(found: re.Match[str]) -> str:
     return text.replace("\\\n", " ") + "\n" * text.count("\n")
 
 
-def _magics(tree: ast.Module, lines: tuple[str, ...]) -> list[Magic]:
-    return [_magic(node, lines) for node in ast.walk(tree) if is_magic_call(node)]  # type: ignore[arg-type]
-
-
-def is_magic_call(node: ast.AST) -> bool:
-    """Whether this is `get_ipython().run_line_magic(...)` or one of its like."""
+def is_magic(node: ast.AST) -> TypeGuard[ast.Expr | ast.Assign]:
+    """Whether this is a statement that IPython's syntax makes: `get_ipython().run_line_magic(...)` or its like."""
+    call = node.value if isinstance(node, ast.Expr | ast.Assign) else None
     return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Call)
-        and isinstance(node.func.value.func, ast.Name)
-        and node.func.value.func.id == "get_ipython"
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Call)
+        and isinstance(call.func.value.func, ast.Name)
+        and call.func.value.func.id == "get_ipython"
     )
 
 
-def has_magic(node: ast.AST) -> bool:
-    """Whether IPython's syntax is anywhere inside."""
-    return any(is_magic_call(each) for each in ast.walk(node))
-
-
-def _magic(node: ast.Call, lines: tuple[str, ...]) -> Magic:
-    assert isinstance(node.func, ast.Attribute)
-    texts = [each.value for each in node.args if isinstance(each, ast.Constant)]
-    line_magic = node.func.attr == "run_line_magic" and len(texts) == 2
+def _magic(node: ast.Expr | ast.Assign, lines: tuple[str, ...]) -> Magic:
+    call = node.value
+    assert isinstance(call, ast.Call)
+    assert isinstance(call.func, ast.Attribute)
+    texts = [each.value for each in call.args if isinstance(each, ast.Constant)]
+    line_magic = call.func.attr == "run_line_magic" and len(texts) == 2
     name, argument = (str(texts[0]), str(texts[1])) if line_magic else ("!", " ".join(map(str, texts)))
     return Magic(node.lineno, name, argument, lines[node.lineno - 1].strip())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jupyter_ext.capture.cells import Cell, parse_cell
-from jupyter_ext.capture.statements import Statement, statements
+from jupyter_ext.capture.cells import Cell
+from jupyter_ext.capture.statements import Statement, analyse
 
 
 class Executed:
@@ -17,7 +17,7 @@ class Executed:
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.cells = cells
-        self.parsed = [parse_cell(cell.source) for cell in cells]
+        self.parsed = [analyse(cell.source)[0] for cell in cells]
         self.statements: list[Statement] = []
         self.unfinished: list[tuple[Statement, int]] = []  # with the number of its cell
         self._cell: list[int] = []
@@ -27,16 +27,14 @@ class Executed:
         self._execute(len(cells) - 1)
 
     def _execute(self, index: int) -> None:
-        cell, is_target = self.cells[index], index == len(self.cells) - 1
-        for statement in statements(self.parsed[index].tree):
+        cell = self.cells[index]
+        for statement in analyse(cell.source)[1]:
             if cell.displayed:
                 kept = [change for change in statement.changes if not change.looked]
                 statement = replace(statement, changes=kept)
-            if statement.magic:
-                statement = replace(statement, now=statement.now - {"get_ipython"})
             if cell.error_line is not None and statement.end >= cell.error_line:
                 self.unfinished.append((statement, cell.number or 0))
-            elif not (is_target and statement.magic and not statement.binds):
+            else:
                 self.statements.append(statement)
                 self._cell.append(index)
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from jupyter_ext.capture.cells import Cell, Parsed
+from jupyter_ext.capture.cells import Cell
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.settings import Settings, settings
-from jupyter_ext.capture.slice import History, Slice
+from jupyter_ext.capture.slice import History, Slice, sets_secret
 from jupyter_ext.capture.statements import FunctionNode
 from kernel_backend.model.definition import LOOP_VALUES, is_role
 from kernel_backend.model.snapshot import Piece
@@ -76,7 +76,7 @@ def capture_cell(
     sliced = Slice(History(executed.statements), executed.start, _shared(executed))
     written = written_in(sliced, namespace)
     found = settings(zip(executed.cells, executed.parsed, strict=True))
-    taken = [time for time in sorted(sliced.needed) if time < executed.start and not executed.statements[time].magic]
+    taken = [time for time in sorted(sliced.needed) if time < executed.start]
     writer = _Writer(executed, [*_futures(executed), *_environment_lines(found), *written.lines])
     writer.write(taken)
     roles_from = writer.write_target(line)
@@ -86,7 +86,7 @@ def capture_cell(
         roles_from=roles_from,
         requirements=found.requirements,
         environment=found.environment,
-        warnings=(*written.warnings, *found.warnings, *_heavy(executed, taken)),
+        warnings=(*written.warnings, *found.warnings, *_secrets(executed), *_heavy(executed, taken)),
         problems=tuple(problems(executed, sliced, written.left, namespace, line)),
     )
 
@@ -130,6 +130,13 @@ def _required(arguments: ast.arguments) -> list[str]:
     return [each.arg for each in [*positional, *(argument for argument, default in pairs if default is None)]]
 
 
+def _secrets(executed: Executed) -> Iterator[str]:
+    for time, statement in enumerate(executed.statements):
+        if time < executed.start and sets_secret(statement):
+            place = f"cell [{executed.cell(time).number}] line {statement.start}"
+            yield f"{place} sets what looks like a secret and stays out of the snapshot: set it where the job runs"
+
+
 def _heavy(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
     told: set[int | None] = set()
     for time in taken:
@@ -158,12 +165,15 @@ class _Writer:
     def write(self, taken: Sequence[int]) -> None:
         """The needed statements of earlier cells."""
         for index, first, last in self._runs(taken):
-            text = self.executed.parsed[index].lines[first - 1 : last]
+            text = self.executed.parsed[index].plain[first - 1 : last]
             self._piece(self.executed.cells[index].number, text, first)
 
     def write_target(self, cell_line: int) -> int:
         """The submitted cell, whole; returns the line where it begins."""
-        self._piece(self.executed.cells[-1].number, _target_lines(self.executed.parsed[-1]), cell_line)
+        lines = list(self.executed.parsed[-1].plain)
+        while len(lines) > 1 and not lines[-1].strip():
+            lines.pop()
+        self._piece(self.executed.cells[-1].number, lines, cell_line)
         return self.pieces[-1].line
 
     def _piece(self, number: int | None, text: Sequence[str], cell_line: int) -> None:
@@ -194,22 +204,6 @@ class _Writer:
         while first - 1 > floor and self.executed.lines(time)[first - 2].startswith("#"):
             first -= 1
         return first
-
-
-def _target_lines(parsed: Parsed) -> list[str]:
-    """The submitted cell's text, its magics made comments, so that all other lines keep their place."""
-    lines = list(parsed.lines)
-    for magic in parsed.magics:
-        at = magic.line - 1
-        text = lines[at]
-        indent = text[: len(text) - len(text.lstrip())]
-        lines[at] = f"{indent}pass  # {text.strip()}" if indent else f"# {text}"
-        while text.endswith("\\") and at + 1 < len(lines):
-            at += 1
-            text, lines[at] = lines[at], f"# {lines[at]}"
-    while len(lines) > 1 and not lines[-1].strip():
-        lines.pop()
-    return lines
 
 
 def _futures(executed: Executed) -> list[str]:

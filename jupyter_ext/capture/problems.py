@@ -27,8 +27,8 @@ def problems(
 ) -> Iterator[Problem]:
     """Needed names that a magic made, and those that nothing makes; `line` is where the target's text begins."""
     for time in sorted(sliced.needed):
-        if executed.statements[time].magic:
-            yield _made_by_magic(executed, time)
+        for name in sorted(executed.statements[time].magics):
+            yield _made_by_magic(name, executed, time)
     for name in sorted(missing):
         user = _user(name, sliced)
         cell, mine = executed.cell(user), user >= executed.start
@@ -39,10 +39,11 @@ def problems(
         )
 
 
-def _made_by_magic(executed: Executed, time: int) -> Problem:
-    name = next(iter(executed.statements[time].binds), "")
-    number = executed.cell(time).number
-    text = executed.text(time).split("\n")[0].strip()
+def _made_by_magic(name: str, executed: Executed, time: int) -> Problem:
+    number, magics = executed.cell(time).number, executed.parsed[executed.index(time)].magics
+    statement = executed.statements[time]
+    inside = [magic.text for magic in magics if statement.start <= magic.line <= statement.end]
+    text = next((text for text in inside if name in text), executed.text(time))
     message = (
         f"this cell uses '{name}', made by '{text}' in cell [{number}], which a job cannot repeat. Write it in Python."
     )

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from jupyter_ext.capture.settings import SECRET
 from jupyter_ext.capture.statements import Change, Effects, Statement
 
 # Given by the import system to every module.
@@ -46,16 +47,19 @@ class History:
 
     def _read(self, time: int, statement: Statement) -> None:
         extended = {change.name for change in statement.changes if change.how == "store" and not change.path}
-        for name in statement.binds:
+        # Of `a, b = b, a` the right side is what they held before.
+        former = [self._held(other) for _, other in statement.aliases]
+        for name, perhaps in statement.binds.items():
             self._packages.pop(name, None)
             self.binders[name].append(time)
+            before = self._held(name) if perhaps else frozenset[object]()
             if name not in extended:  # `xs += [1]` is still the same list
-                self._hold(name, frozenset([(name, time)]))
+                self._hold(name, before | {(name, time)})
         for name, package in statement.imports.items():
             self._packages[name] = package
             self._hold(name, frozenset([package]))
-        for name, other in statement.aliases:
-            self._hold(name, self._held(name) | self._held(other))
+        for (name, other), objects in zip(statement.aliases, former, strict=True):
+            self._hold(name, self._held(name) | self._held(other) | objects)
         self._effects |= statement.effects
         if statement.star:
             self.stars.append(time)
@@ -76,7 +80,7 @@ class History:
         names = {change.name for change in statement.changes if self._counts(change, statement)}
         for change in statement.changes:
             package = self._packages.get(change.name)
-            if package and change.path and (package, change.path[0]) in _AMBIENT:
+            if package and self._counts(change, statement) and change.path and (package, change.path[0]) in _AMBIENT:
                 self.ambient.append(time)
         for function in statement.calls:
             names |= self._by_calling(function)
@@ -84,6 +88,8 @@ class History:
 
     def _counts(self, change: Change, statement: Statement) -> bool:
         package = self._packages.get(change.name) or statement.imports.get(change.name)
+        if package == "os" and change.path[:1] == ("environ",) and sets_secret(statement):
+            return False
         if change.how == "method":
             return package is None or bool(change.path and _SETTING.match(change.path[-1]))
         if change.how == "argument":
@@ -102,6 +108,12 @@ class History:
                 found |= self._effects[name].changes
                 queue.extend(self._effects[name].calls)
         return found
+
+
+def sets_secret(statement: Statement) -> bool:
+    """Whether `os.environ["API_KEY"] = ...` is in it: such values stay out of snapshots."""
+    sets = any(change.path[:1] == ("environ",) for change in statement.changes)
+    return sets and any(SECRET.search(ast.unparse(node)) for node in statement.nodes)
 
 
 class Slice:
@@ -135,6 +147,7 @@ class Slice:
         statement = self.history.executed[time]
         self.needed.add(time)
         self._queue += [(name, time, True) for name in statement.now]
+        self._queue += [(name, time, False) for name in statement.annotations]
         for name in statement.later:
             found = self._before(name, used)
             self._queue.append((name, used, not found and used == self.end))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from jupyter_ext.capture.cells import has_magic
+from jupyter_ext.capture.cells import Parsed, is_magic, parse_cell
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match)
@@ -57,6 +58,7 @@ class Statement:
     binds: dict[str, bool] = field(default_factory=dict)  # name -> only perhaps (in a branch)
     now: set[str] = field(default_factory=set)
     later: set[str] = field(default_factory=set)
+    annotations: set[str] = field(default_factory=set)  # read now, if annotations are evaluated at all
     changes: list[Change] = field(default_factory=list)
     calls: set[str] = field(default_factory=set)
     aliases: list[tuple[str, str]] = field(default_factory=list)
@@ -64,11 +66,18 @@ class Statement:
     dotted: set[str] = field(default_factory=set)  # roots of `import a.b`
     star: bool = False
     effects: dict[str, Effects] = field(default_factory=dict)  # of the functions and classes made here
-    magic: bool = False
+    magics: set[str] = field(default_factory=set)  # names that `name = !ls` and its like make, anywhere inside
 
 
-def statements(tree: ast.Module) -> list[Statement]:
-    """The top-level statements of a cell, in order."""
+@lru_cache(maxsize=4096)
+def analyse(source: str) -> tuple[Parsed, tuple[Statement, ...]]:
+    """A cell's text and its top-level statements, in order; each text is looked at once."""
+    parsed = parse_cell(source)
+    return parsed, tuple(_statements(parsed))
+
+
+def _statements(parsed: Parsed) -> list[Statement]:
+    tree = parsed.tree
     found: list[Statement] = []
     for node in tree.body:
         start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
@@ -82,8 +91,15 @@ def statements(tree: ast.Module) -> list[Statement]:
         for node in statement.nodes:
             visitor.last = node is tree.body[-1]
             visitor.visit(node)
-        statement.magic = any(has_magic(node) for node in statement.nodes)
+        if parsed.magics:
+            statement.magics = {name for node in statement.nodes for name in _made_by_magic(node)}
     return found
+
+
+def _made_by_magic(statement: ast.stmt) -> Iterator[str]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Assign) and is_magic(node):
+            yield from (each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name))
 
 
 def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
@@ -117,6 +133,8 @@ class _Visitor(ast.NodeVisitor):
         self.scopes: list[_Scope] = []
         self.branches = 0
         self.last = False
+        self.bound: set[str] = set()  # by this statement already, on every way to here
+        self.annotating = False
 
     # Names
 
@@ -134,11 +152,20 @@ class _Visitor(ast.NodeVisitor):
         if isinstance(node.ctx, ast.Store):
             self._bind(node.id)
         elif isinstance(node.ctx, ast.Load) and not self._is_local(node.id):
-            (self.out.later if self._deferred else self.out.now).add(node.id)
+            self._read(node.id)
+
+    def _read(self, name: str) -> None:
+        if self._deferred:
+            self.out.later.add(name)
+        elif self.annotating:
+            self.out.annotations.add(name)
+        elif name not in self.bound:
+            self.out.now.add(name)
 
     def _bind(self, name: str) -> None:
         if not self.scopes:
             self.out.binds[name] = self.out.binds.get(name, True) and self.branches > 0
+            self.bound.add(name)
         elif not self._is_local(name):  # `global name` in a function
             self._effect(name)
 
@@ -165,10 +192,17 @@ class _Visitor(ast.NodeVisitor):
     # Statements
 
     def generic_visit(self, node: ast.AST) -> None:
-        branch = isinstance(node, _BRANCHES)
-        self.branches += branch
-        super().generic_visit(node)
-        self.branches -= branch
+        if not isinstance(node, _BRANCHES):
+            super().generic_visit(node)
+            return
+        before, self.branches = set(self.bound), self.branches + 1
+        for _, part in ast.iter_fields(node):
+            for each in part if isinstance(part, list) else [part]:
+                if isinstance(each, ast.AST):
+                    self.visit(each)
+            if isinstance(part, list):
+                self.bound = set(before)  # another branch does not see what this one binds
+        self.bound, self.branches = before, self.branches - 1
 
     def visit_Import(self, node: ast.Import) -> None:
         for each in node.names:
@@ -194,18 +228,20 @@ class _Visitor(ast.NodeVisitor):
             self._store(target, node.value)
         if all(isinstance(each, ast.Name) and each.id == "_" for each in node.targets):
             self._effect_of_call(node.value)
-        self.generic_visit(node)
+        for each in [*([] if is_magic(node) else [node.value]), *node.targets]:
+            self.visit(each)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is None:  # `x: int` binds nothing
-            self.visit(node.annotation)
-            return
-        self._store(node.target, node.value)
-        self.generic_visit(node)
+        self._annotation(node.annotation)
+        if node.value is not None:  # `x: int` alone binds nothing
+            self._store(node.target, node.value)
+            self.visit(node.value)
+            self.visit(node.target)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
-            self.visit(ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
+            if not self._is_local(node.target.id):
+                self._read(node.target.id)
             self._change(node.target, "store")
         else:
             self._store(node.target, node.value)
@@ -213,7 +249,8 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self._alias(node.target, node.value)
-        self.generic_visit(node)
+        self.visit(node.value)
+        self.visit(node.target)
 
     def visit_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
@@ -223,7 +260,15 @@ class _Visitor(ast.NodeVisitor):
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         self._store(node.target, node.iter)
-        self.generic_visit(node)
+        self.visit(node.iter)
+        before, self.branches = set(self.bound), self.branches + 1
+        self.visit(node.target)
+        for each in node.body:
+            self.visit(each)
+        self.bound = before
+        for each in node.orelse:
+            self.visit(each)
+        self.bound, self.branches = before, self.branches - 1
 
     visit_AsyncFor = visit_For  # noqa: N815
 
@@ -247,8 +292,9 @@ class _Visitor(ast.NodeVisitor):
             self._bind(node.name)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        self._effect_of_call(node.value)
-        self.generic_visit(node)
+        if not is_magic(node):  # which stays out of the module
+            self._effect_of_call(node.value)
+            self.generic_visit(node)
 
     def _store(self, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, ast.Tuple | ast.List):
@@ -309,11 +355,11 @@ class _Visitor(ast.NodeVisitor):
     # Scopes
 
     def visit_FunctionDef(self, node: FunctionNode) -> None:
-        self._bind(node.name)
         self._decorators(node.decorator_list)
         self._signature(node.args)
         if node.returns:
-            self.visit(node.returns)
+            self._annotation(node.returns)
+        self._bind(node.name)
         self._body(node.name, node.body, _parameters(node.args), is_function=True)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
@@ -326,11 +372,11 @@ class _Visitor(ast.NodeVisitor):
         self.scopes.pop()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self._bind(node.name)
         self._decorators(node.decorator_list)
         for each in [*node.bases, *(keyword.value for keyword in node.keywords)]:
             self.visit(each)
         self._body(node.name, node.body, frozenset(), is_function=False)
+        self._bind(node.name)
 
     def _decorators(self, decorators: Iterable[ast.expr]) -> None:
         for each in decorators:
@@ -344,12 +390,16 @@ class _Visitor(ast.NodeVisitor):
     def _signature(self, arguments: ast.arguments) -> None:
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         every += [each for each in (arguments.vararg, arguments.kwarg) if each]
-        for each in [
-            *arguments.defaults,
-            *filter(None, arguments.kw_defaults),
-            *(a.annotation for a in every if a.annotation),
-        ]:
-            self.visit(each)
+        for default in [*arguments.defaults, *filter(None, arguments.kw_defaults)]:
+            self.visit(default)
+        for argument in every:
+            if argument.annotation:
+                self._annotation(argument.annotation)
+
+    def _annotation(self, node: ast.expr) -> None:
+        before, self.annotating = self.annotating, True
+        self.visit(node)
+        self.annotating = before
 
     def _body(self, name: str, body: list[ast.stmt], parameters: frozenset[str], *, is_function: bool) -> None:
         effects = Effects()
@@ -395,6 +445,7 @@ def _held(value: ast.expr) -> list[str]:
     return [name] if name else []
 
 
+_OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Constant)
 _PASSING = {"list", "tuple", "iter", "zip", "enumerate", "filter", "map", "reversed", "chain", "dict"}
 
 
@@ -420,6 +471,10 @@ def _bound(body: list[ast.stmt]) -> set[str]:
             names.add(node.name)
         if isinstance(node, FunctionNode | ast.ClassDef):
             names.add(node.name)
-        elif not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            queue.extend(ast.iter_child_nodes(node))
+        elif not isinstance(node, _OWN_SCOPE):
+            for part in [getattr(node, name, None) for name in node._fields]:  # quicker than ast.iter_child_nodes
+                if isinstance(part, ast.AST):
+                    queue.append(part)
+                elif type(part) is list:
+                    queue += [each for each in part if isinstance(each, ast.AST)]
     return names - foreign

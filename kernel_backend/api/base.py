@@ -50,6 +50,7 @@ class Guarded(RequestHandler):
     """A handler that answers only to a known token, REST and websocket alike."""
 
     who: str | None = None  # the user's name, once known
+    prepared = False  # whether the request was let in, and its body read
 
     @property
     def service(self) -> Service:
@@ -108,6 +109,8 @@ class Guarded(RequestHandler):
         """The JSON of a DaylightError, with its status."""
         error = self._as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
         self.set_status(error.http_status)
+        if not self.prepared:  # tornado will not read on after this: the client must not send more here
+            self.set_header("Connection", "close")
         if error.http_status == 401:
             self.set_header("WWW-Authenticate", "Bearer")
         self.set_header("Content-Type", "application/json; charset=utf-8")
@@ -134,7 +137,7 @@ class Guarded(RequestHandler):
     ) -> None:
         """Only our own mistakes with a traceback."""
         if isinstance(value, DaylightError) and value.http_status < 500:
-            _log.info("%s %s: %s", self.request.method, self.request.path, value.message)
+            _log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
         else:
             super().log_exception(typ, value, tb)
 
@@ -155,6 +158,7 @@ class ApiHandler(Guarded):
         length = self.request.headers.get("Content-Length", "0")
         if length.isdigit() and int(length) > self.body_limit:
             raise self._too_large()
+        self.prepared = True
         return None
 
     def data_received(self, chunk: bytes) -> None:
@@ -186,12 +190,12 @@ class ApiHandler(Guarded):
 
 
 class UnknownRoute(ApiHandler):
-    """Every path that is no route."""
+    """Every path that is no route; a stranger does not even learn that there is nothing."""
 
-    def prepare(self) -> Awaitable[None] | None:
-        """A stranger does not even learn that there is nothing here."""
-        super().prepare()
+    def _missing(self) -> None:
         raise NotFound(f"there is nothing at {self.request.path[:200]}: GET /api/openapi.json lists what there is")
+
+    get = post = put = patch = delete = head = options = _missing
 
 
 def _plain(value: object) -> Any:

@@ -166,7 +166,7 @@ def _spawn(job: Job, folder: AttemptFolder) -> subprocess.Popen[bytes]:
     """A launcher in a session of its own: it outlives the service, and the terminal that started that."""
     with folder.launcher_log.open("ab") as log:
         return subprocess.Popen(
-            [job.python, "-m", "kernel_backend.launch", str(folder.path)],
+            [job.python, "-P", "-m", "kernel_backend.launch", str(folder.path)],
             cwd=job.cwd,
             env={**os.environ, MARK: str(folder.path), "DAYLIGHT_HOME": job.home},
             stdin=subprocess.DEVNULL,

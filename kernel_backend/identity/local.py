@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import hmac
+import os
+import pwd
 
 
 class LocalIdentity:
@@ -11,8 +12,16 @@ class LocalIdentity:
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
-        self._name = getpass.getuser()
+        self._name = _user()
 
     def who(self, token: str) -> str | None:
         """The user's name, compared in constant time; None for any other token."""
         return self._name if hmac.compare_digest(token.encode(), self._token) else None
+
+
+def _user() -> str:
+    # By the number and not by $USER, which sudo and containers change: an owner must stay the same.
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid-{os.getuid()}"

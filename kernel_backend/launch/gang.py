@@ -48,7 +48,7 @@ class Gang:
     def _start(self, job: Job, folder: AttemptFolder, seat: Seat, meeting: Meeting) -> subprocess.Popen[bytes]:
         with folder.rank_log(seat.rank).open("ab") as log:
             return subprocess.Popen(
-                [job.python, "-m", "kernel_backend.runner", str(folder.path)],
+                [job.python, "-P", "-m", "kernel_backend.runner", str(folder.path)],
                 cwd=job.cwd,
                 env=rank_env(os.environ, job, seat, meeting),
                 stdin=subprocess.PIPE,

@@ -81,7 +81,7 @@ class OptionParser(argparse.ArgumentParser):
         """The options, and every other word in written order as `words`; raises InvalidRequest."""
         namespace, rest = self.parse_known_args(tokens)
         refuse_unknown(rest, self._option_string_actions)
-        namespace.words = [*(namespace.words or ()), *rest]
+        namespace.words = [*(getattr(namespace, "words", None) or ()), *rest]
         return namespace
 
 

@@ -16,6 +16,8 @@ def explain(picture: Picture, ask: Ask) -> Wait:
         reason = f"{_slots(ask.slots)} asked, but there are only {total} now"
     elif ahead:
         reason = f"{_ordinal(ahead + 1)} in queue; {total - free} of {_slots(total)} in use"
+    elif ask.slots <= free:
+        reason = f"{_slots(ask.slots)} free, starting"
     else:
         reason = f"next in queue; {_slots(ask.slots)} asked, {free} of {total} free"
     return Wait(reason=reason, place=ahead + 1)

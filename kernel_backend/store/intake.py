@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, func, select
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import psycopg
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model import events
@@ -15,7 +15,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, Started
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Trial, checkpoint_step
-from kernel_backend.store.tables import reports
+from kernel_backend.store.tables import reports, to_text
 from kernel_backend.store.transaction import Transaction, advanced, changed, get_attempt, get_trial
 
 
@@ -27,7 +27,7 @@ def _first_word_wins(insert: sqlite.Insert | postgresql.Insert, dialect: Dialect
 # As the drivers take it, with parameters by name: a thousand rows go past SQLAlchemy's work for each row.
 _FIRST_WORD_WINS = {
     "sqlite": _first_word_wins(sqlite.insert(reports), sqlite.dialect(paramstyle="named")),
-    "postgresql": _first_word_wins(postgresql.insert(reports), postgresql.dialect(paramstyle="pyformat")),
+    "postgresql": _first_word_wins(postgresql.insert(reports), psycopg.dialect(paramstyle="pyformat")),  # type: ignore[no-untyped-call]
 }
 
 
@@ -110,7 +110,7 @@ def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> 
     for record in records:
         if isinstance(record, Report):
             row = {**owner, "seq": tx.next_seq(), "at": record.at, "kind": record.kind, "step": record.step}
-            rows.append(row | {"epoch": record.epoch, "metrics": json.dumps(record.metrics)})
+            rows.append(row | {"epoch": record.epoch, "metrics": to_text(record.metrics)})
         elif isinstance(record, Note):
             tx.note(record.at, key, record.level, record.text)
     if rows:

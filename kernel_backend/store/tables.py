@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import to_json, to_jsonable_python
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -30,15 +30,20 @@ from kernel_backend.model.record import Record
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
+def to_text(value: Any) -> str:
+    """JSON, with Python's words for NaN and infinity, which JSON has none for: `json.loads` knows them."""
+    return to_json(value, inf_nan_mode="constants").decode()
+
+
 class JsonText(TypeDecorator[Any]):
-    """JSON as text, with Python's words for NaN and infinity: a value comes back as it went in."""
+    """JSON as text: a value comes back as it went in, NaN and infinity too."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         """The text; NULL for None."""
-        return None if value is None else json.dumps(value)
+        return None if value is None else to_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         """The value that `process_bind_param` was given."""

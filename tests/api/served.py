@@ -27,8 +27,11 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
+from kernel_backend.model.reports import AttemptResult, Report, Started
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
+from kernel_backend.model.states import Outcome
+from kernel_backend.model.trial import Failure
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
@@ -47,13 +50,14 @@ def loss(output, target):
 
 
 class StillEngine:
-    """Two CPU slots whose gangs begin and never end by themselves; remembers jobs and tokens."""
+    """Two CPU slots whose gangs do nothing and end when told; remembers jobs and tokens."""
 
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
 
     def __init__(self) -> None:
         self.jobs: dict[AttemptId, Job] = {}
         self.tokens: dict[AttemptId, str] = {}
+        self.ended: dict[AttemptId, GangStatus] = {}
 
     async def nodes(self) -> list[Node]:
         return [Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)]
@@ -62,7 +66,7 @@ class StillEngine:
         self.jobs[job.id], self.tokens[job.id] = job, token
 
     async def statuses(self) -> list[GangStatus]:
-        return [GangStatus(key=key, phase="running") for key in self.jobs]
+        return [self.ended.get(key) or GangStatus(key=key, phase="running") for key in self.jobs]
 
     async def release(self, key: AttemptId) -> None: ...
 
@@ -76,9 +80,16 @@ class StillEngine:
         if rank > 0:
             raise NotFound(f"attempt {key} has no rank {rank}")
         text = b"hello\nworld\n"[offset:].decode()
-        return LogChunk(attempt=key.number, rank=rank, text=text, offset=12, size=12, ended=False)
+        return LogChunk(attempt=key.number, rank=rank, text=text, offset=12, size=12, ended=key not in self.jobs)
 
-    async def forget(self, key: AttemptId) -> None: ...
+    async def forget(self, key: AttemptId) -> None:
+        self.ended.pop(key, None)
+
+    def end(self, key: AttemptId, failure: Failure | None = None) -> None:
+        """Let a gang come to its end, well or by this failure."""
+        outcome = Outcome.FAILED if failure else Outcome.OK
+        result = AttemptResult(outcome=outcome.value, exit_codes=(1 if failure else 0,), failure=failure, ended_at=1.0)
+        self.ended[key] = GangStatus(key=key, phase="ended", outcome=outcome, result=result)
 
 
 @dataclass
@@ -165,6 +176,17 @@ def submit(client: Client, name: str = "digits", **config: Any) -> Overview:
     client.upload_snapshot(id, data)
     python = "/usr/bin/python3"
     return client.submit(Submission(snapshot=id, config=Config(**config), name=name, python=python, cwd="/"))
+
+
+def started(number: int = 1, total: int = 900) -> Started:
+    facts = {"backend": "torch", "reason": "chosen", "world": 1, "steps_per_epoch": 9, "parameters": 3}
+    return Started.model_validate({"number": number, "at": 1.0, "total_steps": total, **facts})
+
+
+def report(number: int, epoch: float = 1.0, **metrics: float) -> Report:
+    """A validation whose step is its number."""
+    values = metrics or {"loss": 1 / number}
+    return Report(number=number, at=1.0, kind="validation", step=number, epoch=epoch, metrics=values)
 
 
 def token_of(served: Served, key: AttemptId) -> str:

@@ -27,22 +27,10 @@ from kernel_backend.errors import (
 )
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import Delivery, Report, Started
-from tests.api.served import TOKEN, Served, StillEngine, archive, submit, token_of
+from kernel_backend.model.reports import Delivery
+from tests.api.served import TOKEN, Served, StillEngine, archive, report, started, submit, token_of
 
 KEY = AttemptId(1, 1, 1)
-
-
-def started() -> Started:
-    return Started(
-        number=1, at=1.0, backend="torch", reason="", world=1, steps_per_epoch=9, total_steps=900, parameters=3
-    )
-
-
-def report(number: int, **metrics: float) -> Report:
-    return Report(
-        number=number, at=1.0, kind="validation", step=number, epoch=1.0, metrics=metrics or {"loss": 1 / number}
-    )
 
 
 @pytest.fixture
@@ -114,6 +102,14 @@ def test_records_are_delivered_and_read_back_in_pages(client, token):
     assert client.reports(1, limit=1) == found[:1]
     assert client.reports(1, kind="training") == []
     assert client.experiment(1).trials[0].step == 3
+
+
+def test_the_curves_are_drawn(client, token):
+    client.deliver(KEY, token, Delivery(records=(started(), report(2), report(3))))
+    for dark in (False, True):
+        assert client.picture(1, dark=dark).startswith(b"\x89PNG")
+    with pytest.raises(NotFound):
+        client.picture(7)
 
 
 def test_a_record_that_is_delivered_twice_counts_once(client, token):

@@ -21,7 +21,7 @@ import pytest
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.discovery import CannotStart
-from kernel_backend.errors import NotFound, ServiceUnreachable
+from kernel_backend.errors import ServiceUnreachable
 
 SERVE = [sys.executable, "-m", "kernel_backend"]
 
@@ -30,6 +30,15 @@ SERVE = [sys.executable, "-m", "kernel_backend"]
 def home(tmp_path: Path) -> Iterator[Path]:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
+    yield home
+    stop(home)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home whose service runs, for tests that only look."""
+    home = tmp_path_factory.mktemp("running")
+    discovery.start(home)
     yield home
     stop(home)
 
@@ -52,10 +61,10 @@ def run(home: Path, *args: str, **kwargs) -> subprocess.CompletedProcess[str]:
     )
 
 
-def serving() -> list[int]:
-    """The services among the processes that this one has started."""
+def serving(home: Path) -> list[int]:
+    """The services of this home among the processes that this one has started."""
     living = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
-    return [p.pid for p in living if "kernel_backend" in p.cmdline()]
+    return [p.pid for p in living if "kernel_backend" in p.cmdline() and p.cwd() == str(home)]
 
 
 def mode(path: Path) -> int:
@@ -74,24 +83,23 @@ def test_the_first_use_starts_a_service_that_outlives_its_starter(home):
     assert Client.connect(start=False, home=home).health()["pid"] == found.pid
 
 
-def test_secrets_are_readable_by_their_owner_alone(home):
-    discovery.start(home)
-    assert mode(home) == 0o700
+def test_secrets_are_readable_by_their_owner_alone(running):
+    assert mode(running) == 0o700
     for name in ("token", "service.json", "service.log", "server-python"):
-        assert mode(home / name) == 0o600, name
-    assert len((home / "token").read_text()) >= 32
-    assert (home / "server-python").read_text() == sys.executable
-    token = (home / "token").read_text()
-    assert token not in (home / "service.json").read_text()
-    assert token not in (home / "service.log").read_text()
-    assert token not in " ".join(psutil.Process(discovery.find(home).pid).cmdline())
+        assert mode(running / name) == 0o600, name
+    assert len((running / "token").read_text()) >= 32
+    assert (running / "server-python").read_text() == sys.executable
+    token = (running / "token").read_text()
+    assert token not in (running / "service.json").read_text()
+    assert token not in (running / "service.log").read_text()
+    assert token not in " ".join(psutil.Process(discovery.find(running).pid).cmdline())
 
 
-def test_it_listens_on_this_machine_only(home):
-    pid = discovery.start(home).pid
+def test_it_listens_on_this_machine_only(running):
+    pid = discovery.find(running).pid
     listening = [c.laddr.ip for c in psutil.Process(pid).net_connections() if c.status == psutil.CONN_LISTEN]
     assert listening == ["127.0.0.1"]
-    refused = run(home, "--host=0.0.0.0")
+    refused = run(running, "--host=0.0.0.0")
     assert refused.returncode == 1
     assert "this machine only" in refused.stderr
 
@@ -101,17 +109,17 @@ def test_many_who_start_at_once_find_one_service(home):
         found = list(callers.map(lambda _: discovery.start(home), range(4)))
     assert len(set(found)) == 1
     deadline = time.monotonic() + 30
-    while len(started := serving()) > 1 and time.monotonic() < deadline:
+    while len(started := serving(home)) > 1 and time.monotonic() < deadline:
         time.sleep(0.05)  # the others are on their way out
     assert started == [found[0].pid]
 
 
-def test_a_second_service_goes_away_and_tells_where_the_first_is(home):
-    first = discovery.start(home)
-    second = run(home)
+def test_a_second_service_goes_away_and_tells_where_the_first_is(running):
+    first = discovery.find(running)
+    second = run(running)
     assert second.returncode == 0
     assert first.url in second.stdout
-    assert discovery.find(home) == first
+    assert discovery.find(running) == first
 
 
 def test_it_ends_in_order_and_comes_back_with_what_it_knew(home):
@@ -197,9 +205,3 @@ def test_an_interpreter_without_the_server_asks_the_one_that_has_it(home, monkey
     (home / "server-python").write_text("/no/such/python")
     with pytest.raises(ServiceUnreachable, match="daylight serve"):
         discovery.start(home)
-
-
-def test_the_address_is_found_in_a_moment(home):
-    discovery.start(home)
-    with pytest.raises(NotFound):
-        Client.connect(start=False, home=home).experiment(1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gang import Attempt, Trial
+from gang import Trial
 
 
 class Whole:
@@ -35,9 +35,3 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Whol
 def trial(tmp_path: Path) -> Callable[..., Trial]:
     """`trial(slots=2, backend="torch", ...)` in a folder of its own."""
     return lambda **settings: Trial(tmp_path / "trial", **settings)
-
-
-@pytest.fixture
-def started() -> Callable[[Attempt], Attempt]:
-    """Hand an attempt back once its ranks train; used where the test interrupts it."""
-    return lambda attempt: attempt.reaches(1)

@@ -11,12 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from warm import WarmGang
+
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import load_model
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.gang import Gang
 from kernel_backend.launch.spool import read_after
 from kernel_backend.model.definition import parse
 from kernel_backend.model.experiment import Config, parse_cadence
@@ -134,7 +135,7 @@ class Attempt:
     def __init__(self, trial: Trial, job: Job) -> None:
         self.folder = AttemptFolder(trial.folder / "attempts" / str(job.id))
         self.folder.prepare(job, "no token")
-        self._gang = Gang(job, self.folder)
+        self._gang = WarmGang(job, self.folder)
         self.job = job
 
     def ended(self) -> Attempt:
@@ -142,7 +143,6 @@ class Attempt:
         try:
             self.wait(lambda: None not in self._gang.codes())
         finally:
-            self._gang.end()
             self._gang.close()
         return self
 
@@ -155,12 +155,12 @@ class Attempt:
 
     def reaches(self, step: int) -> Attempt:
         """Wait until rank 0 has reported this step or a later one, or the gang has ended."""
-        self.wait(lambda: self._gang.codes() != [None] * len(self.codes) or self.step >= step)
+        self.wait(lambda: set(self._gang.codes()) != {None} or self.step >= step)
         return self
 
     def kill(self, rank: int) -> Attempt:
         """`kill -9` of a rank; the others end by themselves."""
-        os.kill(self._gang._ranks[rank].pid, signal.SIGKILL)
+        os.kill(self._gang.pids()[rank], signal.SIGKILL)
         return self.ended()
 
     def tell(self, instruction: str) -> Attempt:
@@ -170,14 +170,12 @@ class Attempt:
 
     def terminate(self, rank: int) -> Attempt:
         """SIGTERM to one rank."""
-        self._gang._ranks[rank].terminate()
+        os.kill(self._gang.pids()[rank], signal.SIGTERM)
         return self
 
     def hang_up(self) -> Attempt:
         """Close every rank's stdin, as the death of a launcher does."""
-        for rank in self._gang._ranks:
-            assert rank.stdin is not None
-            rank.stdin.close()
+        self._gang.hang_up()
         return self
 
     @property
@@ -192,10 +190,10 @@ class Attempt:
 
     @property
     def started(self) -> Started:
-        """Its first word."""
-        first = self.records[0]
-        assert isinstance(first, Started), self.logs()
-        return first
+        """Its word that the training begins."""
+        found = [each for each in self.records if isinstance(each, Started)]
+        assert found, self.logs()
+        return found[0]
 
     @property
     def step(self) -> int:

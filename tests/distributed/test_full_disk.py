@@ -27,8 +27,8 @@ def small_disk(tmp_path):
 
 
 def test_training_goes_on_over_a_full_disk_with_a_warning_and_the_older_checkpoints(small_disk, trial):
-    # About 0.4 MB a checkpoint: two fit, the third does not.
-    tight = trial(params={"width": 2000}, every="2steps", checkpoints=small_disk)
+    # About 0.35 MB a checkpoint: two fit, the third does not.
+    tight = trial(params={"width": 1300}, every="2steps", checkpoints=small_disk)
     ran = tight.run()
     assert ran.codes == [0, 0], ran.logs()
     assert sorted(ran.reports("validation")) == [6, 12]

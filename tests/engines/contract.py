@@ -84,7 +84,7 @@ class EngineContract:
         root = Path(__file__).parents[2]
         script.write_text(
             f'#!/bin/sh\nexport PYTHONPATH="{root}"\n'
-            f'if [ "$2" = kernel_backend.runner ]; then exec {sys.executable} {standin} "$3"; fi\n'
+            f'if [ "$3" = kernel_backend.runner ]; then exec {sys.executable} {standin} "$4"; fi\n'
             f'exec {sys.executable} "$@"\n'
         )
         script.chmod(script.stat().st_mode | stat.S_IXUSR)

@@ -11,7 +11,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from jupyter_ext.commands import HELP
+from jupyter_ext.job import Job
 from kernel_backend.api.routes import ROUTES
+from kernel_backend.cli import verbs
 from kernel_backend.model.definition import LOOP_VALUES, ROLES, TRAINED
 from kernel_backend.model.options import OPTIONS
 
@@ -63,6 +66,23 @@ def test_the_reference_lists_every_option_and_no_other() -> None:
     )
     assert set(listed) == {flag for option in OPTIONS for flag in option.flags}
     assert len(listed) == len(set(listed))
+
+
+def test_the_reference_lists_every_verb_of_the_command_line_and_no_other() -> None:
+    listed = re.findall(r"^\| `daylight (\w+)", section(text("docs/reference.md"), "On the command line"), re.MULTILINE)
+    assert listed == list(dict.fromkeys(listed))
+    assert set(listed) == set(verbs())
+
+
+def test_the_reference_lists_every_verb_of_the_magic_and_no_other() -> None:
+    listed = re.findall(r"^\| `%dl (\w+)", section(text("docs/reference.md"), "In the notebook"), re.MULTILINE)
+    helped = re.findall(r"(?:^  |· )(\w+)", HELP, re.MULTILINE)
+    assert set(listed) == set(helped)
+
+
+def test_the_reference_lists_everything_that_a_job_can_do() -> None:
+    listed = re.findall(r"`(\w+)", section(text("docs/reference.md"), "In Python"))
+    assert {name for name in vars(Job) if not name.startswith("_")} <= set(listed)
 
 
 def test_the_reference_lists_every_route_and_method_and_no_other() -> None:

@@ -57,10 +57,16 @@ def test_torch_finds_its_peers_by_the_usual_variables():
     }
 
 
-def test_a_rank_sees_only_its_own_device():
+def test_a_rank_sees_only_its_own_device(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     gpu = seats((share((2, 3), kind="cuda"),))[1]
     assert process_env({}, gpu, 4)["CUDA_VISIBLE_DEVICES"] == "3"
     assert "CUDA_VISIBLE_DEVICES" not in process_env({}, seats(UNEVEN)[0], 4)
+
+
+def test_slots_are_those_devices_that_the_service_was_limited_to(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    assert process_env({}, seats((share((0, 1), kind="cuda"),))[1], 4)["CUDA_VISIBLE_DEVICES"] == "7"
 
 
 def test_hash_seed_and_threads_are_the_same_for_every_rank():

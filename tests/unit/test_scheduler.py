@@ -63,6 +63,11 @@ def test_a_wait_says_its_place_and_its_reason():
     assert explain(picture, ask(2, 1)) == Wait(reason="2nd in queue; 1 of 2 slots in use", place=2)
 
 
+def test_an_ask_that_fits_is_about_to_start():
+    picture = Picture((node(slots=2),), {}, (ask(1, 2),))
+    assert explain(picture, ask(1, 2)) == Wait(reason="2 slots free, starting", place=1)
+
+
 @given(
     st.lists(st.integers(1, 8), min_size=1, max_size=4),
     st.lists(st.integers(1, 12), max_size=12),

@@ -1,0 +1,70 @@
+"""What is shown after a submission: a card at once, one that is drawn again, or plain lines as it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from jupyter_ext.follow import follow
+from jupyter_ext.job import final_lines, raise_if_failed
+from jupyter_ext.views import LiveView
+from kernel_backend.client import Client
+from kernel_backend.model.overview import Overview
+from kernel_backend.text import duration, head_text, progress_line
+
+QUIET_S = 30.0  # a plain log says something at least this often
+
+
+def show(client: Client, overview: Overview, captured: Sequence[str]) -> None:
+    """The experiment as it is now, with how to go on from here."""
+    number = overview.experiment.number
+    more = f"%dl show {number} looks again, %dl stop {number} ends it"
+    LiveView(client, [*captured, more]).show(overview, final=True)
+
+
+def wait(client: Client, overview: Overview, captured: Sequence[str], *, plain: bool, quiet: bool) -> None:
+    """Return when the experiment has ended; raises ExperimentFailed. An interrupt only ends the waiting.
+
+    `plain` prints lines, for where nobody looks at a card that changes; `quiet` prints nothing.
+    """
+    number = overview.experiment.number
+    try:
+        if quiet:
+            *_, last = follow(client, overview)
+            overview = last.overview
+        else:
+            overview = (_plainly if plain else _drawing)(client, overview, captured)
+    except KeyboardInterrupt:
+        print(f"#{number} is still running; %dl stop {number} to end it")
+        return
+    raise_if_failed(overview)
+
+
+def _plainly(client: Client, overview: Overview, captured: Sequence[str]) -> Overview:
+    notes = [f"note: {text}" for text in overview.warnings]
+    print("\n".join([head_text(overview, time.time()), *captured, *notes]), flush=True)
+    said = time.monotonic()
+    for look in follow(client, overview):
+        overview, lines = look.overview, look.lines
+        if not lines and time.monotonic() - said >= QUIET_S:
+            lines = [_still(overview)]
+        if lines:
+            print("\n".join(lines), flush=True)
+            said = time.monotonic()
+    print("\n".join(final_lines(overview)), flush=True)
+    LiveView(client, captured).show(overview, final=True)
+    return overview
+
+
+def _still(overview: Overview) -> str:
+    age = duration(time.time() - overview.experiment.created_at)
+    return f"{progress_line(overview.trials[0], overview.experiment.config)}  {overview.state} for {age}"
+
+
+def _drawing(client: Client, overview: Overview, captured: Sequence[str]) -> Overview:
+    view = LiveView(client, captured)
+    for look in follow(client, overview):
+        overview = look.overview
+        view.show(overview)
+    view.show(overview, final=True)
+    return overview

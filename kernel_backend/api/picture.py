@@ -1,0 +1,233 @@
+"""An experiment's curves as a PNG: what stays in a saved notebook where no live view can be.
+
+Slow to import (matplotlib), so whoever draws imports it when there is something to draw. No pyplot: figures are
+plain objects here, so that threads may draw at once and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.offsetbox import AnchoredOffsetbox, HPacker, TextArea
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.reports import StoredReport
+
+_INCHES, _DPI = (9.0, 3.0), 200  # 900 x 300 pixels, twice as fine for sharp screens
+_POINTS = 400  # more than a curve can show: beyond it, means with a band from lowest to highest
+_LARGEST = 1e150  # what lies beyond is drawn like infinity: axes cannot hold it
+_PANELS = 3  # metrics beside the loss
+_NAME, _METRICS = 48, (60, 26, 18, 10)  # characters of a name, and of a metric's by how many stand on the right
+_PLAIN = FuncFormatter(lambda value, _: f"{value:.6g}")
+
+warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")  # a name in any script is welcome
+
+
+class Palette(NamedTuple):
+    """Colours of one theme."""
+
+    paper: str
+    ink: str
+    quiet: str
+    grid: str
+    training: str
+    validation: str
+    metrics: tuple[str, ...]
+    warning: str
+    states: dict[str, str]
+
+
+LIGHT = Palette(
+    paper="#ffffff",
+    ink="#1f2328",
+    quiet="#6e7781",
+    grid="#e9ebee",
+    training="#2f6fde",
+    validation="#e07b24",
+    metrics=("#17876d", "#7a55c7", "#b8446f"),
+    warning="#d1242f",
+    states={"running": "#2f6fde", "completed": "#1a7f37", "failed": "#d1242f"},
+)
+DARK = Palette(
+    paper="#111111",
+    ink="#e8e8e8",
+    quiet="#9a9a9a",
+    grid="#2a2a2a",
+    training="#6ea8fe",
+    validation="#ffab5e",
+    metrics=("#4cc9a8", "#b39bf0", "#ef8fb4"),
+    warning="#ff7b72",
+    states={"running": "#6ea8fe", "completed": "#57c26e", "failed": "#ff7b72"},
+)
+
+
+class Curve(NamedTuple):
+    """Points to draw, thinned: `low` and `high` are the extremes that `values` are the means of."""
+
+    epochs: list[float]
+    values: list[float]
+    low: list[float]
+    high: list[float]
+    broken: list[float]  # epochs of values that are not finite
+    last: float | None
+
+    def __bool__(self) -> bool:
+        return bool(self.epochs or self.broken)
+
+
+def draw(overview: Overview, reports: list[StoredReport], dark: bool = False) -> bytes:
+    """A PNG of 1800 x 600 pixels: losses on the left, up to three validation metrics on the right."""
+    palette = DARK if dark else LIGHT
+    figure = Figure(figsize=_INCHES, dpi=_DPI, facecolor=palette.paper)
+    FigureCanvasAgg(figure)
+    _title(figure, overview, palette)
+    if reports:
+        _curves(figure, sorted(reports, key=lambda report: report.step), palette)
+    else:
+        _nothing_yet(figure, overview, palette)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", facecolor=palette.paper)
+    return file.getvalue()
+
+
+def curve(reports: Sequence[StoredReport], metric: str) -> Curve:
+    """One metric's points in the order of the reports, at most a few hundred of them."""
+    told = [(report.epoch, report.metrics[metric]) for report in reports if metric in report.metrics]
+    finite = [(epoch, value) for epoch, value in told if abs(value) < _LARGEST]
+    broken = sorted({round(epoch, 3) for epoch, value in told if not abs(value) < _LARGEST})
+    size = math.ceil(len(finite) / _POINTS) or 1
+    groups = [finite[first : first + size] for first in range(0, len(finite), size)]
+    return Curve(
+        epochs=[sum(epoch for epoch, _ in group) / len(group) for group in groups],
+        values=[sum(value for _, value in group) / len(group) for group in groups],
+        low=[min(value for _, value in group) for group in groups],
+        high=[max(value for _, value in group) for group in groups],
+        broken=broken[:: math.ceil(len(broken) / _POINTS) or 1],
+        last=told[-1][1] if told else None,
+    )
+
+
+def _title(figure: Figure, overview: Overview, palette: Palette) -> None:
+    experiment, state = overview.experiment, overview.state
+    epoch = max((trial.epoch for trial in overview.trials), default=0.0)
+    words = [
+        (f"#{experiment.number} {_shown(experiment.name, _NAME)}", palette.ink, "bold"),
+        ("·", palette.quiet, "normal"),
+        (state, palette.states.get(state, palette.quiet), "bold"),
+        ("·", palette.quiet, "normal"),
+        (f"epoch {round(epoch, 1):g}/{experiment.config.epochs}", palette.quiet, "normal"),
+    ]
+    _line(figure, words, (0.025, 0.965), size=10.5)
+
+
+def _line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
+    """Words of several colours and weights in a row, from their upper left corner on."""
+    areas = [
+        TextArea(text, textprops={"color": color, "fontweight": weight, "fontsize": size, "parse_math": False})
+        for text, color, weight in words
+    ]
+    transform = host.transFigure if isinstance(host, Figure) else host.transAxes
+    host.add_artist(
+        AnchoredOffsetbox(
+            "upper left",
+            child=HPacker(children=[*areas], sep=size * 0.55, pad=0),
+            pad=0,
+            borderpad=0,
+            frameon=False,
+            bbox_to_anchor=place,
+            bbox_transform=transform,
+        )
+    )
+
+
+def _shown(text: str, most: int) -> str:
+    """The text on one line, cut where it is too long."""
+    line = "".join(char if char.isprintable() else " " for char in text)
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _nothing_yet(figure: Figure, overview: Overview, palette: Palette) -> None:
+    figure.text(0.5, 0.5, "no reports yet", color=palette.quiet, fontsize=12, ha="center", va="center")
+    if overview.wait is not None:
+        why = _shown(overview.wait.reason, 100)
+        figure.text(0.5, 0.39, why, color=palette.quiet, fontsize=8.5, ha="center", va="center", parse_math=False)
+
+
+def _curves(figure: Figure, reports: Sequence[StoredReport], palette: Palette) -> None:
+    training = [report for report in reports if report.kind == "training"]
+    validation = [report for report in reports if report.kind == "validation"]
+    names = dict.fromkeys(name for report in validation for name in report.metrics if name != "loss")
+    shown = list(names)[:_PANELS]
+    grid = figure.add_gridspec(
+        1, 1 + len(shown), width_ratios=[1.0 + 0.7 * len(shown)] + [1.0] * len(shown), wspace=0.26
+    )
+    grid.update(left=0.062, right=0.978, top=0.76, bottom=0.135)
+    most = max(report.epoch for report in reports)
+    losses = [
+        ("training", curve(training, "loss"), palette.training),
+        ("validation", curve(validation, "loss"), palette.validation),
+    ]
+    _panel(figure.add_subplot(grid[0]), "loss", losses, most, palette)
+    for place, (name, color) in enumerate(zip(shown, palette.metrics, strict=False), 1):
+        label = _shown(name, _METRICS[len(shown)])
+        _panel(figure.add_subplot(grid[place]), label, [("", curve(validation, name), color)], most, palette)
+    if len(names) > len(shown):
+        more = f"+ {len(names) - len(shown)} more"
+        figure.text(0.978, 0.955, more, color=palette.quiet, fontsize=7.5, ha="right", va="top")
+
+
+def _panel(axes: Axes, name: str, curves: Sequence[tuple[str, Curve, str]], most: float, palette: Palette) -> None:
+    curves = [(label, points, color) for label, points, color in curves if points]
+    head = [(name, palette.ink, "bold")]
+    for label, points, color in curves:
+        _plot(axes, points, color, palette)
+        last = "" if points.last is None else f"{points.last:.4g}"
+        head.append((f"{label} {last}".strip(), color, "normal"))
+    if any(points.broken for _, points, _ in curves):
+        head.append(("× not finite", palette.warning, "normal"))
+    _line(axes, head, (0.0, 1.13), size=8.5)
+    values = [value for _, points, _ in curves for value in (*points.low, *points.high)]
+    _dress(axes, values, palette)
+    axes.set_xlim(0, most * 1.02 or 1.0)
+
+
+def _plot(axes: Axes, points: Curve, color: str, palette: Palette) -> None:
+    marker = "o" if len(points.epochs) <= 30 else None
+    if points.low != points.high:
+        axes.fill_between(points.epochs, points.low, points.high, color=color, alpha=0.18, linewidth=0)
+    axes.plot(points.epochs, points.values, color=color, linewidth=1.5, marker=marker, markersize=3, clip_on=False)
+    foot = [0.03] * len(points.broken)  # a mark where the value would have been
+    transform = axes.get_xaxis_transform()
+    axes.plot(points.broken, foot, "x", color=palette.warning, markersize=4, transform=transform)
+
+
+def _dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:
+    """A light grid and quiet numbers; a logarithmic axis where positive values span much."""
+    axes.set_facecolor(palette.paper)
+    axes.grid(color=palette.grid, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(palette.grid)
+    axes.tick_params(colors=palette.quiet, labelsize=7, length=0, pad=4, which="both")
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_formatter(_PLAIN)
+    axes.set_xlabel("epoch", color=palette.quiet, fontsize=7.5, labelpad=2)
+    if not values:
+        axes.yaxis.set_major_locator(NullLocator())
+    elif min(values) > 0 and max(values) / min(values) > 50:
+        decades = math.log10(max(values) / min(values))
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0) if decades < 3 else (1.0,), numticks=6))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(_PLAIN)
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.yaxis.set_major_formatter(_PLAIN)

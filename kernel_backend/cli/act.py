@@ -1,0 +1,126 @@
+"""The verbs that change something: submit, stop, pause, resume, serve."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kernel_backend.cli.follow import wait
+from kernel_backend.cli.output import print_json, say
+from kernel_backend.cli.verb import OK, Verb, takes_json, takes_one
+from kernel_backend.client import Client
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.options import OptionParser, add_options, to_config
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.record import Value
+from kernel_backend.model.space import parse_assignments
+from kernel_backend.text import head_text, params_text
+
+
+def _submit(options: Namespace) -> int:
+    from jupyter_ext.capture import capture_file
+    from jupyter_ext.submit import check, send
+
+    path, given = _file_and_params(options.words)
+    config = to_config(options)
+    checked = check(capture_file(path), given)
+    for warning in checked.warnings:
+        say(f"note: {warning}")
+    if options.dry_run:
+        print(f"{path}: {params_text(checked.params)}; {config.slots} slots, {config.epochs} epochs; nothing was sent")
+        return OK
+    client = Client.connect()
+    overview = send(checked, config, given, name=options.name or path.stem, client=client)
+    return _wait(client, overview, options) if options.wait else _tell(overview, options)
+
+
+def _tell(overview: Overview, options: Namespace) -> int:
+    _print(overview, options)
+    if not (options.json or options.quiet):
+        number = overview.experiment.number
+        say(f"daylight show {number} --follow to watch it, daylight stop {number} to end it")
+    return OK
+
+
+def _print(overview: Overview, options: Namespace) -> None:
+    if options.json:
+        print_json(overview)
+    else:
+        print(overview.experiment.number if options.quiet else head_text(overview, time.time()))
+
+
+def _wait(client: Client, overview: Overview, options: Namespace) -> int:
+    ended, code = wait(client, overview, sys.stderr if options.json or options.quiet else sys.stdout)
+    if ended:
+        _print(ended, options)
+    return code
+
+
+def _file_and_params(words: Sequence[str]) -> tuple[Path, dict[str, Value]]:
+    files = [word for word in words if "=" not in word or Path(word).is_file()]
+    if len(files) != 1:
+        found = f"not {len(files)}: {' '.join(files)}" if files else "which is missing"
+        raise InvalidRequest(f"submit takes one file, {found}; write daylight submit FILE.py name=value ...")
+    path = Path(files[0])
+    if not path.is_file():
+        raise InvalidRequest(f"there is no file {path}")
+    return path, dict(parse_assignments([word for word in words if word != files[0]]))
+
+
+def _submit_arguments(parser: OptionParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="FILE.py name=value", help="the roles, and their hyperparameters")
+    add_options(parser, "terminal")
+
+
+def _verb(name: str, text: str, change: Callable[[Client, int], Overview]) -> Verb:
+    def act(options: Namespace) -> int:
+        overview = change(Client.connect(), options.reference.experiment)
+        if options.json:
+            print_json(overview)
+        else:
+            print(head_text(overview, time.time()))
+        return OK
+
+    def arguments(parser: OptionParser) -> None:
+        takes_one(parser)
+        takes_json(parser)
+
+    return Verb(name, text, act, arguments, (f"{name} 12",))
+
+
+def _serve(options: Namespace) -> int:
+    try:
+        from kernel_backend.app import main
+    except ImportError as error:
+        raise InvalidRequest(
+            f"this Python cannot serve ({error}): install daylight[server] into it, or use the Python that has it"
+        ) from None
+    main([f"--{name.replace('_', '-')}={value}" for name, value in vars(options).items() if value])
+
+
+def _serve_arguments(parser: OptionParser) -> None:
+    parser.add_argument("--port", metavar="N", help="port to listen on, of this machine only [a free one]")
+    parser.add_argument("--idle-timeout", metavar="SECONDS", help="ends itself after as long with nothing to do [3600]")
+    parser.add_argument("--slots", metavar="N", help="how many slots to offer [as many as there are]")
+    parser.add_argument("--config", metavar="FILE", help="file of settings: c.Daylight.idle_timeout = 600")
+
+
+SUBMIT = (
+    Verb(
+        "submit",
+        "submit a file of roles as an experiment",
+        _submit,
+        _submit_arguments,
+        ("submit train.py --slots 2 --epochs 10 lr=0.01", "submit train.py --wait --json | jq .trials[0].metrics"),
+        mixed=True,
+    ),
+)
+VERBS = (
+    _verb("stop", "end an experiment for good; its checkpoints stay", Client.stop),
+    _verb("pause", "commit a checkpoint and give the slots back", Client.pause),
+    _verb("resume", "go on with a paused experiment", Client.resume),
+    Verb("serve", "run the service in the foreground", _serve, _serve_arguments, ("serve", "serve --idle-timeout 600")),
+)

@@ -1,0 +1,145 @@
+"""`daylight doctor`: what works here, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from kernel_backend import __version__, discovery
+from kernel_backend.cli.output import print_json, print_table
+from kernel_backend.cli.verb import FAILED, OK, Verb, takes_json
+from kernel_backend.client import Client
+from kernel_backend.errors import DaylightError
+from kernel_backend.home import home
+
+_TORCH = """
+import json, torch
+print(json.dumps([torch.__version__, torch.cuda.is_available(), torch.cuda.device_count()]))
+"""
+_HOROVOD = """
+import json, horovod, horovod.torch as hvd
+print(json.dumps([horovod.__version__, bool(hvd.gloo_built()), bool(hvd.nccl_built())]))
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at; `todo` is empty where nothing needs to be done."""
+
+    name: str
+    ok: bool
+    says: str
+    todo: str = ""
+
+
+def _doctor(options: Namespace) -> int:
+    found = list(findings())
+    if options.json:
+        print_json({"findings": [asdict(finding) for finding in found]})
+    else:
+        rows = [["ok" if each.ok else "!!", each.name, each.says, each.todo] for each in found]
+        print_table(["", "what", "found", "what to do"], rows, "")
+    return OK if all(finding.ok for finding in found) else FAILED
+
+
+def findings() -> Iterator[Finding]:
+    """All that is looked at, in order; nothing is started or changed."""
+    yield Finding("daylight", True, __version__)
+    yield _python()
+    yield _torch()
+    yield _horovod()
+    yield _server()
+    yield _home()
+    yield from _service()
+
+
+def _python() -> Finding:
+    new = sys.version_info >= (3, 11)
+    says = f"{platform.python_version()} at {sys.executable}"
+    return Finding("python", new, says, "" if new else "use Python 3.11 or newer")
+
+
+def _torch() -> Finding:
+    found = _probe(_TORCH)
+    if isinstance(found, str):
+        return Finding("torch", False, found, "install torch into this Python: its ranks train with it")
+    name, cuda, count = found
+    return Finding("torch", True, f"{name}, {f'{count} GPUs' if cuda else 'CPU'}")
+
+
+def _horovod() -> Finding:
+    found = _probe(_HOROVOD)
+    if isinstance(found, str):
+        return Finding("horovod", True, f"none ({found})", "nothing: ranks talk by torch; scripts/horovod builds it")
+    name, gloo, nccl = found
+    built = [word for word, there in (("gloo", gloo), ("nccl", nccl)) if there]
+    todo = "" if built else "build it with gloo or nccl: scripts/horovod"
+    return Finding("horovod", bool(built), f"{name} with {' and '.join(built) or 'nothing to talk by'}", todo)
+
+
+def _server() -> Finding:
+    missing = [name for name in ("alembic", "sqlalchemy", "tornado", "traitlets") if not _installed(name)]
+    if not missing:
+        return Finding("server", True, "this Python can run the service")
+    says = f"this Python lacks {', '.join(missing)}"
+    other = home() / "server-python"
+    if other.exists():
+        return Finding("server", True, f"{says}; {other.read_text().strip()} runs the service")
+    return Finding(
+        "server", False, says, "install daylight[server] into this Python, or into another and daylight serve"
+    )
+
+
+def _home() -> Finding:
+    folder = home()
+    private = folder.stat().st_mode & 0o077 == 0
+    return Finding("home", private, str(folder), "" if private else f"chmod 700 {folder}: others can read it")
+
+
+def _service() -> Iterator[Finding]:
+    address = discovery.find()
+    if address is None:
+        yield Finding("service", True, "none runs", "nothing: the first use starts one, as does daylight serve")
+        return
+    try:
+        client = Client.at(address.url, address.token, patience=2)
+        health, nodes = client.health(), client.nodes()
+    except DaylightError as error:
+        log = Path(home() / "service.log")
+        yield Finding("service", False, error.message, f"see {log}; kill {address.pid} and use it again")
+        return
+    same = health["version"] == __version__
+    todo = "" if same else f"it is another version: kill {address.pid}; running experiments go on"
+    yield Finding("service", same, f"{health['version']} at {address.url} (pid {address.pid})", todo)
+    slots = ", ".join(f"{node.name}: {node.slots} {node.kind}, {node.used} in use" for node in nodes)
+    yield Finding("slots", any(node.slots for node in nodes), slots)
+
+
+def _probe(code: str) -> list[str] | str:
+    """What a fresh interpreter finds, or the last line of its complaint."""
+    try:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+DOCTOR = Verb("doctor", "tell what works here and what to do", _doctor, takes_json, ("doctor", "doctor --json"))

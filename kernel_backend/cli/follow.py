@@ -1,0 +1,122 @@
+"""Waiting for an experiment: a live bar on a terminal, a line on each validation elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, TextIO
+
+from kernel_backend.cli.output import say
+from kernel_backend.cli.verb import FAILED, INTERRUPTED, OK
+from kernel_backend.client import Client
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.model.stream import Message
+from kernel_backend.text import epoch_text, failure_text, message_line, metrics_text, state_text
+
+
+class Display(Protocol):
+    """Shows a picture that changes."""
+
+    def show(self, overview: Overview) -> None:
+        """How it is now."""
+
+    def say(self, line: str) -> None:
+        """Something to remember."""
+
+
+def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview | None, int]:
+    """The experiment's end and an exit code; None and 130 when the person stopped waiting: it goes on."""
+    number = overview.experiment.number
+    try:
+        ended = follow(client, overview, stream)
+    except KeyboardInterrupt:
+        say(f"still running; daylight stop {number} to end it")
+        return None, INTERRUPTED
+    failed = ended.state == "failed"
+    if failed:
+        for failure in (trial.failure for trial in ended.trials if trial.failure):
+            say(failure_text(failure))
+        say(f"what its ranks printed: daylight logs {number}")
+    return ended, FAILED if failed else OK
+
+
+def follow(client: Client, overview: Overview, stream: TextIO) -> Overview:
+    """The experiment as it is when it has ended; what happens until then is shown on `stream`."""
+    number = overview.experiment.number
+    with _display(stream) as display:
+        display.show(overview)
+        if not _ended(overview):
+            for message in client.watch(overview.seq, number):
+                before, overview = overview, overview.after(message)
+                _tell(display, message, before, overview)
+                if _ended(overview):
+                    break
+        return client.experiment(number)
+
+
+def _tell(display: Display, message: Message, before: Overview, after: Overview) -> None:
+    line = message_line(message, before, after)
+    if line:
+        display.say(line)
+    display.show(after)
+
+
+def _ended(overview: Overview) -> bool:
+    return overview.experiment.state in EXPERIMENT_ENDED
+
+
+class PlainDisplay:
+    """Lines: the first picture's head, then whatever is said."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._begun = stream, False
+
+    def show(self, overview: Overview) -> None:
+        """Only the first time: lines tell the changes."""
+        if not self._begun:
+            self._begun = True
+            self.say(f"#{overview.experiment.number}  {state_text(overview)}")
+
+    def say(self, line: str) -> None:
+        """A line of its own, at once."""
+        print(line, file=self._stream, flush=True)
+
+
+class LiveDisplay:
+    """A progress bar with the newest metrics; validations scroll by above it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        text = TextColumn("{task.fields[epoch]}  {task.fields[metrics]}", markup=False)
+        head = TextColumn("{task.description}", markup=False)
+        self.progress = Progress(head, BarColumn(), text, TimeElapsedColumn(), console=Console(file=stream))
+        self._task = self.progress.add_task("", total=None, epoch="", metrics="")
+
+    def show(self, overview: Overview) -> None:
+        """Move the bar to where the experiment is."""
+        trial, config = overview.trials[0], overview.experiment.config
+        self.progress.update(
+            self._task,
+            description=f"#{overview.experiment.number}  {state_text(overview)}",
+            total=trial.total_steps,
+            completed=trial.step,
+            epoch=epoch_text(trial.epoch, config.epochs),
+            metrics=metrics_text(trial.metrics),
+        )
+
+    def say(self, line: str) -> None:
+        """A line above the bar."""
+        self.progress.console.print(line, markup=False, highlight=False)
+
+
+@contextmanager
+def _display(stream: TextIO) -> Iterator[Display]:
+    if not stream.isatty():
+        yield PlainDisplay(stream)
+        return
+    live = LiveDisplay(stream)
+    with live.progress:
+        yield live

@@ -1,0 +1,89 @@
+"""`daylight logs`: what a rank has printed, filtered, and followed from attempt to attempt."""
+
+from __future__ import annotations
+
+import re
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+
+from kernel_backend.cli.output import print_json
+from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
+from kernel_backend.client import Client
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.options import OptionParser
+from kernel_backend.model.overview import LogChunk
+from kernel_backend.model.states import TRIAL_ENDED
+
+LOOK_S = 0.5  # between looks at a log that is followed
+
+
+def _logs(options: Namespace) -> int:
+    wanted = _pattern(options.grep)
+    chunks = _chunks(Client.connect(), options)
+    if options.json:
+        *_, last = chunked = list(chunks)
+        text = "".join(line for line in _lines(iter(chunked)) if wanted.search(line))
+        print_json({**last.to_json(), "text": text})
+        return OK
+    for line in _lines(chunks):
+        if wanted.search(line):
+            print(line, end="", flush=options.follow)
+    return OK
+
+
+def _chunks(client: Client, options: Namespace) -> Iterator[LogChunk]:
+    """The log piece by piece, and with `follow` from attempt to attempt until the trial has ended."""
+    experiment, trial = options.reference.experiment, options.reference.trial or 1
+    attempt, offset = options.attempt or options.reference.attempt, 0
+    while True:
+        chunk = client.logs(experiment, trial, attempt, options.rank, offset)
+        yield chunk
+        offset = chunk.offset
+        if offset < chunk.size:
+            continue
+        if not options.follow:
+            return
+        now = client.experiment(experiment).trials[trial - 1]
+        if chunk.ended and now.attempt > chunk.attempt:
+            attempt, offset = chunk.attempt + 1, 0
+        elif now.state in TRIAL_ENDED and (chunk.ended or not chunk.attempt):  # perhaps before it ever began
+            return
+        else:
+            attempt = attempt or chunk.attempt or None
+            time.sleep(LOOK_S)
+
+
+def _lines(chunks: Iterator[LogChunk]) -> Iterator[str]:
+    """Whole lines; what is left at the end gets its newline."""
+    rest = ""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk.text).split("\n")
+        yield from (f"{line}\n" for line in whole)
+    if rest:
+        yield f"{rest}\n"
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InvalidRequest(f"--grep {text}: {error}; write \\ before a character that is meant as such") from None
+
+
+def _logs_arguments(parser: OptionParser) -> None:
+    takes_one(parser)
+    parser.add_argument("--rank", metavar="N", type=count, help="whose [the one that failed first, else 0]")
+    parser.add_argument("--attempt", metavar="N", type=count, help="of which attempt [the newest]")
+    parser.add_argument("--grep", metavar="REGEX", default="", help="only lines that it matches")
+    parser.add_argument("--follow", action="store_true", help="stay, and print what comes until the trial has ended")
+    takes_json(parser)
+
+
+LOGS = Verb(
+    "logs",
+    "print what a rank has printed",
+    _logs,
+    _logs_arguments,
+    ("logs 12 --follow", "logs 12.1-2 --rank 1", "logs 12 --grep Error"),
+)

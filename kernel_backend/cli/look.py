@@ -1,0 +1,170 @@
+"""The verbs that look and change nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from datetime import datetime
+
+from kernel_backend.cli.follow import wait
+from kernel_backend.cli.logs import LOGS
+from kernel_backend.cli.output import print_json, print_table
+from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
+from kernel_backend.client import Client
+from kernel_backend.model.options import OptionParser
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.text import (
+    TABLE_HEAD,
+    failure_text,
+    head_text,
+    number,
+    params_text,
+    progress_line,
+    size,
+    table_row,
+)
+
+
+def _list(options: Namespace) -> int:
+    found = Client.connect().experiments(options.state, options.search, options.limit)
+    if options.json:
+        print_json({"experiments": found})
+    else:
+        rows = [table_row(each, time.time()) for each in found]
+        print_table(TABLE_HEAD, rows, "no experiments: daylight submit FILE.py makes one")
+    return OK
+
+
+def _list_arguments(parser: OptionParser) -> None:
+    parser.add_argument("--state", metavar="STATE", help="active, paused, stopping, stopped, completed or failed")
+    parser.add_argument("--search", metavar="TEXT", help="names that contain it")
+    parser.add_argument("--limit", metavar="N", type=count, default=50, help="at most so many, newest first [50]")
+    takes_json(parser)
+
+
+def _show(options: Namespace) -> int:
+    client = Client.connect()
+    overview: Overview | None = client.experiment(options.reference.experiment)
+    code = OK
+    if options.follow and overview:
+        overview, code = wait(client, overview, sys.stderr if options.json else sys.stdout)
+    if overview and options.json:
+        print_json(overview)
+    elif overview:
+        print("\n".join(_card(overview, failures=not options.follow)))
+    return code
+
+
+def _card(overview: Overview, failures: bool) -> list[str]:
+    """An experiment in lines; `failures` can be left out where they have been told already."""
+    experiment = overview.experiment
+    lines = [head_text(overview, time.time())]
+    for trial in overview.trials:
+        lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
+        if trial.failure and failures:
+            lines += [f"  {line}" for line in failure_text(trial.failure).splitlines()]
+    lines += [f"  note: {warning}" for warning in overview.warnings]
+    return [line for line in lines if line]
+
+
+def _follow_argument(parser: OptionParser) -> None:
+    takes_one(parser)
+    parser.add_argument("--follow", action="store_true", help="stay, and show how it goes on until it has ended")
+    takes_json(parser)
+
+
+def _metrics(options: Namespace) -> int:
+    trial = options.reference.trial or 1
+    kind = None if options.kind == "all" else options.kind
+    reports = Client.connect().reports(options.reference.experiment, trial, kind)
+    if options.json:
+        print_json({"reports": reports})
+    else:
+        names = list(dict.fromkeys(name for report in reports for name in report.metrics))
+        rows = [_report_row(report, names) for report in reports]
+        print_table(["step", "epoch", "kind", *names], rows, "no reports yet")
+    return OK
+
+
+def _report_row(report: StoredReport, names: list[str]) -> list[str]:
+    values = [number(report.metrics[name]) if name in report.metrics else "" for name in names]
+    return [str(report.step), f"{report.epoch:.2f}", report.kind, *values]
+
+
+def _metrics_arguments(parser: OptionParser) -> None:
+    takes_one(parser)
+    kinds = ["validation", "training", "all"]
+    parser.add_argument("--kind", choices=kinds, default="validation", help="which reports [validation]")
+    takes_json(parser)
+
+
+def _checkpoints(options: Namespace) -> int:
+    found = Client.connect().checkpoints(options.reference.experiment)
+    if options.reference.trial:
+        found = [each for each in found if each.trial == options.reference.trial]
+    if options.json:
+        print_json({"checkpoints": found})
+    else:
+        rows = [
+            [str(each.trial), each.id, str(each.step), f"{each.epoch:.2f}", size(each.bytes), _clock(each.at)]
+            for each in found
+        ]
+        print_table(["trial", "id", "step", "epoch", "size", "at"], rows, "no checkpoint has been committed")
+    return OK
+
+
+def _source(options: Namespace) -> int:
+    definition, snapshot = Client.connect().source(options.reference.experiment)
+    if options.json:
+        print_json({"definition": definition, "snapshot": snapshot})
+    elif sys.stdout.isatty():
+        from rich.console import Console
+        from rich.syntax import Syntax
+
+        Console().print(Syntax(definition, "python", line_numbers=True, background_color="default"))
+    else:
+        print(definition, end="")
+    return OK
+
+
+def _nodes(options: Namespace) -> int:
+    found = Client.connect().nodes()
+    if options.json:
+        print_json({"nodes": found})
+    else:
+        rows = [
+            [
+                each.name,
+                each.kind,
+                f"{each.used}/{each.slots}",
+                "yes" if each.healthy else "no",
+                ", ".join(each.devices),
+            ]
+            for each in found
+        ]
+        print_table(["name", "kind", "used", "healthy", "devices"], rows, "there are no nodes")
+    return OK
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _one_or_json(parser: OptionParser) -> None:
+    takes_one(parser)
+    takes_json(parser)
+
+
+VERBS = (
+    Verb(
+        "list", "list experiments, newest first", _list, _list_arguments, ("list --state failed", "list --search gan")
+    ),
+    Verb("show", "show an experiment", _show, _follow_argument, ("show 12", "show 12 --follow", "show 12 --json")),
+    LOGS,
+    Verb("metrics", "print the reports of a trial", _metrics, _metrics_arguments, ("metrics 12 --json",)),
+    Verb("checkpoints", "list what has been committed", _checkpoints, _one_or_json, ("checkpoints 12",)),
+    Verb("source", "print what was submitted", _source, _one_or_json, ("source 12 > train.py",)),
+    Verb("nodes", "list where experiments run, and what is in use", _nodes, takes_json, ("nodes",)),
+)

@@ -1,0 +1,50 @@
+"""How answers are printed: tables for people, aligned lines for pipes, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from kernel_backend.model.record import Record
+
+
+def print_json(answer: Record | dict[str, Any]) -> None:
+    """One JSON document, alone on standard output."""
+    print(json.dumps(answer, default=_plain, indent=2))
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
+    """A table on a terminal, aligned columns elsewhere; the sentence `empty` where there is no row."""
+    if not rows:
+        print(empty)
+    elif sys.stdout.isatty():
+        _draw(head, rows)
+    else:
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        for row in [head, *rows]:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def say(text: str) -> None:
+    """A sentence beside the answer: on standard error, so that pipes hold answers only."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*head, box=SIMPLE_HEAD)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Text: a name such as [bold] is a name
+    Console().print(table)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Record):
+        return value.to_json()
+    raise TypeError(f"{type(value).__name__} is no JSON")

@@ -1,0 +1,277 @@
+"""The command line against a real service: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kernel_backend import discovery
+from kernel_backend.cli import main
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import Delivery
+from tests.api.served import DEFINITION, TOKEN, Served, StillEngine, report, started, token_of
+from tests.builders import user_error
+
+KEY = AttemptId(1, 1, 1)
+
+
+@pytest.fixture
+def service(tmp_path, monkeypatch):
+    """A service that the command line finds as it finds any other: by the files of its home."""
+    monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path))
+    served = Served(tmp_path, StillEngine())
+    discovery.write_private(tmp_path / "token", TOKEN)
+    discovery.announce(tmp_path, "127.0.0.1", served.port)
+    yield served
+    discovery.withdraw(tmp_path)
+    served.stop()
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    path = tmp_path / "digits.py"
+    path.write_text(DEFINITION)
+    return path
+
+
+def submitted(file: Path, *options: str) -> None:
+    assert main(["submit", str(file), "--quiet", *options]) == 0
+
+
+def trained(service: Served, client) -> None:
+    """One gang that trains to its end."""
+    token = token_of(service, KEY)
+    client.deliver(KEY, token, Delivery(records=(started(), report(2, 1.0, accuracy=0.9, loss=0.412), report(3, 2.0))))
+    service.engine.end(KEY)
+
+
+def failed(service: Served, client) -> None:
+    client.deliver(KEY, token_of(service, KEY), Delivery(records=(started(),)))
+    service.engine.end(KEY, user_error(step=7, message="boom", rank=1))
+
+
+def later(work, *args) -> threading.Thread:
+    thread = threading.Thread(target=work, args=args)
+    thread.start()
+    return thread
+
+
+def test_a_file_is_submitted_with_options_and_values_in_any_order(service, file, capsys):
+    code = main(["submit", "--epochs", "3", "lr=0.5", str(file), "--slots=2", "width=16", "--json"])
+    assert code == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert list(answer)[:3] == ["id", "state", "name"]
+    assert (answer["id"], answer["name"]) == (1, "digits")
+    assert answer["experiment"]["config"]["epochs"] == 3
+    assert answer["experiment"]["params"] == {"width": 16, "lr": 0.5}
+
+
+def test_quiet_prints_the_number_alone(service, file, capsys):
+    submitted(file)
+    assert capsys.readouterr().out == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--epochs", "-3"], "--epochs -3: must be at least 1"),
+        (["--epoch", "3"], "did you mean --epochs?"),
+        (["--slots", "0"], "--slots 0: must be at least 1"),
+        (["--slots", "7"], "Largest gang here: 2"),
+        (["--backend", "mpi"], "auto, horovod or torch"),
+        (["lrr=1"], "did you mean lr?"),
+        (["other.py"], "one file"),
+        (["--checkpoint-every", "often"], "write 60s, 10m, 1epoch or 500steps"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(service, file, capsys, words, said):
+    assert main(["submit", str(file), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert service.client().experiments() == []
+
+
+def test_a_file_without_a_model_names_the_file(service, tmp_path, capsys):
+    (tmp_path / "bad.py").write_text("def loss(output, target) return 0\n")
+    assert main(["submit", str(tmp_path / "bad.py")]) == 2
+    assert "bad.py line 1" in capsys.readouterr().err
+    assert main(["submit", str(tmp_path / "none.py")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+
+
+def test_a_dry_run_sends_nothing(service, file, capsys):
+    assert main(["submit", str(file), "--dry-run", "lr=2"]) == 0
+    assert "lr=2" in capsys.readouterr().out
+    assert service.client().experiments() == []
+
+
+def test_waiting_prints_a_line_on_each_validation_and_ends_well(service, file, capsys):
+    training = later(trained, service, service.client())
+    assert main(["submit", str(file), "--wait", "--epochs", "10"]) == 0
+    training.join()
+    lines = capsys.readouterr().out.splitlines()
+    assert "#1  epoch 1/10  step 2  loss 0.412  accuracy 0.9" in lines
+    assert "#1  completed" in lines
+    assert lines[-1].startswith("#1 digits  completed  1 slot, torch")
+
+
+def test_waiting_with_json_leaves_standard_output_to_the_answer(service, file, capsys):
+    training = later(trained, service, service.client())
+    assert main(["submit", str(file), "--wait", "--json"]) == 0
+    training.join()
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["state"] == "completed"
+    assert "epoch 1/1" in printed.err
+
+
+def test_a_failed_experiment_ends_with_1_and_shows_the_users_own_line(service, file, capsys):
+    training = later(failed, service, service.client())
+    assert main(["submit", str(file), "--wait", "--max-restarts", "0"]) == 1
+    training.join()
+    printed = capsys.readouterr()
+    assert "ValueError: boom  (rank 1, step 7)" in printed.err
+    assert "cell [4] line 3, in loss" in printed.err
+    assert "daylight logs 1" in printed.err
+    assert main(["show", "1"]) == 0
+    assert "cell [4] line 3, in loss" in capsys.readouterr().out
+
+
+def test_interrupting_only_stops_waiting(service, file, tmp_path):
+    command = [sys.executable, "-m", "kernel_backend.cli", "submit", str(file), "--wait"]
+    waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "#1" in waiting.stdout.readline()
+    token_of(service, KEY)
+    time.sleep(0.5)
+    waiting.send_signal(signal.SIGINT)
+    _, said = waiting.communicate(timeout=30)
+    assert "still running; daylight stop 1 to end it" in said
+    assert "Traceback" not in said
+    assert waiting.returncode == 130
+    assert service.client().experiment(1).state in ("starting", "running")
+
+
+def test_a_terminal_gets_a_live_bar(service, file):
+    submitted(file)
+    watched, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    command = [sys.executable, "-m", "kernel_backend.cli", "show", "1", "--follow"]
+    following = subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environment)
+    os.close(terminal)
+    shown = os.read(watched, 65536)  # it is there: now let something happen
+    time.sleep(0.5)
+    training = later(trained, service, service.client())
+    try:
+        while piece := os.read(watched, 65536):
+            shown += piece
+    except OSError:  # the other end is closed
+        pass
+    training.join()
+    assert following.wait(30) == 0
+    text = shown.decode()
+    assert "epoch 1/1" in text
+    assert "accuracy 0.9" in text
+    assert "\x1b[" in text
+
+
+def test_every_reading_verb_speaks_clean_json(service, file, capsys):
+    submitted(file)
+    trained(service, service.client())
+    capsys.readouterr()
+    for verb in ("list", "show 1", "logs 1", "metrics 1", "checkpoints 1", "source 1", "nodes"):
+        assert main([*verb.split(), "--json"]) == 0
+        assert isinstance(json.loads(capsys.readouterr().out), dict), verb
+
+
+def test_pipes_get_plain_aligned_columns(service, file, capsys):
+    submitted(file, "--name", "a [bold] name")
+    capsys.readouterr()
+    assert main(["list"]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["id", "name", "state"]
+    assert "a [bold] name" in row
+    assert row.index("a [bold]") == head.index("name")
+    assert main(["nodes"]) == 0
+    assert "here  cpu" in capsys.readouterr().out
+    assert main(["checkpoints", "1"]) == 0
+    assert "no checkpoint" in capsys.readouterr().out
+
+
+def test_metrics_are_a_row_each(service, file, capsys):
+    submitted(file)
+    client = service.client()
+    client.deliver(
+        KEY, token_of(service, KEY), Delivery(records=(started(), report(2, loss=0.5), report(3, loss=0.25)))
+    )
+    capsys.readouterr()
+    assert main(["metrics", "1"]) == 0
+    assert [row.split() for row in capsys.readouterr().out.splitlines()] == [
+        ["step", "epoch", "kind", "loss"],
+        ["2", "1.00", "validation", "0.5"],
+        ["3", "1.00", "validation", "0.25"],
+    ]
+
+
+def test_logs_are_printed_filtered_and_followed_to_the_end(service, file, capsys):
+    submitted(file)
+    token_of(service, KEY)
+    capsys.readouterr()
+    assert main(["logs", "1"]) == 0
+    assert capsys.readouterr().out == "hello\nworld\n"
+    assert main(["logs", "1.1", "--grep", "^w"]) == 0
+    assert capsys.readouterr().out == "world\n"
+    assert main(["logs", "1", "--grep", "("]) == 2
+    assert main(["logs", "1", "--rank", "5"]) == 2
+    ending = later(trained, service, service.client())
+    assert main(["logs", "1", "--follow"]) == 0
+    ending.join()
+    assert capsys.readouterr().out == "hello\nworld\n"
+
+
+def test_the_source_comes_back_as_it_was(service, file, capsys):
+    submitted(file)
+    capsys.readouterr()
+    assert main(["source", "1"]) == 0
+    assert capsys.readouterr().out == DEFINITION
+
+
+def test_an_experiment_is_stopped_once_and_for_all(service, file, capsys):
+    submitted(file)
+    token_of(service, KEY)
+    assert main(["stop", "1"]) == 0
+    service.engine.end(KEY)
+    assert main(["show", "1", "--follow"]) == 0
+    assert "stopped" in capsys.readouterr().out
+    assert main(["resume", "1"]) == 2
+    assert "nothing to resume" in capsys.readouterr().err
+
+
+def test_a_number_that_is_none_is_refused(service, capsys):
+    assert main(["show", "7"]) == 2
+    assert "7" in capsys.readouterr().err
+
+
+def test_no_service_is_3_and_says_how_to_start_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path))
+    monkeypatch.setattr(discovery, "_NEEDED", ("surely_not_installed",))
+    assert main(["list"]) == 3
+    assert "daylight serve" in capsys.readouterr().err
+
+
+def test_the_doctor_tells_what_is_there(service, capsys, monkeypatch):
+    monkeypatch.setattr("kernel_backend.cli.doctor._probe", lambda code: "ModuleNotFoundError: No module named 'torch'")
+    assert main(["doctor", "--json"]) == 1
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)["findings"]}
+    assert not found["torch"]["ok"]
+    assert "install torch" in found["torch"]["todo"]
+    assert found["service"]["ok"]
+    assert "2 cpu" in found["slots"]["says"]
+    assert main(["doctor"]) == 1
+    assert "what to do" in capsys.readouterr().out

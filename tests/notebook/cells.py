@@ -1,0 +1,32 @@
+"""Executed cells, as a test reads them, and kernels of other environments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Run = Callable[..., list[Any]]
+
+
+def printed(cell: Any) -> str:
+    """What a cell printed."""
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def error(cell: Any) -> Any:
+    """The error that a cell ended with; None where it did not."""
+    return next((output for output in cell.outputs if output.output_type == "error"), None)
+
+
+def shown(cell: Any) -> list[dict[str, Any]]:
+    """The MIME bundles that a cell shows."""
+    return [output.data for output in cell.outputs if output.output_type in ("display_data", "execute_result")]
+
+
+def kernel_of(folder: Path, python: Path, name: str) -> None:
+    """Write a kernelspec of that interpreter below `folder`, a directory of JUPYTER_PATH."""
+    spec = folder / "kernels" / name
+    spec.mkdir(parents=True)
+    argv = f'["{python}", "-m", "ipykernel_launcher", "-f", "{{connection_file}}"]'
+    (spec / "kernel.json").write_text(f'{{"argv": {argv}, "display_name": "{name}", "language": "python"}}')

@@ -1,0 +1,41 @@
+"""Small notebooks executed in a real kernel, against a real service in a home of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.notebook.cells import Run
+from tests.world import World
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    world = World(tmp_path_factory.mktemp("home"))
+    yield world
+    world.close()
+
+
+@pytest.fixture(scope="module")
+def execute(world: World, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run cells as nbconvert and papermill do; the executed cells come back, errors as outputs."""
+    folder = tmp_path_factory.mktemp("notebooks")
+
+    def execute(*sources: str, kernel: str = "python3") -> list[Any]:
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+        client = NotebookClient(
+            notebook,
+            timeout=200,
+            kernel_name=kernel,
+            allow_errors=True,
+            resources={"metadata": {"path": str(folder)}},
+        )
+        client.execute(env={**os.environ, **world.environment})
+        return list(notebook.cells)
+
+    return execute

@@ -1,0 +1,97 @@
+"""A person's notebook, from the first cell to the trained model."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.notebook.cells import Run, error, printed, shown
+
+pytestmark = pytest.mark.notebook
+
+IMPORTS = """import torch
+from torch import nn
+from sklearn.datasets import load_digits
+"""
+DATA = """# The digits, as one dataset.
+def dataset():
+    x, y = load_digits(return_X_y=True)
+    return torch.utils.data.TensorDataset(torch.tensor(x, dtype=torch.float32) / 16, torch.tensor(y))
+"""
+ROLES = """
+def train_data(dataset):      return torch.utils.data.Subset(dataset, range(0, 1500))
+def validation_data(dataset): return torch.utils.data.Subset(dataset, range(1500, 1797))
+def model(width=64, dropout=0.1):
+    return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 10))
+def optimizer(params, lr=1e-2): return torch.optim.AdamW(params, lr=lr)
+def metrics(output, target): return {"accuracy": (output.argmax(1) == target).float()}
+def loss(output, target):
+"""
+GOOD = ROLES + "    return nn.functional.cross_entropy(output, target)\n"
+BAD = ROLES + "    raise ValueError('boom')\n"
+
+
+@pytest.fixture(scope="module")
+def cells(execute: Run):
+    return execute(
+        "%load_ext daylight",
+        IMPORTS,
+        DATA,
+        f"%%dlsubmit --slots 2 --epochs 3 --name digits --out job width=32{GOOD}",
+        "import daylight\nnet = daylight.job(1).load()\n"
+        "x, y = zip(*validation_data(dataset()))\n"
+        "same = (net(torch.stack(x)).argmax(1) == torch.stack(y)).float().mean().item()\n"
+        "print(job.status, abs(same - job.best()['accuracy']) < 1e-6, len(job.metrics('validation')))",
+        "%dl list",
+        "%dl metrics 1 --kind validation",
+        "%dl source 1",
+        f"%%dlsubmit --slots 2 wdth=32{GOOD}",
+        f"%%dlsubmit{BAD}",
+        "%dl logs 2",
+    )
+
+
+def test_a_cell_waits_and_says_how_good_the_model_is(cells):
+    text = printed(cells[3])
+    assert error(cells[3]) is None, text
+    assert "lines from cells 2, 3 and 4" in text
+    assert "functions: train_data validation_data model optimizer metrics loss -> 2 slots" in text
+    assert len(re.findall(r"^#1  epoch \d/3  step \d+  loss .*accuracy", text, re.MULTILINE)) == 3
+    accuracy = re.search(r"^accuracy (0\.\d+)$", text, re.MULTILINE)
+    assert accuracy is not None
+    assert float(accuracy[1]) > 0.8
+
+
+def test_the_result_stays_in_the_notebook(cells):
+    (bundle,) = shown(cells[3])
+    assert "completed" in bundle["text/html"]
+    assert "accuracy" in bundle["text/plain"]
+    assert bundle["image/png"]
+
+
+def test_the_definitions_exist_in_the_notebook_and_the_weights_come_back(cells):
+    assert error(cells[4]) is None, error(cells[4])
+    assert printed(cells[4]).split() == ["completed", "True", "3"]
+
+
+def test_lists_metrics_and_source_are_shown(cells):
+    assert "digits" in shown(cells[5])[0]["text/plain"]
+    assert shown(cells[6])[0]["text/html"].count("<tr>") == 4
+    assert "# cell [3]\n# The digits, as one dataset.\ndef dataset():" in printed(cells[7])
+
+
+def test_a_typo_is_told_before_anything_is_submitted(cells):
+    assert error(cells[8]).ename == "InvalidDefinition"
+    assert "wdth is no hyperparameter (did you mean width?)" in error(cells[8]).evalue
+
+
+def test_a_failure_is_told_by_cell_and_line_without_our_frames(cells):
+    failed = error(cells[9])
+    assert failed.ename == "ExperimentFailed"
+    text = "\n".join(failed.traceback)
+    assert "ValueError: boom" in text
+    assert "cell [10] line 9, in loss" in text
+    assert "raise ValueError('boom')" in text
+    assert "kernel_backend" not in text
+    assert "boom" in printed(cells[10])

@@ -1,0 +1,41 @@
+"""A second environment: the thin core and what a person trains with, and nothing of the [server] extra."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+A_PERSONS_OWN = ("ipykernel", "torch", "numpy")
+
+
+def make(folder: Path) -> Path:
+    """An interpreter whose site-packages hold links to the distributions that the thin core needs, and no others."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for name in needed():
+        for file in importlib.metadata.files(name) or ():
+            top = Path(str(file)).parts[0]
+            target = Path(str(importlib.metadata.distribution(name).locate_file(top)))
+            if top != ".." and target.exists() and not (packages / top).exists():
+                (packages / top).symlink_to(target)
+    (packages / "daylight.pth").write_text(f"{ROOT}\n")
+    return folder / "bin" / "python"
+
+
+def needed() -> set[str]:
+    """The names of the distributions that `pip install daylight` and a person's own packages bring."""
+    found: set[str] = set()
+    queue = [*(importlib.metadata.requires("daylight") or ()), *A_PERSONS_OWN]
+    while queue:
+        requirement = Requirement(queue.pop())
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        if requirement.name.lower() not in found:
+            found.add(requirement.name.lower())
+            queue += importlib.metadata.requires(requirement.name) or ()
+    return found

@@ -1,0 +1,124 @@
+"""The line behind a magic, and which cells a kernel remembers as executed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from jupyter_ext.line import words
+from jupyter_ext.magics import DaylightMagics, load, unload
+from kernel_backend.errors import InvalidRequest
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--slots 2  lr=1e-2", ["--slots", "2", "lr=1e-2"]),
+        ("--name 'my run' x='a b'", ["--name", "my run", "x='a b'"]),
+        ('--name="my run"', ["--name=my run"]),
+        ("layers=[64, 32] act=['a', 'b']", ["layers=[64, 32]", "act=['a', 'b']"]),
+        ("lr={rate / 2} --name run-{names['a']}", ["lr=0.05", "--name", "run-b c"]),
+        ("", []),
+    ],
+)
+def test_a_line_is_split_and_filled_in(line: str, expected: list[str]):
+    assert words(line, {"rate": 0.1, "names": {"a": "b c"}}) == expected
+
+
+@pytest.mark.parametrize("line", ["--name 'my run", "lr={nothing}"])
+def test_what_cannot_be_read_is_refused(line: str):
+    with pytest.raises(InvalidRequest):
+        words(line, {})
+
+
+@pytest.fixture
+def shell() -> Any:
+    shell = InteractiveShell()
+    load(shell)
+    yield shell
+    unload(shell)
+
+
+def executed(shell: Any) -> list[Any]:
+    return shell._daylight_magics.recorder.cells
+
+
+def run(shell: Any, *cells: str) -> None:
+    for cell in cells:
+        shell.run_cell(cell, store_history=True)
+
+
+def test_cells_are_remembered_with_their_numbers_and_where_they_failed(shell: Any):
+    run(shell, "x = 1", "\n\ny = 2\n1 / 0\nz = 3", "def f():\n    return 1 / 0\n\nf()", "%%time\na = 1\n1 / 0", "x = (")
+    assert [(cell.number, cell.error_line) for cell in executed(shell)] == [(1, None), (2, 4), (3, 4), (4, 3)]
+
+
+def test_a_shown_value_is_noted(shell: Any):
+    run(shell, "1 + 1", "x = 1")
+    assert [cell.displayed for cell in executed(shell)] == [True, False]
+
+
+def test_cells_from_before_the_extension_was_loaded_count_too():
+    shell = InteractiveShell()
+    run(shell, "x = 1", "y = 2")
+    shell.user_ns["load"] = lambda: load(shell)
+    run(shell, "load()")
+    run(shell, "z = 3")
+    assert [cell.source for cell in executed(shell)] == ["x = 1", "y = 2", "load()", "z = 3"]
+    unload(shell)
+
+
+def test_dry_run_prints_the_module_and_sends_nothing(shell: Any, capsys: pytest.CaptureFixture[str]):
+    run(
+        shell,
+        "k = 3",
+        "%%dlsubmit --dry-run lr=0.5\ndef model(lr=1.0): return k\ndef train_data(): ...\ndef loss(): ...",
+    )
+    printed = capsys.readouterr().out
+    assert "# 4 lines from cells 1 and 2" in printed
+    assert "# lr = 0.5" in printed
+    assert "# cell [1]\nk = 3" in printed
+
+
+def test_help_and_question_mark_agree(shell: Any, capsys: pytest.CaptureFixture[str]):
+    run(shell, "%dlsubmit --help")
+    printed = capsys.readouterr().out.strip()
+    assert printed == (DaylightMagics.dlsubmit.__doc__ or "").strip()
+    assert "--batch-size" in printed
+
+
+@pytest.mark.parametrize(
+    ("cell", "name", "says"),
+    [
+        ("%%dlsubmit --slot 2\nx = 1", "InvalidRequest", "did you mean --slots?"),
+        ("%%dlsubmit --slots 0\nx = 1", "InvalidRequest", "--slots 0: must be at least 1"),
+        ("%%dlsubmit lr=\nx = 1", "InvalidRequest", "'lr=' has no value"),
+        ("%%dlsubmit --out 2x\nx = 1", "InvalidRequest", "no name of a variable"),
+        ("%dlsubmit", "InvalidRequest", "nothing to submit"),
+        ("%dlsubmit nowhere.py", "InvalidRequest", "nowhere.py cannot be read"),
+        ("%%dlsubmit\nx = 1", "InvalidDefinition", "no model and no train_data"),
+        ("%%dlsubmit\ndef model(:\n    ...", "InvalidDefinition", "cell [1] line 2"),
+        (
+            "\n%%dlsubmit\ndef model(): return df\ndef train_data(): ...\ndef loss(): ...",
+            "CaptureError",
+            "uses 'df' (line 3)",
+        ),
+        (
+            "%%dlsubmit\ndef model(): ...\ndef train_data(): ...\ndef loss(): ...\ndef sampler(): ...",
+            "InvalidDefinition",
+            "sampler (cell [1] line 5)",
+        ),
+        ("%dl lst", "InvalidRequest", "did you mean list?"),
+        ("%dl show abc", "InvalidRequest", "'abc' names no experiment"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line_without_a_traceback(
+    shell: Any, capsys: pytest.CaptureFixture[str], cell: str, name: str, says: str
+):
+    result = shell.run_cell(cell, store_history=True)
+    error = result.error_in_exec
+    assert type(error).__name__ == name
+    assert says in str(error)
+    assert "Traceback" not in capsys.readouterr().out

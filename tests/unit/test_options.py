@@ -1,0 +1,94 @@
+"""One table of options for notebook and command line: any order, no guesses, and every refusal names the way out."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+
+import pytest
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Cadence, Config
+from kernel_backend.model.options import OPTIONS, add_options, options_for, parse_options, to_config
+
+
+def config(line: str) -> Config:
+    return to_config(parse_options(line.split(), "notebook"))
+
+
+def test_options_and_words_mix_in_any_order():
+    namespace = parse_options(["lr=1", "--slots", "2", "width=8", "--wait", "--epochs=3", "b=-2"], "notebook")
+    assert namespace.words == ["lr=1", "width=8", "b=-2"]
+    assert to_config(namespace) == Config(slots=2, epochs=3)
+    assert namespace.wait is True
+
+
+def test_without_options_the_configuration_is_the_default():
+    assert config("") == Config()
+
+
+def test_waiting_is_asked_refused_or_left_open():
+    assert [parse_options([word], "notebook").wait for word in ("--wait", "--no-wait", "a=1")] == [True, False, None]
+
+
+def test_every_setting_reaches_its_field():
+    line = "--slots 2 --backend torch --threads 3 --epochs 4 --batch-size 5 --seed 6 --checkpoint-every 2epochs"
+    assert config(f"{line} --max-restarts 0") == Config(
+        slots=2,
+        backend="torch",
+        threads=3,
+        epochs=4,
+        batch_size=5,
+        seed=6,
+        checkpoint_every=Cadence(epochs=2),
+        max_restarts=0,
+    )
+
+
+def test_values_that_are_no_text_are_taken_as_they_are():
+    assert to_config(Namespace(slots=2, backend=None)) == Config(slots=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--slots 0", "--slots 0: must be at least 1"),
+        ("--epochs -3", "--epochs -3: must be at least 1"),
+        ("--batch-size many", "--batch-size many: must be a whole number"),
+        ("--slots 1.5", "--slots 1.5: must be a whole number"),
+        ("--seed 99999999999999999999", "must be less than 9223372036854775808"),
+        ("--backend mpi", "--backend mpi: must be auto, horovod or torch"),
+        ("--checkpoint-every 5x", "--checkpoint-every 5x: .*60s, 10m, 1epoch or 500steps"),
+        ("--slots 0 --epochs 0", "--slots 0: must be at least 1; --epochs 0: must be at least 1"),
+        ("--epoch 3", "no option --epoch: did you mean --epochs?"),
+        ("--epoch=3", "no option --epoch: did you mean --epochs?"),
+        ("--zzz", "no option --zzz: see --help"),
+        ("--slots", "--slots: expected one argument"),
+        ("--json", "no option --json"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(line, said):
+    with pytest.raises(InvalidRequest, match=said):
+        config(line)
+
+
+def test_notebook_and_terminal_share_all_but_their_own():
+    notebook, terminal = (
+        {flag for option in options_for(host) for flag in option.flags} for host in ("notebook", "terminal")
+    )
+    assert notebook - terminal == {"--out"}
+    assert terminal - notebook == {"--json"}
+
+
+def test_the_help_tells_the_defaults_of_the_configuration():
+    for option in OPTIONS:
+        default = Config.model_fields[option.config].default if option.config else None
+        if isinstance(default, int | str):
+            assert option.help.endswith(f"[{default}]"), option.flags
+
+
+def test_the_help_has_the_groups():
+    parser = argparse.ArgumentParser()
+    add_options(parser, "notebook")
+    text = parser.format_help()
+    assert all(f"\n{group}:\n" in text for group in ("resources", "training", "view", "code"))
