@@ -19,7 +19,7 @@ demo: setup ## run the quickstart notebook in a real kernel, worker's death incl
 	$(BIN)/python scripts/demo.py
 
 lab: setup ## open the quickstart notebook in JupyterLab
-	$(BIN)/jupyter lab binder/quickstart.ipynb
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) binder/quickstart.ipynb
 
 test: setup ## every test
 	$(PYTEST)

@@ -39,7 +39,8 @@ def dataset(samples=64):
 def train_data(dataset):      return dataset
 def validation_data(dataset): return torch.utils.data.Subset(dataset, range(16))
 def model(width=16, dropout=0.2):
-    return nn.Sequential(nn.Linear(8, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 1))
+    layers = nn.Linear(8, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 1)
+    return nn.Sequential(*layers)
 def optimizer(params, lr=1e-2): return torch.optim.AdamW(params, lr=lr)
 def loss(output, target, pause=0.0):
     time.sleep(pause)
@@ -72,7 +73,7 @@ class World:
         return Client.connect(start=False, home=self.home)
 
     def submit(self, source: str = DEFINITION, name: str | None = None, **options: Any) -> Overview:
-        """Submit a definition whose lines are cell [4] from its second line on; options of Config, others are params."""
+        """Submit a definition, whose first line is line 2 of cell [4]; what is no option of Config is a hyperparameter."""
         source = textwrap.dedent(source).strip() + "\n"
         config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
         snapshot = Snapshot(
@@ -164,7 +165,7 @@ class World:
                     yield process
 
 
-def until(look: Callable[[], T | None | bool], what: str, patience: float = PATIENCE_S) -> T:
+def until(look: Callable[[], T | bool | None], what: str, patience: float = PATIENCE_S) -> T:
     """The first true value of `look`."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:

@@ -98,7 +98,7 @@ def _statements(parsed: Parsed) -> list[Statement]:
 
 def _made_by_magic(statement: ast.stmt) -> Iterator[str]:
     for node in ast.walk(statement):
-        if isinstance(node, ast.Assign) and is_magic(node):
+        if is_magic(node) and isinstance(node, ast.Assign):
             yield from (each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kernel_backend.model.record import Record
 
 
@@ -13,6 +15,14 @@ class Piece(Record):
     line: int  # where the piece begins in definition.py
     count: int  # how many lines it has
     cell_line: int  # where it begins in its cell
+
+
+class Origin(NamedTuple):
+    """A line as the person knows it: of a cell, or of a file."""
+
+    cell: int | None
+    file: str | None
+    line: int
 
 
 class Environment(Record):
@@ -39,9 +49,9 @@ class Snapshot(Record):
     environment: Environment
     warnings: tuple[str, ...] = ()
 
-    def locate(self, line: int) -> tuple[int | None, int] | None:
-        """The cell and its line that line `line` of definition.py came from; None for a line of ours."""
+    def locate(self, line: int) -> Origin | None:
+        """Where line `line` of definition.py came from; None for a line of ours."""
         for piece in self.pieces:
             if piece.line <= line < piece.line + piece.count:
-                return piece.cell, piece.cell_line + line - piece.line
+                return Origin(piece.cell, piece.file, piece.cell_line + line - piece.line)
         return None

@@ -55,9 +55,7 @@ def parse_value(text: str, token: str | None = None) -> Value:
     if text in ("-inf", "+inf"):
         return float(text)
     if _RANGE.fullmatch(text):
-        raise InvalidRequest(
-            f"{token or text!r}: ranges belong to a search, which this version does not have"
-        )
+        raise InvalidRequest(f"{token or text!r}: ranges belong to a search, which this version does not have")
     try:
         return as_value(literal(ast.parse(text, mode="eval").body))
     except (SyntaxError, ValueError):

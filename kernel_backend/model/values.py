@@ -112,11 +112,7 @@ def _kinds(node: ast.expr) -> list[Any]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return _kinds(node.left) + _kinds(node.right)
     if isinstance(node, ast.Constant):
-        return (
-            _kinds(ast.parse(node.value, mode="eval").body)
-            if isinstance(node.value, str)
-            else [literal(node)]
-        )
+        return _kinds(ast.parse(node.value, mode="eval").body) if isinstance(node.value, str) else [literal(node)]
     name = _last_name(node)
     if isinstance(node, ast.Subscript):
         inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

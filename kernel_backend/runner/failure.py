@@ -83,9 +83,13 @@ def _frames(error: BaseException, code: Path, cwd: Path, snapshot: Snapshot | No
         name = _users(path, code, cwd)
         if name is None:
             continue
-        found = snapshot.locate(line) if snapshot and path == code / "definition.py" else None
-        cell, cell_line = found or (None, None)
-        yield Frame(file=name, line=line, function=function, text=text.strip(), cell=cell, cell_line=cell_line)
+        origin = snapshot.locate(line) if snapshot and path == code / "definition.py" else None
+        frame = Frame(file=name, line=line, function=function, text=text.strip())
+        if origin and origin.cell is not None:
+            frame = frame.model_copy(update={"cell": origin.cell, "cell_line": origin.line})
+        elif origin and origin.file is not None:
+            frame = frame.model_copy(update={"file": origin.file, "line": origin.line})
+        yield frame
 
 
 def _users(path: Path, code: Path, cwd: Path) -> str | None:

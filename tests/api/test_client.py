@@ -49,7 +49,7 @@ def test_what_was_submitted_is_shown_listed_and_read_back(client):
     assert client.experiments(search="nothing like it") == []
     definition, snapshot = client.source(1)
     assert definition.startswith("def model(width=8)")
-    assert snapshot.locate(1) == (4, 1)
+    assert snapshot.locate(1) == (4, None, 1)
     assert client.nodes()[0].slots == 2
     assert client.checkpoints(1) == []
     assert client.health()["busy"] is True

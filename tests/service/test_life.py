@@ -152,5 +152,5 @@ def test_a_stream_tells_everything_once_and_in_order(world, plain):
         if message.type == "experiment" and message.data["state"] == "completed":
             break
     assert [m.seq for m in seen] == sorted({m.seq for m in seen})
-    assert [m.data["state"] for m in seen if m.type == "trial" and m.data["state"]][0] == "queued"
+    assert next(m.data["state"] for m in seen if m.type == "trial") == "queued"
     assert sum(m.type == "report" for m in seen) == len(world.reports(plain))

@@ -1,0 +1,98 @@
+"""A person in front of the notebook: cells return at once, and an interrupt only stops waiting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
+
+from tests.world import DEFINITION, World, until
+
+pytestmark = pytest.mark.notebook
+
+
+class Notebook:
+    """A kernel whose frontend can be asked for input, as JupyterLab's can."""
+
+    def __init__(self, manager: KernelManager, client: BlockingKernelClient) -> None:
+        self.manager, self.client = manager, client
+        self.outputs: list[dict[str, Any]] = []
+
+    def run(self, source: str, interrupt_when: str | None = None) -> str:
+        """Execute a cell; all that it printed and showed as text. Interrupts it when that text has been seen."""
+        self.outputs = []
+
+        def hear(message: dict[str, Any]) -> None:
+            self.outputs.append(message)
+            if interrupt_when and interrupt_when in self.text():
+                self.manager.interrupt_kernel()
+
+        self.client.execute_interactive(source, allow_stdin=True, output_hook=hear, timeout=120)
+        return self.text()
+
+    def text(self) -> str:
+        contents = [message["content"] for message in self.outputs]
+        return "\n".join(each.get("text") or each.get("data", {}).get("text/plain", "") for each in contents)
+
+    def kinds(self) -> list[str]:
+        return [message["msg_type"] for message in self.outputs]
+
+
+@pytest.fixture(scope="module")
+def notebook(world: World) -> Iterator[Notebook]:
+    world.serve()
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(env={**os.environ, **world.environment}, cwd=str(world.home))
+    client = manager.blocking_client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    notebook = Notebook(manager, client)
+    notebook.run("%load_ext daylight")
+    yield notebook
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_a_cell_returns_at_once_and_shows_where_its_experiment_is(notebook: Notebook, world: World):
+    text = notebook.run(f"%%dlsubmit --slots 1 --epochs 50 --backend torch --out job pause=0.2{DEFINITION}")
+    assert "#1 " in text
+    assert "%dl show 1 looks again, %dl stop 1 ends it" in text
+    assert "error" not in notebook.kinds()
+    assert world.overview(1).state in ("queued", "starting", "running")
+
+
+def test_it_can_be_looked_at_again_paused_and_resumed(notebook: Notebook, world: World):
+    world.reached(1, 1)
+    assert "epoch 1/50" in notebook.run("%dl show 1")
+    notebook.run("%dl pause 1")
+    world.state(1, "paused")
+    assert "paused" in notebook.run("job")
+    notebook.run("job.resume()")
+    until(lambda: world.overview(1).state == "running", "#1 goes on")
+
+
+def test_an_interrupt_ends_the_waiting_and_not_the_experiment(notebook: Notebook, world: World):
+    cell = f"%%dlsubmit --slots 1 --epochs 50 --backend torch --wait pause=0.2{DEFINITION}"
+    text = notebook.run(cell, interrupt_when="#2 ")
+    assert "#2 is still running; %dl stop 2 to end it" in text
+    assert "error" not in notebook.kinds()
+    assert world.overview(2).experiment.state == "active"
+
+
+def test_waiting_draws_one_card_again_and_again(notebook: Notebook, world: World):
+    text = notebook.run(f"%%dlsubmit --slots 1 --backend torch --wait{DEFINITION}")
+    kinds = notebook.kinds()
+    assert "completed" in text
+    assert kinds.count("display_data") == 1
+    assert "update_display_data" in kinds
+
+
+def test_stop_ends_them(notebook: Notebook, world: World):
+    for number in (1, 2):
+        assert "stop" in notebook.run(f"%dl stop {number}")
+        world.state(number, "stopped")
+    assert "error" in notebook.run("job.wait(); print('no error')")
