@@ -73,7 +73,7 @@ class World:
         return Client.connect(start=False, home=self.home)
 
     def submit(self, source: str = DEFINITION, name: str | None = None, **options: Any) -> Overview:
-        """Submit a definition, whose first line is line 2 of cell [4]; what is no option of Config is a hyperparameter."""
+        """Submit a definition that begins in line 2 of cell [4]; what is no option of Config is a hyperparameter."""
         source = textwrap.dedent(source).strip() + "\n"
         config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
         snapshot = Snapshot(

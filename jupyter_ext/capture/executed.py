@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jupyter_ext.capture.cells import Cell
-from jupyter_ext.capture.statements import Statement, analyse
+from jupyter_ext.capture.facts import Statement
+from jupyter_ext.capture.statements import analyse
 
 
 class Executed:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from jupyter_ext.capture.cells import Cell
 from jupyter_ext.capture.executed import Executed
+from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.settings import Settings, settings
 from jupyter_ext.capture.slice import History, Slice, sets_secret
-from jupyter_ext.capture.statements import FunctionNode
 from kernel_backend.model.definition import LOOP_VALUES, is_role
 from kernel_backend.model.snapshot import Piece
 

@@ -13,8 +13,8 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from jupyter_ext.capture.facts import Change, Effects, Statement
 from jupyter_ext.capture.settings import SECRET
-from jupyter_ext.capture.statements import Change, Effects, Statement
 
 # Given by the import system to every module.
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}

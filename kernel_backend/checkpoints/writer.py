@@ -53,8 +53,9 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tuple(unflatten(item, tensors) for item in tree["$tuple"])
     if "$float" in tree:
         return float(tree["$float"])
-    pairs = tree["$map"] if "$map" in tree else tree.items()
-    return {key: unflatten(value, tensors) for key, value in pairs}
+    if "$map" in tree:
+        return {unflatten(key, tensors): unflatten(value, tensors) for key, value in tree["$map"]}
+    return {key: unflatten(value, tensors) for key, value in tree.items()}
 
 
 def load_model(manifest: Manifest) -> dict[str, Any]:

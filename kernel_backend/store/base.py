@@ -31,7 +31,7 @@ class StoreUnavailable(DaylightError):
 
 
 class Draft(Record):
-    """An experiment before it has a number; an empty name becomes `experiment N`."""
+    """An experiment before it has a number; a name may be empty, and is stripped."""
 
     name: str = Field("", max_length=200)
     owner: str
@@ -125,7 +125,7 @@ class Store(Protocol):
         Records that were taken before are skipped. A report for a (trial, kind, step) that is known changes
         nothing: the first word wins. The trial's progress only goes forward. A fenced attempt's reports count
         up to the step that its successor resumed from, and nothing else of it does. Raises NotFound, and
-        InvalidRequest where a number is missing: then nothing is stored.
+        InvalidRequest where they are out of order: then nothing is stored.
         """
 
     def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, func, select
@@ -48,21 +49,13 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
 
 
 def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRecord]:
-    """The records after those that were taken before; raises InvalidRequest where a number is missing."""
-    if not records:
-        return records
-    first, expected = records[0].number, attempt.accepted + 1
-    gap = next((i for i, record in enumerate(records) if record.number != first + i), None)
-    if gap is not None:
-        raise InvalidRequest(
-            f"attempt {attempt.id} sent record {records[gap].number} after {records[gap - 1].number}: "
-            f"send all from {expected} on, in order"
-        )
-    if not 1 <= first <= expected:
-        raise InvalidRequest(
-            f"attempt {attempt.id} sent record {first} where {expected} comes next: send all from there on"
-        )
-    return records[expected - first :]
+    """The records after those that were taken before; raises InvalidRequest where they are out of order.
+
+    A number may be missing: a record that a full disk tore is lost, and must not keep those after it out for ever.
+    """
+    if not all(0 < before.number < after.number for before, after in pairwise(records)):
+        raise InvalidRequest(f"attempt {attempt.id} sent records out of order: send them by number, from 1 up")
+    return [record for record in records if record.number > attempt.accepted]
 
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:

@@ -83,7 +83,7 @@ class SqlStore(Store):
         with self._writing() as tx:
             number = 1 + (tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0)
             fields = {name: getattr(draft, name) for name in Draft.model_fields}
-            fields["name"] = draft.name.strip() or f"experiment {number}"
+            fields["name"] = draft.name.strip()
             experiment = Experiment(number=number, state=ExperimentState.ACTIVE, created_at=at, **fields)
             trial = Trial(experiment=number, index=1, state=TrialState.QUEUED, params=draft.params, queued_at=at)
             tx.db.execute(insert(tables.experiments), to_row(experiment))

@@ -72,7 +72,6 @@ def _be_a_rank(stdin: Connection, environment: Mapping[str, str], cwd: str, log:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for source, target in ((stdin.fileno(), 0), (output, 1), (output, 2)):
         os.dup2(source, target)
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)

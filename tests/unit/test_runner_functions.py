@@ -1,0 +1,120 @@
+"""Roles are called with what their arguments name, and say so when they give back what cannot be trained."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+import torch
+from torch import nn
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.definition import parse
+from kernel_backend.runner.functions import BatchRule, Functions, loss_and_logged
+from kernel_backend.runner.load import Loaded
+
+BASIC = """
+import torch
+from torch import nn
+calls = []
+def shared():
+    calls.append("shared")
+    return 4
+def train_data(shared): return [(torch.ones(shared), torch.ones(2))] * 3
+def model(shared, width=2, device="cpu"): return nn.Linear(shared, width)
+def loss(output, target, weight=0.5): return weight * (output - target).square().mean()
+"""
+
+
+def functions(source, **params):
+    module = types.ModuleType("definition")
+    exec(source, module.__dict__)
+    return Functions(Loaded(module, parse(source)), params, 0, {"device": "cpu", "rank": 0, "world": 1})
+
+
+def test_arguments_come_by_name_and_shared_values_are_made_once():
+    made = functions(BASIC, width=3)
+    assert made.model().out_features == 3
+    assert len(made.result("train_data")) == 3
+    assert made._module.calls == ["shared"]
+    assert made.params == {"width": 3, "weight": 0.5}
+
+
+def test_a_step_function_takes_only_the_loop_values_that_it_names():
+    loss = functions(BASIC).step_function("loss")
+    value = loss(output=torch.ones(2), target=torch.zeros(2), input=None, batch=None, epoch=3)
+    assert value == 0.5
+
+
+def test_without_an_optimizer_it_is_adamw_with_the_lr_of_the_definition():
+    made = functions(BASIC)
+    optimizer = made.optimizer(made.model())
+    assert type(optimizer) is torch.optim.AdamW
+    assert optimizer.param_groups[0]["lr"] == 1e-3
+    made = functions(BASIC.replace("width=2", "width=2, lr=0.3"))
+    assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.3
+
+
+def test_an_optimizer_may_ask_for_named_parameters():
+    source = BASIC + "def optimizer(named_params, lr=0.2): return torch.optim.SGD(dict(named_params).values(), lr=lr)\n"
+    made = functions(source)
+    assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.2
+
+
+def test_initial_weights_depend_on_nothing_but_the_seed():
+    one, two = functions(BASIC), functions(BASIC)
+    two.result("train_data")
+    torch.rand(5)
+    assert torch.equal(one.model().weight, two.model().weight)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("return nn.Linear(shared, width)", "return {'a': nn.Linear(1, 1), 'b': None}"), "several models \\(a, b\\)"),
+        (("return nn.Linear(shared, width)", "return 5"), "model\\(\\) returned a int; it must return an nn.Module"),
+        (
+            ("def loss(", "def schedule(optimizer): ...\ndef loss("),
+            "schedule \\(line 10\\) is a role that this version",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_told_before_training(change, says):
+    with pytest.raises(InvalidDefinition, match=says):
+        functions(BASIC.replace(*change)).model()
+
+
+def test_a_loop_value_that_a_role_cannot_have_is_named_with_those_it_can():
+    with pytest.raises(InvalidDefinition, match=r"loss \(line 10\) asks for run, and can have: batch device epoch"):
+        functions(BASIC.replace("loss(output", "loss(run, output")).step_function("loss")
+
+
+class Text(nn.Module):
+    def forward(self, ids, mask=None):
+        return ids
+
+
+def test_a_tuple_batch_is_inputs_and_then_the_target():
+    inputs = BatchRule(Text()).split([1, 2, 3])
+    assert (inputs.positional, inputs.target, inputs.value) == ((1, 2), 3, (1, 2))
+    assert BatchRule(Text()).split((1, 2)).value == 1
+
+
+def test_a_dict_batch_goes_by_the_names_of_forward():
+    inputs = BatchRule(Text()).split({"ids": 1, "mask": 2, "labels": 3, "other": 4})
+    assert (inputs.named, inputs.target, inputs.value) == ({"ids": 1, "mask": 2}, 3, {"ids": 1, "mask": 2})
+    assert BatchRule(Text()).split({"ids": 1, "target": 5}).target == 5
+
+
+@pytest.mark.parametrize("batch", [torch.ones(3), (1,), {"words": 1}, 5])
+def test_a_batch_that_fits_no_rule_is_told_with_the_rule(batch):
+    with pytest.raises(InvalidDefinition, match=r"target|forward takes ids, mask"):
+        BatchRule(Text()).split(batch)
+
+
+def test_a_loss_is_a_scalar_with_or_without_values_to_log():
+    assert loss_and_logged(torch.ones(1))[0].shape == ()
+    assert loss_and_logged((torch.tensor(2.0), {"a": 1}))[1] == {"a": 1}
+    for wrong in (torch.ones(3), 0.5, None, (torch.tensor(1.0), 2)):
+        with pytest.raises(InvalidDefinition, match="scalar tensor"):
+            loss_and_logged(wrong)

@@ -1,0 +1,209 @@
+"""The small parts of a worker: seeds, buckets, pace, sums, failures, the spool, the choice of a backend."""
+
+from __future__ import annotations
+
+import os
+import random
+import traceback
+
+import numpy as np
+import pytest
+import torch
+
+from kernel_backend.errors import InvalidDefinition, InvalidRequest
+from kernel_backend.launch.spool import read_after
+from kernel_backend.model.experiment import Cadence
+from kernel_backend.model.reports import Note
+from kernel_backend.model.snapshot import Environment, Piece, Snapshot
+from kernel_backend.runner.failure import describe, is_consequence
+from kernel_backend.runner.link import Spool
+from kernel_backend.runner.pace import Pace
+from kernel_backend.runner.ranks import Alone, choose
+from kernel_backend.runner.reducer import Flags, OwnGradients, buckets
+from kernel_backend.runner.seeds import mix, reseed
+from kernel_backend.runner.validation import Sums, evaluating
+
+
+def test_mixed_seeds_are_fixed_for_ever_and_differ_by_every_part():
+    assert mix(0, "order", 1) == mix(0, "order", 1)
+    parts = [("order", 1), ("order", 2), ("step", 1), ("step", 1, 0), ("step", 0, 1), ()]
+    assert len({mix(seed, *each) for seed in (0, 1, 2**63 - 1) for each in parts}) == 18
+    assert (mix(0), mix(0, "step", 7, 1)) == (8147104208329303767, 4739800786580972196)
+    assert all(0 <= mix(seed, "a") < 2**63 for seed in range(50))
+
+
+def test_reseeding_makes_all_three_generators_repeat_themselves():
+    def draws():
+        reseed(5)
+        return random.random(), np.random.rand(), float(torch.rand(()))
+
+    assert draws() == draws()
+
+
+def test_buckets_hold_latest_parameters_first_and_one_dtype_each():
+    sizes = [(torch.float32, 40), (torch.float32, 40), (torch.float16, 40), (torch.float32, 40), (torch.float32, 10)]
+    assert buckets(sizes, first=50, rest=80) == [[4, 3], [2], [1, 0]]
+    assert buckets(sizes, first=1, rest=1) == [[4], [3], [2], [1], [0]]
+    assert buckets([]) == []
+
+
+def test_a_bucket_is_sent_only_when_every_parameter_in_it_may_be_ready():
+    sizes = [(torch.float32, 10), (torch.float16, 10)] * 4
+    for plan in (buckets(sizes, 15, 15), buckets(sizes, 100, 100)):
+        assert sorted(index for bucket in plan for index in bucket) == list(range(8))
+        earliest = [min(bucket) for bucket in plan]
+        assert earliest == sorted(earliest, reverse=True)
+
+
+def test_a_gang_of_one_takes_the_plain_gradient():
+    net = torch.nn.Linear(2, 1)
+    word = OwnGradients(net).backward(net(torch.ones(3, 2)).mean(), 3, Flags(report=True))
+    assert torch.equal(net.weight.grad, torch.ones(1, 2))
+    assert (word.samples, word.flags) == (3, Flags(report=True))
+
+
+def test_reports_lie_on_a_grid_of_about_fifty_an_epoch_and_at_its_end():
+    pace = Pace(per_epoch=1003, checkpoint_every=Cadence(seconds=60))
+    steps = [step for step in range(1, 2007) if pace.report(step)]
+    assert steps[:3] == [20, 40, 60]
+    assert 1003 in steps
+    assert 1023 in steps
+    assert 2006 in steps
+    assert all(Pace(7, Cadence(steps=1)).report(step) for step in range(1, 15))
+
+
+def test_checkpoints_are_due_by_steps_epochs_or_seconds():
+    def due(**every):
+        return [step for step in range(1, 13) if Pace(4, Cadence(**every)).checkpoint(step)]
+
+    assert due(steps=5) == [5, 10]
+    assert due(epochs=2) == [8]
+    assert due(seconds=1000) == []
+    assert due(seconds=0) == list(range(1, 13))
+
+
+def test_sums_take_one_value_a_sample_or_a_mean():
+    sums = Sums()
+    sums.add("accuracy", torch.tensor([1.0, 0.0, 1.0]), 3)
+    sums.add("accuracy", torch.tensor([1.0]), 1)
+    sums.add("wide", torch.tensor([[1.0, 3.0], [5.0, 7.0]]), 2)
+    sums.add("mean", torch.tensor(2.0), 3)
+    sums.add("mean", 6, 1)
+    assert sums.means(Alone()) == {"accuracy": 0.75, "wide": 4.0, "mean": 3.0}
+    with pytest.raises(InvalidDefinition, match="metric f1 has 2 values for a batch of 3 samples"):
+        sums.add("f1", torch.ones(2), 3)
+
+
+def test_validation_leaves_every_module_in_the_mode_it_had():
+    net = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm1d(2).eval())
+    with evaluating(net, Alone()):
+        assert not any(module.training for module in net.modules())
+        assert not torch.is_grad_enabled()
+    assert [module.training for module in net] == [True, False]
+
+
+def failure_of(source, tmp_path, name="definition.py"):
+    path = tmp_path / name
+    path.write_text(source)
+    piece = Piece(cell=9, line=1, count=10, cell_line=3)
+    environment = Environment(python="", implementation="", platform="", cpu="", cores=1, distributions={})
+    snapshot = Snapshot(version="", numerics=1, pieces=(piece,), roles_from=1, environment=environment)
+    try:
+        exec(compile(source, str(path), "exec"), {"torch": torch})
+    except BaseException as error:
+        return describe(error, 1, 7, tmp_path, tmp_path, snapshot)
+    raise AssertionError("nothing was raised")
+
+
+def test_a_failure_shows_the_users_own_frames_by_cell(tmp_path):
+    failure = failure_of("def loss():\n    torch.ones(2) @ torch.ones(3)\n\nloss()\n", tmp_path)
+    assert [(frame.function, frame.where) for frame in failure.frames] == [
+        ("<module>", "cell [9] line 6"),
+        ("loss", "cell [9] line 4"),
+    ]
+    assert failure.frames[1].text == "torch.ones(2) @ torch.ones(3)"
+    assert (failure.type, failure.step, failure.consequence) == ("RuntimeError", 7, False)
+    assert "inconsistent tensor size" in failure.message
+
+
+def test_a_project_file_is_shown_by_its_own_name(tmp_path):
+    failure = failure_of("raise KeyError('a')", tmp_path, "helpers.py")
+    assert [frame.where for frame in failure.frames] == ["helpers.py line 1"]
+
+
+def test_a_syntax_error_points_at_its_line(tmp_path):
+    failure = failure_of("x = 1\ny = = 2\n", tmp_path)
+    assert (failure.frames[-1].where, failure.frames[-1].text) == ("cell [9] line 4", "y = = 2")
+
+
+def test_leaving_the_process_is_a_failure_that_says_so(tmp_path):
+    assert failure_of("raise SystemExit(0)", tmp_path).message == "the definition called sys.exit(0)"
+
+
+def test_a_lost_peer_is_a_consequence_and_an_error_of_the_user_is_none():
+    class HorovodInternalError(RuntimeError): ...
+
+    assert is_consequence(HorovodInternalError("anything"))
+    assert is_consequence(RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:9"))
+    assert not is_consequence(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not is_consequence(ConnectionResetError("Connection reset by peer"))  # of a download, say
+
+
+def test_records_are_numbered_from_one_and_only_rank_0_speaks(tmp_path):
+    Spool(tmp_path / "spool", rank=1).say(Note(text="unheard"))
+    spool = Spool(tmp_path / "spool", rank=0)
+    spool.say(Note(text="one"))
+    spool.say(Note(text="two"))
+    found = read_after(tmp_path / "spool", 0)
+    assert [(each.number, each.text) for each in found] == [(1, "one"), (2, "two")]
+    assert found[0].at > 0
+
+
+@pytest.mark.parametrize("written", [0, 20])
+def test_a_record_that_finds_the_disk_full_is_written_with_the_next(tmp_path, monkeypatch, written):
+    spool = Spool(tmp_path / "spool", rank=0)
+    spool.say(Note(text="one"))
+    real = os.write
+
+    def full(descriptor, data):
+        real(descriptor, data[:written])
+        if written == 0:
+            raise OSError(28, "No space left on device")
+        return written
+
+    monkeypatch.setattr("os.write", full)
+    spool.say(Note(text="two"))
+    monkeypatch.setattr("os.write", real)
+    spool.say(Note(text="three"))
+    assert [(each.number, each.text) for each in read_after(tmp_path / "spool", 0)] == [
+        (1, "one"),
+        (2, "two"),
+        (3, "three"),
+    ]
+
+
+def test_torch_is_chosen_when_asked_for():
+    assert choose("torch", "cpu").name == "torch"
+
+
+def test_horovod_on_a_device_that_it_is_not_built_for_is_an_error_with_the_way_out(monkeypatch):
+    pytest.importorskip("horovod.torch").nccl_built() and pytest.skip("this Horovod is built for CUDA")
+    with pytest.raises(InvalidRequest, match="--backend torch"):
+        choose("horovod", "cuda")
+    assert choose("auto", "cuda").reason == "Horovod is built without NCCL, which cuda needs"
+
+
+def test_horovod_without_a_rendezvous_is_not_chosen(monkeypatch):
+    pytest.importorskip("horovod.torch")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("HOROVOD_GLOO_RENDEZVOUS_ADDR", raising=False)
+    assert choose("auto", "cpu") == ("torch", "the launcher started no Horovod rendezvous")
+    monkeypatch.setenv("HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1")
+    assert choose("auto", "cpu") == ("horovod", "built for cpu")
+
+
+def test_a_deep_recursion_shows_its_innermost_frames(tmp_path):
+    failure = failure_of("def f(): f()\nf()\n", tmp_path)
+    assert failure.type == "RecursionError"
+    assert len(failure.frames) == 30
+    assert len(failure.traceback) < 100 * len(traceback.format_exc()) + 100_000
