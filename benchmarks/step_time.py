@@ -213,6 +213,7 @@ class Gang:
 
     def _signal(self, number: signal.Signals) -> None:
         for process in self._processes:
+            assert process.pid is not None
             os.kill(process.pid, number)
 
 

@@ -13,7 +13,7 @@ from jupyter_ext.capture import Capture
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
-from kernel_backend.model.definition import TRAINED, Definition, parse
+from kernel_backend.model.definition import Definition, parse
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.options import to_config
 from kernel_backend.model.overview import Overview
@@ -45,7 +45,6 @@ def check(capture: Capture, given: Mapping[str, Value]) -> Checked:
     """
     try:
         definition = parse(capture.source, capture.roles_from)
-        _refuse_untrained(definition)
         if capture.problems:
             raise _capture_error(capture)
         return Checked(capture, definition, definition.bind(given))
@@ -121,11 +120,3 @@ def _capture_error(capture: Capture) -> CaptureError:
     found = [vars(problem) for problem in capture.problems]
     return CaptureError("\n".join(problem.message for problem in capture.problems), problems=found)
 
-
-def _refuse_untrained(definition: Definition) -> None:
-    for role in definition.roles:
-        if role not in TRAINED:
-            raise InvalidDefinition(
-                f"{role} (line {definition.functions[role].line}) is a role that this version does not train with; "
-                f"those that it does are {', '.join(TRAINED)}. Leave it out, or give the function another name"
-            )

@@ -25,22 +25,23 @@ def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
             return (node.id if isinstance(node, ast.Name) else None), tuple(reversed(path))
 
 
-def held(value: ast.expr) -> list[str]:
+def objects(value: ast.expr) -> list[str]:
     """Names whose object `value` holds on to: `net.head`, `list(net.parameters())`, `(a, b)`."""
     if isinstance(value, ast.Tuple | ast.List | ast.Set):
-        return [name for each in value.elts for name in held(each)]
+        return [name for each in value.elts for name in objects(each)]
     if isinstance(value, ast.Dict):
-        return [name for each in value.values for name in held(each)]
+        return [name for each in value.values for name in objects(each)]
     if isinstance(value, ast.Call):
         name, path = root(value.func)
         inside = [each for each in value.args if isinstance(each, ast.Call) or (not path and name in _PASSING)]
         method = [name] if name and path and not value.args else []
-        return method + [held for each in inside for held in held(each)]
+        return method + [held for each in inside for held in objects(each)]
     name, _ = root(value)
     return [name] if name else []
 
 
 def parameters(arguments: ast.arguments) -> frozenset[str]:
+    """All the names in a signature."""
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     return frozenset(each.arg for each in every if each)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from jupyter_ext.capture.cells import is_magic
 from jupyter_ext.capture.facts import Change, Effects, FunctionNode, Statement
-from jupyter_ext.capture.names import bound, held, parameters, root
+from jupyter_ext.capture.names import bound, objects, parameters, root
 
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match)
 # fmt: off
@@ -28,6 +28,14 @@ _LOOKING = frozenset({
 # fmt: on
 
 
+def read(statement: Statement, last: ast.stmt) -> None:
+    """Fill in the facts of a statement; `last` is the one that its cell ends with."""
+    reader = _Reader(statement)
+    for node in statement.nodes:
+        reader.last = node is last
+        reader.visit(node)
+
+
 @dataclass
 class _Scope:
     names: set[str]
@@ -38,9 +46,7 @@ class _Scope:
     aliases: dict[str, str] = field(default_factory=dict)
 
 
-class Reader(ast.NodeVisitor):
-    """Walks a top-level statement and fills in its facts; `last` says that the cell ends with it."""
-
+class _Reader(ast.NodeVisitor):
     def __init__(self, statement: Statement) -> None:
         self.out = statement
         self.scopes: list[_Scope] = []
@@ -222,7 +228,7 @@ class Reader(ast.NodeVisitor):
         """`h = net.head` and `opt = SGD(net.parameters())`: to change h, or to step opt, is to change net."""
         if not isinstance(target, ast.Name):
             return
-        for name in held(value):
+        for name in objects(value):
             if self.scopes:
                 self.scopes[-1].aliases[target.id] = name
             else:
@@ -332,7 +338,7 @@ class Reader(ast.NodeVisitor):
         scope = _Scope(targets)
         self.scopes.append(scope)
         for index, generator in enumerate(node.generators):
-            for held in held(generator.iter)[:1]:
+            for held in objects(generator.iter)[:1]:
                 scope.aliases |= {t.id: held for t in ast.walk(generator.target) if isinstance(t, ast.Name)}
             for each in [*([generator.iter] if index else []), *generator.ifs]:
                 self.visit(each)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from jupyter_ext.capture.cells import Parsed, is_magic, parse_cell
 from jupyter_ext.capture.facts import Statement
-from jupyter_ext.capture.reader import Reader
+from jupyter_ext.capture.reader import read
 
 
 @lru_cache(maxsize=4096)
@@ -29,10 +29,7 @@ def _statements(parsed: Parsed) -> list[Statement]:
         else:
             found.append(Statement(start, node.end_lineno or node.lineno, [node]))
     for statement in found:
-        visitor = Reader(statement)
-        for node in statement.nodes:
-            visitor.last = node is tree.body[-1]
-            visitor.visit(node)
+        read(statement, last=tree.body[-1])
         if parsed.magics:
             statement.magics = {name for node in statement.nodes for name in _made_by_magic(node)}
     return found

@@ -89,10 +89,11 @@ class Definition(Record):
     def bind(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """Every hyperparameter with its value: the given one, else the default.
 
-        Raises InvalidDefinition that tells all at once: names that are none (with the nearest), values of the
-        wrong type, and hyperparameters without a value.
+        Raises InvalidDefinition that tells all at once: roles that this version does not train with, names that are
+        no hyperparameters (with the nearest), values of the wrong type, and hyperparameters without a value.
         """
-        problems = [self._unknown(name) for name in given if name not in self.hyperparameters]
+        problems = [self._untrained(role) for role in self.roles if role not in TRAINED]
+        problems += [self._unknown(name) for name in given if name not in self.hyperparameters]
         values: dict[str, Value] = {}
         for name, parameter in self.hyperparameters.items():
             try:
@@ -102,6 +103,12 @@ class Definition(Record):
         if problems:
             raise InvalidDefinition("\n".join(problems))
         return values
+
+    def _untrained(self, role: str) -> str:
+        return (
+            f"{role} (line {self.functions[role].line}) is a role that this version does not train with; those that "
+            f"it does are {', '.join(TRAINED)}. Leave it out, or give the function another name"
+        )
 
     def _unknown(self, name: str) -> str:
         names = " ".join(self.hyperparameters) or "none"

@@ -6,6 +6,7 @@ then `failure-<rank>.json` says why.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -55,7 +56,8 @@ def main(folder: Path) -> int:
         step = trainings[0].step + 1 if trainings else None
         code = Path(job.code)
         described = failure.describe(error, rank, step, code, Path(job.cwd), read_snapshot(code))
-        failure.write(described, folder)
+        with contextlib.suppress(OSError):  # a full disk: the log may still take it
+            failure.write(described, folder)
         print(described.traceback, file=sys.stderr, end="")
         return 1
 

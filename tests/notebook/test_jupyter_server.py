@@ -34,9 +34,9 @@ class JupyterServer:
         }
         command = [sys.executable, "-m", "jupyter_server", "--port=0", "--no-browser", f"--ServerApp.root_dir={folder}"]
         root = ["--allow-root"] if os.geteuid() == 0 else []
-        self.process = subprocess.Popen(
-            [*command, *root], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        folder.mkdir(exist_ok=True)
+        with (folder / "jupyter.log").open("wb") as log:
+            self.process = subprocess.Popen([*command, *root], env=environment, stdout=log, stderr=log)
         info = until(lambda: next(runtime.glob("jpserver-*.json"), None), "the Jupyter server starts")
         until(lambda: info.read_text().endswith("}\n") or info.stat().st_size > 100, "its file is whole")
         facts = json.loads(info.read_text())

@@ -188,3 +188,7 @@ def test_a_function_that_is_nearly_a_role_is_a_hint():
 def test_definitions_travel_as_json():
     definition = parse(SMALL)
     assert type(definition).model_validate(definition.to_json()) == definition
+
+
+def test_a_role_that_is_not_trained_yet_is_refused_by_name():
+    assert "schedule (line 4) is a role" in unbound(SMALL + "def schedule(optimizer): ...")

@@ -33,7 +33,7 @@ def rows(found):
 
 def test_an_epoch_has_every_sample_once_in_an_order_of_its_own():
     assert sorted(order(0, 1, 100).tolist()) == list(range(100))
-    assert order(0, 1, 100).tolist() == order(0, 1, 100).tolist()
+    assert order(0, 0, 10).tolist() == [3, 8, 5, 4, 2, 6, 1, 0, 9, 7]  # and for ever: NUMERICS guards it
     assert order(0, 1, 100).tolist() != order(0, 2, 100).tolist()
     assert order(0, 1, 100).tolist() != order(1, 1, 100).tolist()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
 import types
 
 import pytest
@@ -11,7 +13,7 @@ from torch import nn
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.definition import parse
 from kernel_backend.runner.functions import BatchRule, Functions, loss_and_logged
-from kernel_backend.runner.load import Loaded
+from kernel_backend.runner.load import Loaded, load
 
 BASIC = """
 import torch
@@ -87,6 +89,18 @@ def test_what_cannot_be_run_is_told_before_training(change, says):
 def test_a_loop_value_that_a_role_cannot_have_is_named_with_those_it_can():
     with pytest.raises(InvalidDefinition, match=r"loss \(line 10\) asks for run, and can have: batch device epoch"):
         functions(BASIC.replace("loss(output", "loss(run, output")).step_function("loss")
+
+
+def test_classes_of_a_definition_can_be_pickled_by_its_own_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "definition", raising=False)
+    (tmp_path / "beside.py").write_text("ANSWER = 42\n")
+    (tmp_path / "definition.py").write_text(f"from beside import ANSWER\nclass Thing: ...\n{BASIC}")
+    module, definition = load(tmp_path, tmp_path)
+    assert (module.__name__, module.ANSWER) == ("definition", 42)
+    assert type(pickle.loads(pickle.dumps(module.Thing()))) is module.Thing
+    assert definition.roles == ("train_data", "model", "loss")
+    monkeypatch.delitem(sys.modules, "definition")
 
 
 class Text(nn.Module):
