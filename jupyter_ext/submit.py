@@ -119,4 +119,3 @@ def describe(checked: Checked) -> Snapshot:
 def _capture_error(capture: Capture) -> CaptureError:
     found = [vars(problem) for problem in capture.problems]
     return CaptureError("\n".join(problem.message for problem in capture.problems), problems=found)
-

@@ -151,7 +151,7 @@ def message_line(message: Message, before: Overview, after: Overview) -> str | N
         case "report" if message.data["kind"] == "validation":
             return _report_line(message, after)
         case "attempt":
-            said = _attempt_text(Attempt.model_validate(message.data))
+            said = _attempt_news(Attempt.model_validate(message.data), before)
             return f"{mark}  {said}" if said else None
         case "note":
             return f"{mark}  {message.data['text']}"
@@ -166,12 +166,38 @@ def _report_line(message: Message, overview: Overview) -> str:
     return progress_line(trial, overview.experiment.config, report)
 
 
-def _attempt_text(attempt: Attempt) -> str | None:
-    """How an attempt ended, if not well; where it begins, if not at the start."""
+def attempt_lines(overview: Overview) -> list[str]:
+    """What befell the attempts: how those that did not end well ended, and from where the next ones went on."""
+    said = (part for attempt in overview.attempts for part in (_begins(attempt), _ends(attempt)))
+    return [line for line in said if line]
+
+
+def _attempt_news(attempt: Attempt, before: Overview) -> str | None:
+    """What is new about an attempt since the picture before."""
+    known = next((each for each in before.attempts if each.id == attempt.id), None)
+    parts = [_begins(attempt)] if known is None else []
+    if known is None or known.outcome is None:
+        parts.append(_ends(attempt))
+    return "; ".join(part for part in parts if part) or None
+
+
+def _begins(attempt: Attempt) -> str | None:
+    if attempt.resume_from:
+        return f"attempt {attempt.number} goes on from step {checkpoint_step(attempt.resume_from)}"
+    return f"attempt {attempt.number} starts again" if attempt.number > 1 else None
+
+
+def _ends(attempt: Attempt) -> str | None:
     if attempt.outcome == "failed" and attempt.failure:
-        return f"attempt {attempt.number} failed: {failure_text(attempt.failure).splitlines()[0]}"
+        return f"attempt {attempt.number} failed: {cause_text(attempt.failure)}"
     if attempt.outcome in ("lost", "timeout", "infeasible"):
         return f"attempt {attempt.number} ended: {attempt.outcome}"
-    if attempt.state == "placed" and attempt.resume_from:
-        return f"attempt {attempt.number} goes on from step {checkpoint_step(attempt.resume_from)}"
     return None
+
+
+def cause_text(failure: Failure) -> str:
+    """A failure in one line: `rank 1 was ended by SIGKILL`, `ValueError: no such file (cell [4] line 3)`."""
+    if not failure.frames and failure.message.startswith(f"rank {failure.rank} "):
+        return failure.message
+    where = f" ({failure.frames[-1].where})" if failure.frames else ""
+    return f"{failure.type}: {failure.message.splitlines()[0] if failure.message else ''}{where}"

@@ -10,6 +10,7 @@ from jupyter_ext.views.tables import rows_html
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.text import (
+    attempt_lines,
     duration,
     elapsed,
     failure_text,
@@ -58,7 +59,7 @@ def bundle(
 
 def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
     """The experiment in a few lines of text."""
-    lines = [head_text(overview, now), *captured]
+    lines = [head_text(overview, now), *captured, *attempt_lines(overview)]
     for trial in overview.trials:
         if trial.step:
             lines.append(progress_line(trial, overview.experiment.config))
@@ -73,6 +74,7 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
     parts = [_head(overview, now), *(_dim(text) for text in captured)]
     if overview.experiment.params:
         parts.append(_dim(params_text(overview.experiment.params)))
+    parts += [_dim(text) for text in attempt_lines(overview)]
     for trial in overview.trials:
         parts.append(_progress(trial, overview))
         if trial.failure:

@@ -17,6 +17,7 @@ from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.text import (
     TABLE_HEAD,
+    attempt_lines,
     failure_text,
     head_text,
     number,
@@ -60,7 +61,7 @@ def _show(options: Namespace) -> int:
 def _card(overview: Overview, failures: bool) -> list[str]:
     """An experiment in lines; `failures` can be left out where they have been told already."""
     experiment = overview.experiment
-    lines = [head_text(overview, time.time())]
+    lines = [head_text(overview, time.time()), *(f"  {line}" for line in attempt_lines(overview))]
     for trial in overview.trials:
         lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
         if trial.failure and failures:

@@ -38,7 +38,7 @@ class Overview(Record):
 
     experiment: Experiment
     trials: tuple[Trial, ...]
-    attempts: tuple[Attempt, ...] = ()  # the newest of each trial
+    attempts: tuple[Attempt, ...] = ()  # of all trials, oldest first; the newest ten of each
     wait: Wait | None = None
     warnings: tuple[str, ...] = ()  # of the snapshot, and notes of the attempts
     seq: int = 0  # of the newest message that this picture includes: watch from here
@@ -78,7 +78,7 @@ class Overview(Record):
                 changed["trials"] = _replaced(self.trials, trial, lambda each: each.index)
             case "attempt":
                 attempt = Attempt.model_validate(message.data)
-                changed["attempts"] = _replaced(self.attempts, attempt, lambda each: each.trial)
+                changed["attempts"] = _replaced(self.attempts, attempt, lambda each: each.id)
             case "report":
                 report = StoredReport.model_validate(message.data)
                 changed["trials"] = tuple(_moved_on(trial, report) for trial in self.trials)
@@ -98,7 +98,7 @@ def _moved_on(trial: Trial, report: StoredReport) -> Trial:
     return trial.model_copy(update=changed)
 
 
-def _replaced(items: tuple[_T, ...], new: _T, key: Callable[[_T], int]) -> tuple[_T, ...]:
+def _replaced(items: tuple[_T, ...], new: _T, key: Callable[[_T], Any]) -> tuple[_T, ...]:
     kept = [item for item in items if key(item) != key(new)]
     return tuple(sorted([*kept, new], key=key))
 

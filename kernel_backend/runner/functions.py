@@ -10,12 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.definition import is_role
 from kernel_backend.model.record import Value
 from kernel_backend.runner import seeds
 from kernel_backend.runner.load import Loaded
 
-SUPPORTED = ("model", "train_data", "optimizer", "loss", "validation_data", "metrics")
 _OF_A_STEP = frozenset({"output", "target", "input", "batch", "epoch"})
 
 
@@ -25,14 +23,13 @@ class Functions:
     def __init__(self, loaded: Loaded, params: Mapping[str, Value], seed: int, constants: Mapping[str, Any]) -> None:
         """`constants` are the loop values that never change: device, rank, world, epochs, and later `steps`.
 
-        Raises InvalidDefinition for a role that this version does not know, or a hyperparameter without a value.
+        Raises InvalidDefinition for a hyperparameter without a value.
         """
         self._module, self._definition = loaded
         self._seed = seed
         self._constants = dict(constants)
         self._results: dict[str, Any] = {}
         self.params = self._definition.bind(params)
-        self._check_roles()
 
     def know(self, **constants: Any) -> None:
         """Add loop values that are the same from now on."""
@@ -103,18 +100,6 @@ class Functions:
             can = " ".join(sorted(given | set(self._constants)))
             raise InvalidDefinition(f"{function} (line {line}) asks for {name}, and can have: {can}", line=line)
         return self._constants[name]
-
-    def _check_roles(self) -> None:
-        unknown = [role for role in self._definition.roles if is_role(role) and role not in SUPPORTED]
-        if unknown:
-            name = unknown[0]
-            line = self._definition.functions[name].line
-            raise InvalidDefinition(
-                f"{name} (line {line}) is a role that this version cannot run yet; "
-                f"it runs {', '.join(SUPPORTED)}. Leave it out, or give the function another name",
-                line=line,
-                text=name,
-            )
 
 
 class Inputs(NamedTuple):

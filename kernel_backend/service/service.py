@@ -34,6 +34,7 @@ from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 
 WATCH_S = 20.0  # a watcher looks at least this often
+ATTEMPTS = 10  # of a trial, in an overview
 
 
 class Service:
@@ -248,7 +249,7 @@ class Service:
         trials = await asyncio.to_thread(self._store.trials, experiment.number)
         attempts: list[Attempt] = []
         for trial in trials:
-            attempts += (await asyncio.to_thread(self._store.attempts, experiment.number, trial.index))[-1:]
+            attempts += (await asyncio.to_thread(self._store.attempts, experiment.number, trial.index))[-ATTEMPTS:]
         asks = [ask for ask in picture.queue if ask.experiment == experiment.number]
         notes = await asyncio.to_thread(self._store.notes, experiment.number)
         snapshot = await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)

@@ -39,7 +39,7 @@ def test_a_message_replaces_what_it_is_about():
     assert (moved.state, moved.wait, moved.seq) == ("starting", None, 6)
     again = moved.after(message("attempt", attempt(2).to_json(), seq=7))
     assert [each.number for each in again.attempts] == [2]
-    assert again.after(message("attempt", attempt(3).to_json(), seq=8)).attempts[0].number == 3
+    assert again.after(message("attempt", attempt(3).to_json(), seq=8)).attempts[-1].number == 3
 
 
 def test_what_is_known_already_or_foreign_changes_nothing():

@@ -148,9 +148,10 @@ def test_attempts_tell_how_they_ended_and_where_they_go_on():
     def line(**fields) -> str | None:
         return message_line(message("attempt", attempt(**fields).to_json()), overview(), overview())
 
-    assert line(outcome="failed", failure=user_error()) == "#12  attempt 1 failed: ValueError: boom  (rank 0, step 7)"
+    assert line(outcome="failed", failure=user_error()) == "#12  attempt 1 failed: ValueError: boom (cell [4] line 3)"
     assert line(outcome="lost") == "#12  attempt 1 ended: lost"
     assert line(number=2, state="placed", resume_from="150-1") == "#12  attempt 2 goes on from step 150"
+    assert line(number=2, state="placed") == "#12  attempt 2 starts again"
     assert line() is None
     assert message_line(message("note", {"text": "disk full"}), overview(), overview()) == "#12  disk full"
 
