@@ -42,14 +42,14 @@ def test_reseeding_makes_all_three_generators_repeat_themselves():
 
 def test_buckets_hold_latest_parameters_first_and_one_dtype_each():
     sizes = [(torch.float32, 40), (torch.float32, 40), (torch.float16, 40), (torch.float32, 40), (torch.float32, 10)]
-    assert buckets(sizes, first=50, rest=80) == [[4, 3], [2], [1, 0]]
-    assert buckets(sizes, first=1, rest=1) == [[4], [3], [2], [1], [0]]
+    assert buckets(sizes, 50) == [[4, 3], [2], [1, 0]]
+    assert buckets(sizes, 1) == [[4], [3], [2], [1], [0]]
     assert buckets([]) == []
 
 
 def test_a_bucket_is_sent_only_when_every_parameter_in_it_may_be_ready():
     sizes = [(torch.float32, 10), (torch.float16, 10)] * 4
-    for plan in (buckets(sizes, 15, 15), buckets(sizes, 100, 100)):
+    for plan in (buckets(sizes, 15), buckets(sizes, 100)):
         assert sorted(index for bucket in plan for index in bucket) == list(range(8))
         earliest = [min(bucket) for bucket in plan]
         assert earliest == sorted(earliest, reverse=True)
