@@ -81,8 +81,10 @@ def _logs(tokens: Sequence[str]) -> None:
 
 
 def _metrics(tokens: Sequence[str]) -> None:
-    reference, options = _number("metrics", tokens, ("--kind", {"choices": ["training", "validation"]}))
-    reports = Client.connect().reports(reference.experiment, kind=options.kind)
+    kinds = ["validation", "training", "all"]
+    reference, options = _number("metrics", tokens, ("--kind", {"choices": kinds, "default": "all"}))
+    kind = None if options.kind == "all" else options.kind
+    reports = Client.connect().reports(reference.experiment, kind=kind)
     names = list(dict.fromkeys(name for report in reports for name in report.metrics))
     rows = [
         (each.kind, str(each.step), f"{each.epoch:.2f}", *(_value(each.metrics.get(name)) for name in names))

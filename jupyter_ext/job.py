@@ -105,17 +105,20 @@ class Job:
         LiveView(self._client).show(self.overview, final=True)
 
     def load(self) -> torch.nn.Module:
-        """Its model with the weights of the newest checkpoint, in evaluation mode.
+        """Its model with the weights of the newest whole checkpoint, in evaluation mode.
 
-        Runs the submitted definition in this process. Raises NotFound where there is no checkpoint yet, and
-        CheckpointDamaged.
+        Runs the submitted definition in this process. A damaged checkpoint is set aside and the one before is
+        taken; raises NotFound where there is none.
         """
         from kernel_backend.checkpoints.directory import Directory
         from kernel_backend.checkpoints.writer import load_model
 
-        manifest = Directory(checkpoint_folder(home(), self.number, 1)).newest()
+        manifest, damage = Directory(checkpoint_folder(home(), self.number, 1)).newest_verified()
         if manifest is None:
-            raise NotFound(f"experiment {self.number} has no checkpoint yet: look with %dl checkpoints {self.number}")
+            why = f" ({damage[0]})" if damage else ""
+            raise NotFound(
+                f"experiment {self.number} has no checkpoint yet{why}: look with %dl checkpoints {self.number}"
+            )
         model = self._model()
         model.load_state_dict(load_model(manifest))
         return model.eval()

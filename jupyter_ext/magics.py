@@ -147,10 +147,7 @@ def _file(words: list[str]) -> Capture:
     if named is None:
         raise InvalidRequest("nothing to submit: write functions below %%dlsubmit, or name a file: %dlsubmit train.py")
     words.remove(named)
-    try:
-        return capture_file(Path(named))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{named} cannot be read: {error}") from None
+    return capture_file(Path(named))
 
 
 def _captured(checked: Checked, overview: Overview) -> list[str]:

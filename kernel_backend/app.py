@@ -81,6 +81,8 @@ class Daylight(Application):
         """Read the command line, then the file that it names; the command line has the last word."""
         self.parse_command_line(argv)  # type: ignore[arg-type]
         if self.config_file:
+            if not Path(self.config_file).is_file():
+                raise TraitError(f"there is no file {self.config_file}")
             typed = self.cli_config
             self.load_config_file(self.config_file)
             self.update_config(typed)
@@ -108,7 +110,7 @@ class Daylight(Application):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         token = discovery.ensure_token(home)
         service = Service(
-            store=SqlStore(f"sqlite:///{home}/daylight.db"),
+            store=SqlStore(home / "daylight.db"),
             archive=Archive(home / "snapshots"),
             engine=LocalEngine(home),
             home=home,
@@ -129,7 +131,7 @@ class Daylight(Application):
 
     async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            if use.idle() > self.idle_timeout and not await service.busy():
+            if use.idle() > self.idle_timeout and not await service.busy() and use.idle() > self.idle_timeout:
                 _log.info("nothing to do for %g s", self.idle_timeout)
                 return
             try:

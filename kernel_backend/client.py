@@ -127,7 +127,12 @@ class Client:
         rank: int | None = None,
         offset: int = 0,
     ) -> LogChunk:
-        """A piece of a rank's log; without a rank the one that failed first, else rank 0."""
+        """A piece of a rank's log; without a rank the one that failed first, else rank 0.
+
+        Raises InvalidRequest for a rank that the experiment does not have.
+        """
+        if rank and not offset:
+            _check_rank(rank, self.experiment(number))
         query = _given(trial=trial, attempt=attempt, rank=rank, offset=offset)
         return LogChunk.model_validate(self._json("GET", f"/api/experiments/{number}/logs", params=query))
 
@@ -167,14 +172,17 @@ class Client:
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
         """Everything that becomes known after message `after`, each once and in order, until the caller stops.
 
-        A cut connection is made again and goes on after the last message that was seen.
+        A cut connection is made again and goes on after the last message that was seen. Patience begins anew
+        with each connection that had lasted a while: silence is no reason to give up at its first cut.
         """
         from websockets.exceptions import ConnectionClosed
 
         trying = _Patience(self._patience, self._say)
         while True:
+            opened: float | None = None
             try:
                 with self._stream(after, experiment) as socket:
+                    opened = time.monotonic()
                     for frame in socket:
                         message = Message.model_validate_json(frame)
                         trying = _Patience(self._patience, self._say)
@@ -184,9 +192,12 @@ class Client:
             except CannotStart:
                 raise
             except (OSError, ConnectionClosed, ServiceUnreachable) as error:
-                trying.wait(error)
+                cut: Exception = error
             else:
-                trying.wait(ServiceUnreachable("the service ended the stream"))
+                cut = ServiceUnreachable("the service ended the stream")
+            if opened is not None and time.monotonic() - opened > SILENCE_S:
+                trying = _Patience(self._patience, self._say)
+            trying.wait(cut)
 
     def close(self) -> None:
         """Let go of the connections; the next call makes new ones."""
@@ -289,6 +300,13 @@ def _unreachable(error: Exception) -> ServiceUnreachable:
         return error
     reason = str(error) or type(error).__name__
     return ServiceUnreachable(f"Daylight's service does not answer ({reason}): start it with: daylight serve")
+
+
+def _check_rank(rank: int, overview: Overview) -> None:
+    number, slots = overview.experiment.number, overview.experiment.config.slots
+    if rank >= slots:
+        there = "rank 0 alone" if slots == 1 else f"ranks 0 to {slots - 1}"
+        raise errors.InvalidRequest(f"--rank {rank}: experiment #{number} has {there}")
 
 
 def _error(status: int, content: bytes) -> DaylightError:

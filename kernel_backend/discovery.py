@@ -30,8 +30,9 @@ from kernel_backend.home import home as default_home
 START_LIMIT = 30.0  # seconds that a service may take until it listens
 LOG_LIMIT = 5_000_000  # bytes of service.log, beyond which it is begun anew
 # What tells an interpreter with the [server] extra, and what of a kernel's environment is not for a service.
+# With DAYLIGHT_ATTEMPT, the mark of an attempt's processes, it would be ended with the attempt that started it.
 _NEEDED = ("alembic", "sqlalchemy", "tornado", "traitlets")
-_KERNEL_ONLY = ("MPLBACKEND", "JPY_PARENT_PID", "JPY_SESSION_NAME")
+_KERNEL_ONLY = ("MPLBACKEND", "JPY_PARENT_PID", "JPY_SESSION_NAME", "DAYLIGHT_ATTEMPT")
 
 
 class CannotStart(ServiceUnreachable):
@@ -75,8 +76,11 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
     while time.monotonic() < deadline:
         if found := find(home):
             return found
-        if process.poll():
+        code = process.poll()
+        if code:
             raise CannotStart(f"Daylight's service could not start. {_last_words(home)}")
+        if code == 0:  # it found the lock held: by one that will be found soon, or by one on its way out
+            process = _spawn(home)
         time.sleep(0.05)
     raise CannotStart(f"Daylight's service did not start within {limit:g} s. {_last_words(home)}")
 

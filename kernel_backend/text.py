@@ -94,7 +94,7 @@ def failure_text(failure: Failure) -> str:
 def state_text(overview: Overview) -> str:
     """The state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`."""
     reasons: list[str] = []
-    if overview.wait and overview.state == "queued":
+    if overview.wait and overview.state in ("queued", "paused"):
         reasons.append(overview.wait.reason)
         if overview.wait.estimate is not None:
             reasons.append(f"about {duration(overview.wait.estimate)}")

@@ -35,4 +35,6 @@ def attempt(number: int = 1, placement: Placement | None = None, **fields: Any) 
 
 def user_error(step: int | None = 7, message: str = "boom", rank: int = 0, **fields: Any) -> Failure:
     frame = Frame(file="definition.py", line=12, function="loss", text="raise ValueError('boom')", cell=4, cell_line=3)
-    return Failure(rank=rank, type="ValueError", message=message, step=step, frames=(frame,), **fields)
+    return Failure(
+        rank=rank, type="ValueError", message=message, step=step, frames=(frame,), traceback="Traceback ...", **fields
+    )

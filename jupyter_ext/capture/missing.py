@@ -1,4 +1,4 @@
-"""Needed names that no executed cell makes: small values and imports are written in."""
+"""Needed names that no executed cell makes: small values and imports are written in, but nothing secret."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jupyter_ext.capture.settings import SECRET
 from jupyter_ext.capture.slice import Slice
 
 _SMALL = 2048  # characters of a literal that may travel
@@ -65,7 +66,7 @@ def _line(name: str, namespace: Mapping[str, object] | None) -> str | None:
     if (source := _importable(value)) is not None:
         module, own = source
         return f"from {module} import {own}" if own == name else f"from {module} import {own} as {name}"
-    text = _literal(value)
+    text = None if SECRET.search(name) else _literal(value)
     return f"{name} = {text}" if text is not None else None
 
 

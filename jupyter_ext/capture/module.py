@@ -13,8 +13,9 @@ from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
-from jupyter_ext.capture.settings import Settings, settings
+from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
 from jupyter_ext.capture.slice import History, Slice, sets_secret
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.definition import LOOP_VALUES, is_role
 from kernel_backend.model.snapshot import Piece
 
@@ -92,8 +93,12 @@ def capture_cell(
 
 
 def capture_file(path: Path) -> Capture:
-    """The module that a file is, whole; raises OSError or UnicodeDecodeError where it cannot be read."""
-    source = _plain(path.read_text(encoding="utf-8"))
+    """The module that a file is, whole; raises InvalidRequest where it cannot be read as UTF-8 text."""
+    try:
+        source = _plain(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"it is no UTF-8 text ({error})"
+        raise InvalidRequest(f"{path} cannot be read: {reason}") from None
     count = len(source.rstrip("\n").split("\n"))
     return Capture(source, (Piece(cell=None, file=path.name, line=1, count=count, cell_line=1),), roles_from=1)
 
@@ -134,7 +139,7 @@ def _secrets(executed: Executed) -> Iterator[str]:
     for time, statement in enumerate(executed.statements):
         if time < executed.start and sets_secret(statement):
             place = f"cell [{executed.cell(time).number}] line {statement.start}"
-            yield f"{place} sets what looks like a secret and stays out of the snapshot: set it where the job runs"
+            yield f"{place} sets what looks like a secret and stays out of the snapshot: {KEPT_OUT}"
 
 
 def _heavy(executed: Executed, taken: Sequence[int]) -> Iterator[str]:

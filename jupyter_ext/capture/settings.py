@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from jupyter_ext.capture.cells import Cell, Magic, Parsed
 
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+# What to do about one that is kept out.
+KEPT_OUT = "stop Daylight's service, set it in a shell and start the service there (daylight serve): jobs inherit it"
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
@@ -37,7 +39,7 @@ def settings(cells: Iterable[tuple[Cell, Parsed]]) -> Settings:
             if name and SECRET.search(name):
                 warnings.append(
                     f"{name}, set by %{magic.name} in cell [{cell.number}], looks like a secret and stays out of the "
-                    "snapshot: set it where the job runs"
+                    f"snapshot: {KEPT_OUT}"
                 )
             elif name:
                 environment[name] = value

@@ -63,7 +63,7 @@ def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
     for trial in overview.trials:
         if trial.step:
             lines.append(progress_line(trial, overview.experiment.config))
-        if trial.failure:
+        if trial.failure and trial.state == "failed":
             lines.append(failure_text(trial.failure))
     lines += [f"note: {text}" for text in overview.warnings]
     return "\n".join(lines)
@@ -77,7 +77,7 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
     parts += [_dim(text) for text in attempt_lines(overview)]
     for trial in overview.trials:
         parts.append(_progress(trial, overview))
-        if trial.failure:
+        if trial.failure and trial.state == "failed":
             parts.append(_failure(trial.failure))
     parts += [_dim(f"\N{WARNING SIGN} {text}") for text in overview.warnings]
     if picture is not None:

@@ -39,7 +39,8 @@ def _list(options: Namespace) -> int:
 
 
 def _list_arguments(parser: OptionParser) -> None:
-    parser.add_argument("--state", metavar="STATE", help="active, paused, stopping, stopped, completed or failed")
+    states = "queued, starting, running, releasing, paused, stopping, stopped, completed or failed"
+    parser.add_argument("--state", metavar="STATE", help=f"only those that are {states}")
     parser.add_argument("--search", metavar="TEXT", help="names that contain it")
     parser.add_argument("--limit", metavar="N", type=count, default=50, help="at most so many, newest first [50]")
     takes_json(parser)
@@ -64,7 +65,7 @@ def _card(overview: Overview, failures: bool) -> list[str]:
     lines = [head_text(overview, time.time()), *(f"  {line}" for line in attempt_lines(overview))]
     for trial in overview.trials:
         lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
-        if trial.failure and failures:
+        if trial.failure and failures and trial.state == "failed":
             lines += [f"  {line}" for line in failure_text(trial.failure).splitlines()]
     lines += [f"  note: {warning}" for warning in overview.warnings]
     return [line for line in lines if line]
@@ -97,7 +98,7 @@ def _report_row(report: StoredReport, names: list[str]) -> list[str]:
 def _metrics_arguments(parser: OptionParser) -> None:
     takes_one(parser)
     kinds = ["validation", "training", "all"]
-    parser.add_argument("--kind", choices=kinds, default="validation", help="which reports [validation]")
+    parser.add_argument("--kind", choices=kinds, default="all", help="which reports [all]")
     takes_json(parser)
 
 

@@ -22,9 +22,10 @@ from kernel_backend.launch.spool import read_after
 from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk
-from kernel_backend.model.reports import SpoolRecord
+from kernel_backend.model.reports import AttemptResult, SpoolRecord
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
+from kernel_backend.model.trial import Failure
 
 LOG_CHUNK = 256 * 1024  # bytes of a log in one answer
 START_S = 30.0  # a launcher that has not begun by then never will
@@ -95,30 +96,31 @@ class LocalEngine:
 
     def _status(self, key: AttemptId) -> GangStatus:
         folder = self._folder(key)
+        child = self._started.get(str(key))
+        broken = bool(child and child.poll())
         self._reap(str(key))
-        result = folder.result()
-        if result is not None:
-            return GangStatus(key=key, phase="ended", outcome=_OUTCOMES[result.outcome], result=result)
         launcher = folder.launcher()
-        if launcher is None:
-            # Its mark is as old as the submission; a launcher begins within moments of it.
-            waiting = time.time() - (folder.path / "listed").stat().st_mtime
-            return GangStatus(key=key, phase="pending") if waiting < START_S else self._lost(key)
-        if launcher.alive():
-            return GangStatus(key=key, phase="running")
-        # It may have written its record between our two looks.
-        result = folder.result()
+        alive = launcher is not None and launcher.alive()
+        result = folder.result()  # after that look: it may have been written just before its writer ended
         if result is not None:
             return GangStatus(key=key, phase="ended", outcome=_OUTCOMES[result.outcome], result=result)
-        return self._lost(key)
+        if alive:
+            return GangStatus(key=key, phase="running")
+        if launcher is not None:
+            return self._gone(key, Outcome.LOST, None)
+        # Its mark is as old as the submission; a launcher begins within moments of it.
+        waiting = time.time() - (folder.path / "listed").stat().st_mtime
+        if waiting < START_S and not broken:
+            return GangStatus(key=key, phase="pending")
+        return self._gone(key, Outcome.FAILED, _never_launched(folder))
 
-    def _lost(self, key: AttemptId) -> GangStatus:
+    def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
         """A gang without a launcher: whatever is left of it goes before its slots are given away."""
         try:
             self._kill(key)
         except Unconfirmed:
             return GangStatus(key=key, phase="running")
-        return GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
+        return GangStatus(key=key, phase="ended", outcome=outcome, result=result)
 
     def _kill(self, key: AttemptId) -> None:
         deadline = time.monotonic() + KILL_S
@@ -174,6 +176,15 @@ def _spawn(job: Job, folder: AttemptFolder) -> subprocess.Popen[bytes]:
             stderr=log,
             start_new_session=True,
         )
+
+
+def _never_launched(folder: AttemptFolder) -> AttemptResult:
+    """The end of an attempt whose launcher never began, with what it said last."""
+    lines = folder.launcher_log.read_text(errors="replace").strip().splitlines() if folder.launcher_log.exists() else []
+    said = lines[-1] if lines else "it said nothing"
+    message = f"{folder.job().python} could not launch the ranks ({said}): install daylight into that environment"
+    failure = Failure(rank=0, type="LauncherFailed", message=message)
+    return AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
 
 
 def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:

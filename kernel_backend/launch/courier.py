@@ -49,7 +49,7 @@ class Courier(threading.Thread):
         while True:
             if self._ending.is_set() and deadline == float("inf"):
                 deadline = time.monotonic() + LAST_WORDS_S
-            waiting.extend(self._reader.read())
+            waiting = waiting or self._reader.read()  # what cannot be posted now stays in the spool
             now = time.monotonic()
             if waiting or now - spoken >= HEARTBEAT_S:
                 if self._post(client, token, waiting):

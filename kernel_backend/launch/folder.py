@@ -19,16 +19,22 @@ R = TypeVar("R", bound=Record)
 
 
 class LauncherRecord(Record):
-    """Which process launches this attempt; pid and start time together name it for ever."""
+    """Which process launches this attempt; pid and start time together name it until the machine starts anew."""
 
     pid: int
-    started: float
+    started: float  # seconds after the machine's boot: a wall clock that is set does not change it
+
+    @classmethod
+    def of(cls, process: psutil.Process) -> LauncherRecord:
+        """The record of a living process."""
+        return cls(pid=process.pid, started=process.create_time() - psutil.boot_time())
 
     def alive(self) -> bool:
         """Whether that very process runs (a zombie does not)."""
         try:
             process = psutil.Process(self.pid)
-            return process.create_time() == self.started and process.status() != psutil.STATUS_ZOMBIE
+            same = abs(LauncherRecord.of(process).started - self.started) < 1.0
+            return same and process.status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return False
 
@@ -75,7 +81,8 @@ class AttemptFolder(NamedTuple):
 
     def prepare(self, job: Job, token: str) -> None:
         """Write the job and its token (0600); doing it twice changes nothing."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.path.chmod(0o700)  # it may have been made a moment ago, for the unpacked code
         self.write("token", token.encode())
         self.write("job.json", job.model_dump_json(indent=2).encode())
 

@@ -28,14 +28,25 @@ def rank_env(base: Mapping[str, str], job: Job, seat: Seat, meeting: Meeting) ->
     return plain | torch.env(seat, meeting) | horovod.env(seat, meeting)
 
 
+def _rendezvous(job: Job, everyone: Sequence[Seat]) -> horovod.Rendezvous | None:
+    """Horovod's rendezvous, where the ranks may want it; raises ImportError only where Horovod was asked for."""
+    if len(everyone) == 1 or job.config.backend == "torch" or not horovod.installed():
+        return None
+    try:
+        return horovod.Rendezvous(job.placement[0].address, everyone)
+    except ImportError:
+        if job.config.backend == "horovod":
+            raise
+        return None
+
+
 class Gang:
     """The ranks that this launcher started. Each has a pipe as stdin: lines are instructions, its end means death."""
 
     def __init__(self, job: Job, folder: AttemptFolder) -> None:
         address = job.placement[0].address
         everyone = seats(job.placement)
-        wants_horovod = job.config.backend != "torch" and horovod.installed()
-        self._rendezvous = horovod.Rendezvous(address, everyone) if wants_horovod else None
+        self._rendezvous = _rendezvous(job, everyone)
         meeting = Meeting(
             address=address,
             interface=interface_of(address),

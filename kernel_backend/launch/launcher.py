@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ WATCH_S = 0.05
 SETTLE_S = 1.0  # what peers of a failed rank get to say whether theirs was the cause
 FAREWELL_S = 60.0  # what peers of a rank that finished get to finish too
 
+_log = logging.getLogger(__name__)
+
 
 def launch(path: Path) -> None:
     """Run one attempt to its end; returns at once where another launcher has it.
@@ -34,33 +37,36 @@ def launch(path: Path) -> None:
     lock = folder.lock()
     if lock is None:
         return
-    # A launcher's job is to outlive those who started it; its ranks in turn die with it.
-    me = LauncherRecord(pid=os.getpid(), started=psutil.Process().create_time())
-    folder.write("launcher.json", me.model_dump_json().encode())
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    folder.write("launcher.json", LauncherRecord.of(psutil.Process()).model_dump_json().encode())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-
-    job = folder.job()
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a heartbeat says nothing
     try:
+        job = folder.job()
         gang = Gang(job, folder)
-    except (OSError, ImportError) as error:
+    except Exception as error:  # whatever it is, a record of it is better than a launcher that is just gone
+        _log.exception("the ranks could not be started")
         _write(folder, _never_started(error))
         return
-    signal.signal(signal.SIGTERM, lambda *_: gang.tell("release"))
     courier = Courier(folder, Path(job.home), str(job.id), gang.tell)
     courier.start()
-    _watch(gang, folder)
+    _watch(gang, folder, asked)
     _write(folder, judge(gang.codes(), folder.failures(), gang.ended_by_us, time.time()))
     gang.close()
     courier.finish()
     os.close(lock)
 
 
-def _watch(gang: Gang, folder: AttemptFolder) -> None:
-    """Return when no rank is left; one that failed takes the others along."""
+def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event) -> None:
+    """Return when no rank is left; one that failed takes the others along. `asked` is handed down as `release`."""
     first_exit: float | None = None
     while any(code is None for code in gang.codes()):
         codes = gang.codes()
         now = time.monotonic()
+        if asked.is_set():
+            asked.clear()
+            gang.tell("release")
         if any(code is not None for code in codes):
             first_exit = first_exit or now
             if _over(codes, folder, now - first_exit):

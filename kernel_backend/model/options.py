@@ -56,7 +56,7 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--batch-size", "training", "N", "samples a step, over all slots together [32]"),
     _setting("--seed", "training", "N", "what all randomness comes from [0]"),
     _setting("--checkpoint-every", "training", "WHEN", "60s, 10m, 1epoch or 500steps [60s]"),
-    _setting("--max-restarts", "training", "N", "tries in a row without progress before it has failed [5]"),
+    _setting("--max-restarts", "training", "N", "restarts in a row without progress before it has failed [5]"),
     Option(("--name",), "view", "what to call it", {"metavar": "TEXT"}),
     Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),
     Option(("--no-wait",), "view", "return at once", _NO_WAIT),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import Started
 from kernel_backend.runner.checkpointing import Checkpointer
@@ -51,6 +53,11 @@ def settle(kind: str, threads: int, local_rank: int) -> torch.device:
     with contextlib.suppress(RuntimeError):  # it can be set once in a process, before the first parallel work
         torch.set_num_interop_threads(1)
     if kind == "cuda":
+        if not torch.cuda.is_available():
+            raise InvalidRequest(
+                f"the slots here are GPUs, and torch {torch.__version__} of {sys.executable} cannot use them: install "
+                "a CUDA build of torch, or start the service with CUDA_VISIBLE_DEVICES= for CPU slots"
+            )
         # A launcher may show each rank its own device alone, or all of them.
         index = local_rank % torch.cuda.device_count()
         torch.cuda.set_device(index)

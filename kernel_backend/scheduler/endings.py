@@ -54,6 +54,7 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
         return Ending(e.Invalid(), {"failure": failure})
     counted = not (progress and outcome is Outcome.TIMEOUT)
     failures = (0 if progress else trial.failures) + counted
-    again = failure is not None and failure.frames != () and failure.same_as(trial.failure)
+    # An error that was raised says so by its traceback; a rank that was killed has none, and proves nothing.
+    again = failure is not None and failure.traceback != "" and failure.same_as(trial.failure)
     retries_left = failures <= max_restarts and not again
     return Ending(e.Errored(retries_left=retries_left), {"failures": failures, "failure": failure})

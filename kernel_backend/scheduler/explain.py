@@ -12,9 +12,7 @@ def explain(picture: Picture, ask: Ask) -> Wait:
     ahead = sum(other.order < ask.order for other in picture.queue)
     total = largest_gang(picture.nodes)
     free = sum(len(slots) for slots in picture.free().values())
-    if ask.slots > total:
-        reason = f"{_slots(ask.slots)} asked, but there are only {total} now"
-    elif ahead:
+    if ahead:
         reason = f"{_ordinal(ahead + 1)} in queue; {total - free} of {_slots(total)} in use"
     elif ask.slots <= free:
         reason = f"{_slots(ask.slots)} free, starting"

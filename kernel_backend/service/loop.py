@@ -8,6 +8,7 @@ import hashlib
 import logging
 import secrets
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from kernel_backend.checkpoints.directory import Directory
@@ -31,6 +32,7 @@ from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 
 BUSY_S = 0.2  # between rounds while gangs run
+FAILED_S = 2.0  # after one in which something failed
 IDLE_S = 30.0  # and while none does; a verb rings the bell
 RELEASE_GRACE_S = 120.0  # what a gang gets to commit a checkpoint and go
 STOP_GRACE_S = 30.0  # the same when its work ends for good
@@ -45,6 +47,7 @@ class Loop:
         self._store, self._engine, self._archive, self._home, self._bus = store, engine, archive, home, bus
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self._wake = asyncio.Event()
+        self._failed = False  # something in this round
 
     def wake(self) -> None:
         """Have the next round now."""
@@ -54,27 +57,34 @@ class Loop:
         """Round after round, until cancelled. An error is logged and tried again: the next round sees the same."""
         while True:
             self._wake.clear()
-            try:
+            self._failed, busy = False, True
+            with self._apart("this round"):
                 busy = await self.round()
-            except DaylightError as error:
-                _log.error("this round failed and is tried again: %s", error)
-                busy = True
-            except Exception:
-                _log.exception("this round failed and is tried again")
-                busy = True
-            await heard(self._wake, BUSY_S if busy else IDLE_S)
+            await heard(self._wake, FAILED_S if self._failed else BUSY_S if busy else IDLE_S)
 
     async def round(self) -> bool:
         """Bring the world and the store together once; whether anything is going on."""
         statuses = {status.key: status for status in await self._engine.statuses()}
         attempts = await asyncio.to_thread(self._store.open_attempts)
         for attempt in attempts:
-            await self._observe(attempt, statuses.pop(attempt.id, None))
+            with self._apart(f"attempt {attempt.id}"):
+                await self._observe(attempt, statuses.pop(attempt.id, None))
         for key in statuses:
-            await self._remove_stranger(key)
+            with self._apart(f"unknown gang {key}"):
+                await self._remove_stranger(key)
         busy = await self._align()
         await self._start_queued()
         return busy or bool(attempts)
+
+    @contextlib.contextmanager
+    def _apart(self, what: str) -> Iterator[None]:
+        """Keep an error from everything but what it befell: it is logged, and the next round tries again."""
+        try:
+            yield
+        except Exception as error:
+            expected = isinstance(error, DaylightError)
+            _log.error("%s: %s; this is tried again", what, error, exc_info=None if expected else error)
+            self._failed = True
 
     async def picture(self) -> Picture:
         """The cluster as the scheduler sees it."""
@@ -98,7 +108,8 @@ class Loop:
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt != attempt.number or trial.state not in HOLDING_SLOTS:
             # Its trial has moved on (this service died between two writes): only the attempt is left to close.
-            await self._close(attempt, Outcome.LOST, None)
+            known = status or GangStatus(key=attempt.id, phase="ended")
+            await self._close(attempt, known.outcome or Outcome.LOST, known.result.failure if known.result else None)
         elif status is None:
             await self._end(trial, attempt, Outcome.LOST, None)
         elif status.phase == "ended":
@@ -166,7 +177,8 @@ class Loop:
         largest = largest_gang(await self._engine.nodes())
         experiments = await asyncio.to_thread(self._store.unfinished_experiments)
         for experiment in experiments:
-            await self._align_one(experiment, largest)
+            with self._apart(f"experiment #{experiment.number}"):
+                await self._align_one(experiment, largest)
         return any(experiment.state != "paused" for experiment in experiments)
 
     async def _align_one(self, experiment: Experiment, largest: int) -> None:
@@ -202,7 +214,8 @@ class Loop:
     async def _start_queued(self) -> None:
         picture = await self.picture()
         for start in decide(picture):
-            await self._start(start)
+            with self._apart(f"the start of {start.ask.experiment}.{start.ask.trial}"):
+                await self._start(start)
 
     async def _start(self, start: Start) -> None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
@@ -224,7 +237,8 @@ class Loop:
         try:
             await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
             await self._engine.submit(job, token)
-        except (OSError, DaylightError) as error:
+        except Exception as error:  # whatever it is, it is this attempt's end and no one else's
+            _log.exception("attempt %s could not be started", attempt.id)
             failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")
             result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
             await self._end(trial, attempt, Outcome.FAILED, result)

@@ -17,14 +17,14 @@ from kernel_backend.model import definition
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
+from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview, Wait
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Snapshot
-from kernel_backend.model.states import ExperimentState, IllegalTransition, TrialState
+from kernel_backend.model.states import ExperimentState, Hold, IllegalTransition, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt
+from kernel_backend.model.trial import Attempt, Trial
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.placement import largest_gang
@@ -257,13 +257,23 @@ class Service:
             experiment=experiment,
             trials=tuple(trials),
             attempts=tuple(attempts),
-            wait=explain(picture, asks[0]) if asks else None,
+            wait=explain(picture, asks[0]) if asks else _impossible(experiment, trials, picture),
             warnings=(*snapshot.warnings, *(str(note.data["text"]) for note in notes)),
             seq=seq,
         )
 
     def _checkpoints(self, number: int, trial: int) -> list[CheckpointInfo]:
         return [manifest.info for manifest in Directory(checkpoint_folder(self._home, number, trial)).committed()]
+
+
+def _impossible(experiment: Experiment, trials: Sequence[Trial], picture: Picture) -> Wait | None:
+    """Why a trial is held by the engine: there are fewer slots now than when it was submitted."""
+    if not any(Hold.ENGINE in trial.holds for trial in trials):
+        return None
+    largest, asked = largest_gang(picture.nodes), experiment.config.slots
+    return Wait(
+        reason=f"{asked} slots asked, and there are {largest} now; submit again with --slots {largest}", place=1
+    )
 
 
 def _check_size(slots: int, nodes: Sequence[Node]) -> None:

@@ -107,6 +107,12 @@ def test_a_file_without_a_model_names_the_file(service, tmp_path, capsys):
     assert "there is no file" in capsys.readouterr().err
 
 
+def test_a_file_that_is_no_text_is_refused_in_a_sentence(service, tmp_path, capsys):
+    (tmp_path / "latin.py").write_bytes("# größer\n".encode("latin-1"))
+    assert main(["submit", str(tmp_path / "latin.py")]) == 2
+    assert "latin.py cannot be read: it is no UTF-8 text" in capsys.readouterr().err
+
+
 def test_a_dry_run_sends_nothing(service, file, capsys):
     assert main(["submit", str(file), "--dry-run", "lr=2"]) == 0
     assert "lr=2" in capsys.readouterr().out
@@ -229,6 +235,7 @@ def test_logs_are_printed_filtered_and_followed_to_the_end(service, file, capsys
     assert capsys.readouterr().out == "world\n"
     assert main(["logs", "1", "--grep", "("]) == 2
     assert main(["logs", "1", "--rank", "5"]) == 2
+    assert "--rank 5: experiment #1 has rank 0 alone" in capsys.readouterr().err
     ending = later(trained, service, service.client())
     assert main(["logs", "1", "--follow"]) == 0
     ending.join()

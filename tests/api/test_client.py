@@ -208,6 +208,21 @@ def test_a_stream_outlives_the_service(tmp_path):
     second.stop()
 
 
+def test_a_stream_that_was_silent_for_longer_than_patience_outlives_its_first_cut(served, client, token, monkeypatch):
+    monkeypatch.setattr("kernel_backend.client.SILENCE_S", 0.1)
+    messages = served.client(patience=0.5).watch(after=client.experiment(1).seq, experiment=1)
+
+    def cut_and_deliver() -> None:
+        time.sleep(1.0)
+        served.cut()
+        served.client().deliver(KEY, token, Delivery(records=(started(),)))
+
+    speaker = threading.Thread(target=cut_and_deliver)
+    speaker.start()
+    assert next(messages).type in ("trial", "attempt", "experiment")
+    speaker.join()
+
+
 def test_a_slow_reader_makes_the_service_wait_and_not_grow(served, client, token, monkeypatch):
     handed_out: list[int] = []
     messages = served.service._store.messages

@@ -21,6 +21,7 @@ import pytest
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.discovery import CannotStart
+from kernel_backend.engines.local import MARK
 from kernel_backend.errors import ServiceUnreachable
 
 SERVE = [sys.executable, "-m", "kernel_backend"]
@@ -133,6 +134,23 @@ def test_it_ends_in_order_and_comes_back_with_what_it_knew(home):
     assert after is not None
     assert after.pid != before.pid
     assert after.token == before.token
+
+
+def test_a_caller_who_meets_a_service_on_its_way_out_gets_the_next_one(home):
+    held = (
+        "import sys, time; from pathlib import Path; from kernel_backend import discovery\n"
+        "with discovery.lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(2)"
+    )
+    with subprocess.Popen([sys.executable, "-c", held, home], stdout=subprocess.PIPE, text=True) as leaving:
+        assert leaving.stdout is not None
+        assert leaving.stdout.readline() == "held\n"
+        assert discovery.start(home).pid != leaving.pid
+
+
+def test_a_service_that_an_attempt_started_does_not_belong_to_it(home, monkeypatch):
+    monkeypatch.setenv(MARK, "an attempt's folder")
+    address = discovery.start(home)
+    assert MARK not in psutil.Process(address.pid).environ()
 
 
 def test_a_service_that_was_killed_is_not_mistaken_for_a_living_one(home):

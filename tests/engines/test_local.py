@@ -12,6 +12,7 @@ from kernel_backend import devices
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import attempt_folder
+from kernel_backend.model.states import Outcome
 from tests.engines.contract import EngineContract, ended
 
 
@@ -40,6 +41,27 @@ class TestLocalEngine(EngineContract):
     def test_an_interpreter_that_does_not_exist_is_an_error_at_once(self, engine, job):
         with pytest.raises(OSError, match="no/such/python"):
             asyncio.run(engine.submit(job().model_copy(update={"python": "/no/such/python"}), "s"))
+
+    def test_an_interpreter_without_daylight_is_a_failure_that_says_so(self, engine, job, tmp_path):
+        bare = tmp_path / "bare"
+        bare.write_text("#!/bin/sh\necho No module named kernel_backend >&2\nexit 1\n")
+        bare.chmod(0o755)
+
+        async def go():
+            await engine.submit(job().model_copy(update={"python": str(bare)}), "s")
+            found = await ended(engine, job().id)
+            assert found.outcome is Outcome.FAILED
+            assert "could not launch the ranks (No module named kernel_backend)" in found.result.failure.message
+
+        asyncio.run(go())
+
+    def test_a_job_that_cannot_be_launched_is_a_failure_and_not_a_loss(self, engine, job):
+        async def go():
+            await engine.submit(job(seconds=0).model_copy(update={"placement": ()}), "s")
+            found = await ended(engine, job().id)
+            assert (found.outcome, found.result.failure.type) == (Outcome.FAILED, "IndexError")
+
+        asyncio.run(go())
 
 
 def test_slots_are_cores_where_there_is_no_gpu(monkeypatch):

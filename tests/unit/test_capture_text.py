@@ -168,6 +168,14 @@ def test_variables_of_the_environment_are_set_in_the_module_but_secrets_are_not(
     assert any("API_TOKEN" in warning for warning in capture.warnings)
 
 
+def test_a_secret_that_no_cell_makes_is_not_written_in():
+    capture = capture_cell([], "def model(): return api_key, rate", {"api_key": "abc", "rate": 0.1})
+    assert "abc" not in capture.source
+    assert "abc" not in " ".join(capture.warnings)
+    assert "rate = 0.1" in capture.source
+    assert "'api_key' (line 1), which no executed cell defines (the notebook holds a str" in message(capture)
+
+
 def test_secrets_in_the_environment_stay_out_though_other_variables_come_along():
     capture = capture_cell(["import os\nos.environ['API_KEY'] = 'abc'\nos.environ['MODE'] = 'fast'"], "y = os.sep")
     assert "abc" not in capture.source

@@ -173,11 +173,19 @@ def test_an_attempt_has_one_launcher_for_ever(tmp_path):
     assert folder.lock() is None
 
 
-def test_a_launcher_is_known_by_pid_and_start_time(tmp_path):
-    import os
-
+def test_a_launcher_is_known_by_pid_and_start_time():
     import psutil
 
-    me = psutil.Process()
-    assert LauncherRecord(pid=os.getpid(), started=me.create_time()).alive()
-    assert not LauncherRecord(pid=os.getpid(), started=me.create_time() - 60).alive()
+    me = LauncherRecord.of(psutil.Process())
+    assert me.alive()
+    assert not me.model_copy(update={"started": me.started - 60}).alive()
+
+
+def test_a_clock_that_is_set_makes_no_launcher_dead(monkeypatch):
+    import psutil
+
+    me = LauncherRecord.of(psutil.Process())
+    created, boot = psutil.Process.create_time, psutil.boot_time()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: created(process) + 3600)
+    monkeypatch.setattr(psutil, "boot_time", lambda: boot + 3600)
+    assert me.alive()

@@ -92,7 +92,7 @@ def test_a_failure_shows_the_cell_and_line():
 
 
 def test_what_people_write_is_escaped_everywhere():
-    nasty = overview(name=NASTY, failure=user_error(message=NASTY), metrics={NASTY: 1.0}, step=1)
+    nasty = overview(TrialState.FAILED, name=NASTY, failure=user_error(message=NASTY), metrics={NASTY: 1.0}, step=1)
     nasty = nasty.model_copy(update={"warnings": (NASTY,)})
     text = read(bundle(nasty, now=100.0, captured=[NASTY], picture=b"png")["text/html"])
     assert text.count(NASTY) >= 5
