@@ -88,6 +88,8 @@ def main(folder: Path) -> int:
     shutil.rmtree(home, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     # The kernel, its service and their workers inherit these: a home of its own, and this very interpreter.
+    # Two CPU slots wherever it runs, so that it shows the same on a laptop and on a machine with one GPU.
+    os.environ.update(DAYLIGHT_SLOTS="2", CUDA_VISIBLE_DEVICES="")
     os.environ.update(DAYLIGHT_HOME=str(home), PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     try:
