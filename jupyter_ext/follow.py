@@ -35,13 +35,13 @@ class Look:
         for attempt in self.overview.attempts:
             if attempt not in self.before.attempts:
                 yield self._message("attempt", attempt)
+        if not ended(self.overview):
+            yield self._message("experiment", self.overview.experiment)
         for report in self.validations:
             yield self._message("report", report)
         for text in self.overview.warnings:
             if text not in self.before.warnings:
                 yield self._message("note", text)
-        if not ended(self.overview):
-            yield self._message("experiment", self.overview.experiment)
 
     def _message(self, type: str, data: Record | str) -> Message:
         body = {"text": data} if isinstance(data, str) else data.to_json()

@@ -122,7 +122,7 @@ def test_a_plain_log_says_what_changed_between_two_looks():
     )
     before, after = overview(TrialState.STARTING), overview(TrialState.RUNNING)
     lines = Look(before, after, (report,)).lines
-    assert lines == ["#1  epoch 1/10  step 47  accuracy 0.9", "#1  running"]
+    assert lines == ["#1  running", "#1  epoch 1/10  step 47  accuracy 0.9"]
     assert Look(after, after).lines == []
 
 
