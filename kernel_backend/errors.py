@@ -48,12 +48,6 @@ class Unauthenticated(DaylightError):
     http_status = 401
 
 
-class Forbidden(DaylightError):
-    """Known, visible, and not yours to do."""
-
-    http_status = 403
-
-
 class NotFound(DaylightError):
     """There is no such thing, or none that you may see."""
 

@@ -34,8 +34,3 @@ class Share(Record):
 
 
 Placement = tuple[Share, ...]
-
-
-def size(placement: Placement) -> int:
-    """How many slots, and so ranks, a gang has."""
-    return sum(len(share.slots) for share in placement)
