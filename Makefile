@@ -2,18 +2,27 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.setup-stamp
+FRONT  := .venv/.front-stamp
 PYTEST := $(BIN)/python -m pytest
+NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test test-fast check bench docs clean
+.PHONY: help setup demo lab browser test test-fast check fix bench screenshots docs clean
 
 help: ## this list
 	@$(PYTHON) -c 'import re; [print(f"  make {a:<10} {b}") for a, b in re.findall(r"^([a-z-]+):.*?## (.*)", open("Makefile").read(), re.M)]'
 
-setup: $(STAMP) ## make .venv: torch, Horovod (built once, then cached), Daylight; a second call does nothing
+setup: $(STAMP) $(FRONT) ## make .venv: torch, Horovod (built once, then cached), Daylight; a second call does nothing
 $(STAMP): pyproject.toml scripts/setup scripts/horovod
 	PYTHON="$(PYTHON)" scripts/setup
+	@touch $@ $(FRONT)
+
+$(FRONT): package.json package-lock.json $(shell find labextension -path labextension/lib -prune -o -type f -print) | $(STAMP)
+	scripts/frontend
 	@touch $@
+
+browser:
+	@scripts/browser
 
 demo: setup ## run the quickstart notebook in a real kernel, worker's death included
 	$(BIN)/python scripts/demo.py
@@ -21,18 +30,30 @@ demo: setup ## run the quickstart notebook in a real kernel, worker's death incl
 lab: setup ## open the quickstart notebook in JupyterLab
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) binder/quickstart.ipynb
 
-test: setup ## every test
+test: setup browser ## every test
+	$(NPM) test
 	$(PYTEST)
 
-test-fast: setup ## the tests that start no worker processes and no kernels
-	$(PYTEST) -m "not distributed and not notebook"
+test-fast: setup ## the tests that start no worker processes, no kernels and no browser
+	$(NPM) test
+	$(PYTEST) -m "not distributed and not notebook and not browser and not packaging"
 
-check: setup ## style and types
+check: setup ## style and types, of both languages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(NPM) run check
 
-bench: setup ## every benchmark, one after the other; each prints a ratio against its named peer
+fix: setup ## put right what the style checks can put right by themselves
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(NPM) run fix
+
+screenshots: setup browser ## take the pictures of README and docs anew, from a real run in a real browser
+	$(BIN)/python scripts/screenshots.py
+
+bench: setup browser ## every benchmark, one after the other; each prints a ratio against its named peer
+	HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(BIN)/python -m pip -qq --disable-pip-version-check install -e ".[bench]"
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
 docs: setup ## draw the state diagrams of docs/architecture.md anew
@@ -40,4 +61,5 @@ docs: setup ## draw the state diagrams of docs/architecture.md anew
 
 clean: ## remove what builds and tests leave; .venv and cached wheels stay
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf labextension/lib jupyter_ext/labextension jupyter_ext/views/static .venv/.front-stamp
 	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +

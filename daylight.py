@@ -43,9 +43,9 @@ def job(number: int) -> Job:
     return found
 
 
-def show(number: int) -> None:
-    """Draw an experiment's card."""
-    job(number).show()
+def show(number: int, view: str | None = None) -> None:
+    """Show an experiment here, as a `card` or a `widget`; by default as the front end needs."""
+    job(number).show(view)
 
 
 def load_ipython_extension(shell: Any) -> None:

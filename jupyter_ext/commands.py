@@ -11,14 +11,14 @@ from jupyter_ext.views import table
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import Reference, parse_reference
-from kernel_backend.model.options import OptionParser
+from kernel_backend.model.options import VIEWS, OptionParser
 from kernel_backend.model.values import nearest
 from kernel_backend.text import TABLE_HEAD, duration, head_text, size, table_row
 
 HELP = """%dl VERB ...
 
   list [TEXT] [--state STATE] [--limit N]   experiments, the newest first
-  show 12                                   how it is, with its curves
+  show 12 [--view widget]                   how it is, with its curves
   logs 12 [--rank 1] [--attempt 2]          what a rank printed
   metrics 12 [--kind validation]            every report, a row each
   checkpoints 12                            what has been saved
@@ -68,8 +68,8 @@ def _number(verb: str, tokens: Sequence[str], *options: tuple[str, dict[str, Any
 
 
 def _show_one(tokens: Sequence[str]) -> None:
-    reference, _ = _number("show", tokens)
-    Job(reference.experiment).show()
+    reference, options = _number("show", tokens, ("--view", {"choices": VIEWS}))
+    Job(reference.experiment).show(options.view)
 
 
 def _logs(tokens: Sequence[str]) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_ext.follow import ended, follow
+from jupyter_ext.host import this_shell, wants_widget
 from jupyter_ext.views import LiveView, bundle
+from jupyter_ext.views.saved import curves_of, picture_of
 from kernel_backend.client import Client
 from kernel_backend.errors import ExperimentFailed, InvalidDefinition, NotFound
 from kernel_backend.home import checkpoint_folder, home
@@ -100,9 +102,10 @@ class Job:
         self._client.resume(self.number)
         return self
 
-    def show(self) -> None:
-        """Draw its card here."""
-        LiveView(self._client).show(self.overview, final=True)
+    def show(self, view: str | None = None) -> None:
+        """Show it here, as a `card` or a `widget`; by default as the front end needs."""
+        widget = wants_widget(view, this_shell())
+        LiveView(self._client, widget=widget).show(self.overview, final=True)
 
     def load(self) -> torch.nn.Module:
         """Its model with the weights of the newest whole checkpoint, in evaluation mode.
@@ -139,8 +142,10 @@ class Job:
     def __repr__(self) -> str:
         return head_text(self.overview, time.time())
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return bundle(self.overview, time.time())
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        overview = self.overview
+        picture, curves = picture_of(self._client, overview), curves_of(self._client, overview)
+        return bundle(overview, time.time(), picture=picture, curves=curves)
 
 
 def raise_if_failed(overview: Overview) -> None:

@@ -11,7 +11,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from jupyter_ext.capture import Capture, capture_cell, capture_file
 from jupyter_ext.commands import HELP, run_command
-from jupyter_ext.host import headless, notebook_path
+from jupyter_ext.host import headless, notebook_path, wants_widget
 from jupyter_ext.job import Job
 from jupyter_ext.line import words
 from jupyter_ext.recorder import Recorder
@@ -64,6 +64,7 @@ class DaylightMagics(Magics):
         if options.out and not options.out.isidentifier():
             raise InvalidRequest(f"--out {options.out}: this is no name of a variable")
         config, given = to_config(options), parse_assignments(options.words)
+        widget = wants_widget(options.view, self.kernel)
         checked = check(capture, given)
         if options.dry_run:
             print(_dry_run(checked))
@@ -75,7 +76,7 @@ class DaylightMagics(Magics):
             self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
         if cell is not None:
             self._define(cell)
-        self._follow(client, overview, checked, options)
+        self._follow(client, overview, checked, options, widget)
 
     @no_var_expand
     @line_magic
@@ -83,14 +84,16 @@ class DaylightMagics(Magics):
         """Look at experiments and act on them."""
         run_command(words(line, self.kernel.user_ns))
 
-    def _follow(self, client: Client, overview: Overview, checked: Checked, options: argparse.Namespace) -> None:
+    def _follow(
+        self, client: Client, overview: Overview, checked: Checked, options: argparse.Namespace, widget: bool
+    ) -> None:
         captured, nobody_looks = _captured(checked, overview), headless(self.kernel)
         if options.quiet:
             print(overview.experiment.number)
         if nobody_looks if options.wait is None else options.wait:
-            wait(client, overview, captured, plain=nobody_looks, quiet=options.quiet)
+            wait(client, overview, captured, plain=nobody_looks, quiet=options.quiet, widget=widget)
         elif not options.quiet:
-            show(client, overview, captured)
+            show(client, overview, captured, widget=widget)
 
     def _capture(self, cell: str) -> Capture:
         return capture_cell(

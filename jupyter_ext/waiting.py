@@ -15,14 +15,16 @@ from kernel_backend.text import duration, head_text, progress_line
 QUIET_S = 30.0  # a plain log says something at least this often
 
 
-def show(client: Client, overview: Overview, captured: Sequence[str]) -> None:
-    """The experiment as it is now, with how to go on from here."""
+def show(client: Client, overview: Overview, captured: Sequence[str], *, widget: bool = False) -> None:
+    """The experiment from here on: a card or a widget, with how to look again and how to end it."""
     number = overview.experiment.number
     more = f"%dl show {number} looks again, %dl stop {number} ends it"
-    LiveView(client, [*captured, more]).show(overview, final=True)
+    LiveView(client, [*captured, more], widget=widget).show(overview, final=True)
 
 
-def wait(client: Client, overview: Overview, captured: Sequence[str], *, plain: bool, quiet: bool) -> None:
+def wait(
+    client: Client, overview: Overview, captured: Sequence[str], *, plain: bool, quiet: bool, widget: bool = False
+) -> None:
     """Return when the experiment has ended; raises ExperimentFailed. An interrupt only ends the waiting.
 
     `plain` prints lines, for where nobody looks at a card that changes; `quiet` prints nothing.
@@ -32,8 +34,10 @@ def wait(client: Client, overview: Overview, captured: Sequence[str], *, plain: 
         if quiet:
             *_, last = follow(client, overview)
             overview = last.overview
+        elif plain:
+            overview = _plainly(client, overview, captured)
         else:
-            overview = (_plainly if plain else _drawing)(client, overview, captured)
+            overview = _drawing(client, overview, LiveView(client, captured, widget=widget))
     except KeyboardInterrupt:
         print(f"#{number} is still running; %dl stop {number} to end it")
         return
@@ -61,8 +65,7 @@ def _still(overview: Overview) -> str:
     return f"{progress_line(overview.trials[0], overview.experiment.config)}  {overview.state} for {age}"
 
 
-def _drawing(client: Client, overview: Overview, captured: Sequence[str]) -> Overview:
-    view = LiveView(client, captured)
+def _drawing(client: Client, overview: Overview, view: LiveView) -> Overview:
     for look in follow(client, overview):
         overview = look.overview
         view.show(overview)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kernel_backend import discovery, errors
 from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, ServiceUnreachable
+from kernel_backend.model.curves import Curves
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
@@ -52,6 +53,8 @@ class Client:
         self._patience = patience
         self._say = say
         self._open: httpx.Client | None = None
+        self._streams: set[ClientConnection] = set()
+        self._closed = 0  # how often: a `watch` of before ends
 
     @classmethod
     def connect(cls, start: bool = True, home: Path | None = None) -> Self:
@@ -119,21 +122,28 @@ class Client:
             after = found[-1].seq
         return found
 
+    def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
+        """A trial's curves, thinned to at most `points` (10 to 2000) points each; raises NotFound."""
+        query = {"trial": trial, "points": points}
+        return Curves.model_validate(self._json("GET", f"/api/experiments/{number}/curves", params=query))
+
     def logs(
         self,
         number: int,
         trial: int = 1,
         attempt: int | None = None,
         rank: int | None = None,
-        offset: int = 0,
+        offset: int | None = None,
+        tail: int | None = None,
     ) -> LogChunk:
-        """A piece of a rank's log; without a rank the one that failed first, else rank 0.
+        """A piece of a rank's log from `offset` on, or its last `tail` bytes (up to 1 MiB) from a line's beginning on.
 
-        Raises InvalidRequest for a rank that the experiment does not have.
+        Without a rank it is the one that failed first, else rank 0. Raises InvalidRequest for a rank that the
+        experiment does not have.
         """
         if rank and not offset:
             _check_rank(rank, self.experiment(number))
-        query = _given(trial=trial, attempt=attempt, rank=rank, offset=offset)
+        query = _given(trial=trial, attempt=attempt, rank=rank, offset=offset, tail=tail)
         return LogChunk.model_validate(self._json("GET", f"/api/experiments/{number}/logs", params=query))
 
     def checkpoints(self, number: int) -> list[CheckpointInfo]:
@@ -173,16 +183,19 @@ class Client:
         """Everything that becomes known after message `after`, each once and in order, until the caller stops.
 
         A cut connection is made again and goes on after the last message that was seen. Patience begins anew
-        with each connection that had lasted a while: silence is no reason to give up at its first cut.
+        with each connection that had lasted a while: silence is no reason to give up at its first cut. `close`,
+        called from another thread, ends it.
         """
         from websockets.exceptions import ConnectionClosed
 
-        trying = _Patience(self._patience, self._say)
-        while True:
+        trying, closed = _Patience(self._patience, self._say), self._closed
+        while self._closed == closed:
             opened: float | None = None
             try:
                 with self._stream(after, experiment) as socket:
                     opened = time.monotonic()
+                    if self._closed != closed:
+                        return
                     for frame in socket:
                         message = Message.model_validate_json(frame)
                         trying = _Patience(self._patience, self._say)
@@ -195,12 +208,17 @@ class Client:
                 cut: Exception = error
             else:
                 cut = ServiceUnreachable("the service ended the stream")
+            if self._closed != closed:
+                return
             if opened is not None and time.monotonic() - opened > SILENCE_S:
                 trying = _Patience(self._patience, self._say)
             trying.wait(cut)
 
     def close(self) -> None:
-        """Let go of the connections; the next call makes new ones."""
+        """Let go of the connections, which ends each `watch`; the next call makes new ones."""
+        self._closed += 1
+        for socket in list(self._streams):
+            socket.close()
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -221,7 +239,11 @@ class Client:
                 max_size=FRAME_LIMIT,
                 proxy=None,
             ) as socket:
-                yield socket
+                self._streams.add(socket)
+                try:
+                    yield socket
+                finally:
+                    self._streams.discard(socket)
         except InvalidStatus as error:
             raise _error(error.response.status_code, bytes(error.response.body or b"")) from None
         except InvalidHandshake as error:

@@ -40,6 +40,8 @@ PARTS: dict[str, set[str]] = {
 LATER = {"jupyter_ext": {"checkpoints"}}  # job.load() reads weights
 TORCH = {"kernel_backend.checkpoints.writer"}  # and the runner: the only ones that import it when they are imported
 SQL = {"kernel_backend.store", "kernel_backend.app"}
+# What a Jupyter server loads, and a kernel never does.
+SERVER_EXTENSION = {f"jupyter_ext.{name}" for name in ("extension", "finder", "handlers", "proxy", "relay")}
 
 
 def part(module: str) -> str:
@@ -114,11 +116,22 @@ def test_torch_and_databases_are_imported_only_where_they_are_at_home(module: st
         assert not tops & {"sqlalchemy", "alembic"}
 
 
-def test_only_the_client_speaks_http_to_the_service() -> None:
-    speakers = {
-        m for m in FILES if {"httpx", "websockets"} & {i.split(".")[0] for i in imports(FILES[m], everywhere=True)}
-    }
-    assert speakers <= {"kernel_backend.client"}
+@pytest.mark.parametrize("module", sorted(each for each in FILES if part(each) in ("jupyter_ext", "daylight")))
+def test_of_the_notebooks_side_only_the_server_extension_knows_jupyters_server(module: str) -> None:
+    found = set(imports(FILES[module], everywhere=True))
+    if module not in SERVER_EXTENSION:
+        assert not {each.split(".")[0] for each in found} & {"tornado", "jupyter_server"}
+        assert not found & SERVER_EXTENSION
+
+
+def test_only_the_client_and_the_server_extensions_proxy_speak_http_to_the_service() -> None:
+    def speaks(module: str, *libraries: str) -> bool:
+        return any(each.startswith(libraries) for each in imports(FILES[module], everywhere=True))
+
+    assert {m for m in FILES if speaks(m, "httpx", "websockets")} == {"kernel_backend.client"}
+    tornados = {m for m in FILES if speaks(m, "tornado.httpclient", "tornado.simple_httpclient", "urllib.request")}
+    callers = {m for m in FILES if "websocket_connect" in ast.dump(FILES[m])}
+    assert tornados | callers == {"jupyter_ext.proxy"}
 
 
 def loaded(*modules: str) -> set[str]:
@@ -136,8 +149,13 @@ def test_the_service_holds_no_torch() -> None:
 
 
 def test_a_kernel_holds_neither_torch_nor_a_database() -> None:
-    heavy = {"torch", "horovod", "sqlalchemy", "alembic", "tornado", "numpy", "pandas", "matplotlib"}
+    heavy = {"torch", "horovod", "sqlalchemy", "alembic", "tornado", "numpy", "pandas", "matplotlib", "jupyter_server"}
     assert not loaded("daylight", "jupyter_ext.magics") & heavy
+
+
+def test_a_jupyter_server_holds_neither_torch_nor_a_database() -> None:
+    heavy = {"torch", "horovod", "sqlalchemy", "alembic", "numpy", "pandas", "matplotlib", "IPython"}
+    assert not loaded("jupyter_ext.extension") & heavy
 
 
 def test_the_words_need_only_the_standard_library_and_pydantic() -> None:

@@ -1,12 +1,15 @@
-"""One experiment as a MIME bundle: plain text, a card in HTML, and the curves as a picture."""
+"""One experiment as a MIME bundle: what the front end draws live, a picture, a card in HTML, and plain text."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
+from jupyter_ext.views.saved import MIME_TYPE, saved_json
 from jupyter_ext.views.tables import rows_html
+from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.text import (
@@ -45,13 +48,22 @@ _CARD = (
 
 
 def bundle(
-    overview: Overview, now: float, captured: Sequence[str] = (), picture: bytes | None = None
-) -> dict[str, str]:
-    """`text/plain`, `text/html` and, where there is a picture, `image/png` (base64) of an experiment.
+    overview: Overview,
+    now: float,
+    captured: Sequence[str] = (),
+    picture: bytes | None = None,
+    curves: Curves | None = None,
+) -> dict[str, Any]:
+    """MIME_TYPE (JSON), `text/html`, `text/plain` and, where there is a picture, `image/png` (base64) of an experiment.
 
-    `now` is the time in seconds since the epoch; `captured` are sentences about the submission.
+    `now` is the time in seconds since the epoch; `captured` are sentences about the submission; `curves` are
+    thinned to what a notebook keeps.
     """
-    found = {"text/plain": plain(overview, now, captured), "text/html": html(overview, now, captured, picture)}
+    found: dict[str, Any] = {
+        MIME_TYPE: saved_json(overview, now, captured, curves),
+        "text/html": html(overview, now, captured, picture),
+        "text/plain": plain(overview, now, captured),
+    }
     if picture is not None:
         found["image/png"] = base64.b64encode(picture).decode()
     return found

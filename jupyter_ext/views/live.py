@@ -1,50 +1,84 @@
-"""A card in the notebook that is drawn again when something has changed."""
+"""An experiment below a cell: one display, drawn again when something has changed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from jupyter_ext.host import lacks_for_widget
 from jupyter_ext.views.card import bundle
+from jupyter_ext.views.saved import MIME_TYPE, curves_of, picture_of
 from kernel_backend.client import Client
-from kernel_backend.errors import DaylightError
+from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
 
-BETWEEN_S = 1.0  # from one drawing to the next
+if TYPE_CHECKING:
+    from jupyter_ext.views.widget import ExperimentWidget
+
+# A front end with our extension follows the experiment by itself; these redraws are for all others.
+BETWEEN_S = 2.0  # from one drawing to the next, unless the state has changed
+CURVES_S = 15.0  # from one picture to the next: the service has work with it
 
 
 class LiveView:
-    """The card of one experiment below a cell; `captured` are sentences about its submission."""
+    """One experiment below a cell; `captured` are sentences about its submission.
 
-    def __init__(self, client: Client, captured: Sequence[str] = ()) -> None:
-        self._client, self._captured = client, captured
+    With `widget` the output holds a live widget beside picture, card and text, and changes only at the end.
+    """
+
+    def __init__(self, client: Client, captured: Sequence[str] = (), *, widget: bool = False) -> None:
+        lacks = lacks_for_widget() if widget else None
+        self._client, self._captured = client, [*captured, *([lacks] if lacks else [])]
+        self._wants_widget = widget and lacks is None
+        self._widget: ExperimentWidget | None = None
         self._handle: Any = None
-        self._drawn = float("-inf")
+        self._drawn = self._asked = float("-inf")
         self._shown: Overview | None = None
+        self._picture: bytes | None = None
+        self._curves: Curves | None = None
 
     def show(self, overview: Overview, *, final: bool = False) -> None:
-        """Draw the experiment: at most once a second, but the `final` one always, and with the curves."""
-        now = time.monotonic()
-        if not final and (now - self._drawn < BETWEEN_S or overview == self._shown):
+        """Draw the experiment: when it has changed and not too often, but the `final` one always."""
+        if not final and not self._is_due(overview):
             return
-        self._drawn, self._shown = now, overview
-        picture = self._picture(overview) if final else None
-        self._draw(bundle(overview, time.time(), self._captured, picture))
+        self._drawn, self._shown = time.monotonic(), overview
+        self._ask(overview, at_once=final)
+        data = bundle(overview, time.time(), self._captured, self._picture, self._curves)
+        if self._wants_widget:
+            self._draw(*self._with_widget(overview, data))
+        else:
+            self._draw(data, {})
 
-    def _draw(self, data: dict[str, str]) -> None:
+    def _is_due(self, overview: Overview) -> bool:
+        if self._shown is None:
+            return True
+        if self._wants_widget or overview == self._shown:
+            return False
+        return overview.state != self._shown.state or time.monotonic() - self._drawn >= BETWEEN_S
+
+    def _ask(self, overview: Overview, *, at_once: bool) -> None:
+        """Picture and curves, now and then; where they cannot be had the older ones stay."""
+        if not at_once and time.monotonic() - self._asked < CURVES_S:
+            return
+        self._picture = picture_of(self._client, overview) or self._picture
+        self._curves = curves_of(self._client, overview) or self._curves
+        if self._picture is not None:
+            self._asked = time.monotonic()
+
+    def _with_widget(self, overview: Overview, data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        from jupyter_ext.views.widget import widget_of
+
+        if self._widget is None:
+            self._widget = widget_of(overview, data[MIME_TYPE])
+        reference, metadata = self._widget.reference()
+        del data[MIME_TYPE]  # one live view is enough
+        return data | reference, metadata
+
+    def _draw(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
         from IPython.display import display
 
         if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            self._handle = display(data, metadata=metadata, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
-            self._handle.update(data, raw=True)
-
-    def _picture(self, overview: Overview) -> bytes | None:
-        """The curves, where there are any: a card without them is still a card."""
-        if not any(trial.step for trial in overview.trials):
-            return None
-        try:
-            return self._client.picture(overview.experiment.number)
-        except DaylightError:
-            return None
+            self._handle.update(data, metadata=metadata, raw=True)

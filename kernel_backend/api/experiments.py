@@ -1,16 +1,20 @@
-"""Experiments: submit, look, act; their reports, logs, checkpoints, source and picture."""
+"""Experiments: submit, look, act; their reports, curves, logs, checkpoints, source and picture."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.curves import Curve
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.reports import Kind, StoredReport
+from kernel_backend.model.reports import Kind
 
 REPORTS_AT_ONCE = 10_000
+POINTS = 400  # of a curve: a screen shows no more
+LARGEST_TAIL = 2**20  # bytes of a log
 
 
 class Experiments(ApiHandler):
@@ -74,14 +78,26 @@ class Reports(ApiHandler):
         self.reply({"reports": found})
 
 
+class Curves(ApiHandler):
+    """The reports, thinned to what a screen can show."""
+
+    async def get(self, number: str) -> None:
+        """Read a trial's curves, of at most so many points each."""
+        trial, points = self.integer("trial", 1, least=1), self.integer("points", POINTS, least=10, most=2000)
+        self.reply(await self.service.curves(self.user, int(number), trial, points))
+
+
 class Logs(ApiHandler):
     """What ranks printed."""
 
     async def get(self, number: str) -> None:
-        """Read a rank's log from a byte offset."""
-        trial, offset = self.integer("trial", 1, least=1), self.integer("offset", 0)
+        """Read a rank's log from a byte offset on, or its last bytes from the beginning of a line on."""
+        trial, offset = self.integer("trial", 1, least=1), self.maybe_integer("offset")
         attempt, rank = self.maybe_integer("attempt", least=1), self.maybe_integer("rank")
-        self.reply(await self.service.logs(self.user, int(number), trial, attempt, rank, offset))
+        tail = self.integer("tail", 0, least=1, most=LARGEST_TAIL) or None
+        if tail is not None and offset is not None:
+            raise InvalidRequest(f"tail={tail} and offset={offset}: give one of them")
+        self.reply(await self.service.logs(self.user, int(number), trial, attempt, rank, offset or 0, tail))
 
 
 class Checkpoints(ApiHandler):
@@ -108,17 +124,17 @@ class Picture(ApiHandler):
         """Draw the curves of an experiment's first trial as a PNG."""
         dark = self.integer("dark", 0, most=1) == 1
         overview = await self.service.overview(self.user, int(number))
-        reports = await self.service.reports(self.user, int(number), 1, None, 0, None)
+        curves = await self.service.curves(self.user, int(number), 1, POINTS)
         async with self.settings["drawing"]:
-            image = await asyncio.to_thread(_draw, overview, reports, dark)
+            image = await asyncio.to_thread(_draw, overview, curves.curves, dark)
         self.set_header("Content-Type", "image/png")
         self.finish(image)
 
 
-def _draw(overview: Overview, reports: list[StoredReport], dark: bool) -> bytes:
+def _draw(overview: Overview, curves: Sequence[Curve], dark: bool) -> bytes:
     from kernel_backend.api.picture import draw  # matplotlib takes its time: here, off the event loop
 
-    return draw(overview, reports, dark=dark)
+    return draw(overview, curves, dark=dark)
 
 
 def _kind(text: str | None) -> Kind | None:

@@ -18,12 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnchoredOffsetbox, HPacker, TextArea
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from kernel_backend.model.curves import Curve
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.reports import StoredReport
 
 _INCHES, _DPI = (9.0, 3.0), 200  # 900 x 300 pixels, twice as fine for sharp screens
-_POINTS = 400  # more than a curve can show: beyond it, means with a band from lowest to highest
-_LARGEST = 1e150  # what lies beyond is drawn like infinity: axes cannot hold it
 _PANELS = 3  # metrics beside the loss
 _NAME, _METRICS = 48, (60, 26, 18, 10)  # characters of a name, and of a metric's by how many stand on the right
 _PLAIN = FuncFormatter(lambda value, _: f"{value:.6g}")
@@ -69,50 +67,19 @@ DARK = Palette(
 )
 
 
-class Curve(NamedTuple):
-    """Points to draw, thinned: `low` and `high` are the extremes that `values` are the means of."""
-
-    epochs: list[float]
-    values: list[float]
-    low: list[float]
-    high: list[float]
-    broken: list[float]  # epochs of values that are not finite
-    last: float | None
-
-    def __bool__(self) -> bool:
-        return bool(self.epochs or self.broken)
-
-
-def draw(overview: Overview, reports: list[StoredReport], dark: bool = False) -> bytes:
+def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> bytes:
     """A PNG of 1800 x 600 pixels: losses on the left, up to three validation metrics on the right."""
     palette = DARK if dark else LIGHT
     figure = Figure(figsize=_INCHES, dpi=_DPI, facecolor=palette.paper)
     FigureCanvasAgg(figure)
     _title(figure, overview, palette)
-    if reports:
-        _curves(figure, sorted(reports, key=lambda report: report.step), palette)
+    if curves:
+        _curves(figure, curves, palette)
     else:
         _nothing_yet(figure, overview, palette)
     file = io.BytesIO()
     figure.savefig(file, format="png", facecolor=palette.paper)
     return file.getvalue()
-
-
-def curve(reports: Sequence[StoredReport], metric: str) -> Curve:
-    """One metric's points in the order of the reports, at most a few hundred of them."""
-    told = [(report.epoch, report.metrics[metric]) for report in reports if metric in report.metrics]
-    finite = [(epoch, value) for epoch, value in told if abs(value) < _LARGEST]
-    broken = sorted({round(epoch, 3) for epoch, value in told if not abs(value) < _LARGEST})
-    size = math.ceil(len(finite) / _POINTS) or 1
-    groups = [finite[first : first + size] for first in range(0, len(finite), size)]
-    return Curve(
-        epochs=[sum(epoch for epoch, _ in group) / len(group) for group in groups],
-        values=[sum(value for _, value in group) / len(group) for group in groups],
-        low=[min(value for _, value in group) for group in groups],
-        high=[max(value for _, value in group) for group in groups],
-        broken=broken[:: math.ceil(len(broken) / _POINTS) or 1],
-        last=told[-1][1] if told else None,
-    )
 
 
 def _title(figure: Figure, overview: Overview, palette: Palette) -> None:
@@ -161,52 +128,54 @@ def _nothing_yet(figure: Figure, overview: Overview, palette: Palette) -> None:
         figure.text(0.5, 0.39, why, color=palette.quiet, fontsize=8.5, ha="center", va="center", parse_math=False)
 
 
-def _curves(figure: Figure, reports: Sequence[StoredReport], palette: Palette) -> None:
-    training = [report for report in reports if report.kind == "training"]
-    validation = [report for report in reports if report.kind == "validation"]
-    names = dict.fromkeys(name for report in validation for name in report.metrics if name != "loss")
-    shown = list(names)[:_PANELS]
+def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette) -> None:
+    losses = [curve for curve in curves if curve.metric == "loss"]
+    metrics = [curve for curve in curves if curve.kind == "validation" and curve.metric != "loss"]
+    shown = metrics[:_PANELS]
     grid = figure.add_gridspec(
         1, 1 + len(shown), width_ratios=[1.0 + 0.7 * len(shown)] + [1.0] * len(shown), wspace=0.26
     )
     grid.update(left=0.062, right=0.978, top=0.76, bottom=0.135)
-    most = max(report.epoch for report in reports)
-    losses = [
-        ("training", curve(training, "loss"), palette.training),
-        ("validation", curve(validation, "loss"), palette.validation),
-    ]
-    _panel(figure.add_subplot(grid[0]), "loss", losses, most, palette)
-    for place, (name, color) in enumerate(zip(shown, palette.metrics, strict=False), 1):
-        label = _shown(name, _METRICS[len(shown)])
-        _panel(figure.add_subplot(grid[place]), label, [("", curve(validation, name), color)], most, palette)
-    if len(names) > len(shown):
-        more = f"+ {len(names) - len(shown)} more"
+    most = max(epoch for curve in curves for epoch in curve.epoch)
+    colors = {"training": palette.training, "validation": palette.validation}
+    lines = [(curve.kind, curve, colors[curve.kind]) for curve in sorted(losses, key=lambda curve: curve.kind)]
+    _panel(figure.add_subplot(grid[0]), "loss", lines, most, palette)
+    for place, (curve, color) in enumerate(zip(shown, palette.metrics, strict=False), 1):
+        label = _shown(curve.metric, _METRICS[len(shown)])
+        _panel(figure.add_subplot(grid[place]), label, [("", curve, color)], most, palette)
+    if len(metrics) > len(shown):
+        more = f"+ {len(metrics) - len(shown)} more"
         figure.text(0.978, 0.955, more, color=palette.quiet, fontsize=7.5, ha="right", va="top")
 
 
 def _panel(axes: Axes, name: str, curves: Sequence[tuple[str, Curve, str]], most: float, palette: Palette) -> None:
-    curves = [(label, points, color) for label, points, color in curves if points]
     head = [(name, palette.ink, "bold")]
-    for label, points, color in curves:
-        _plot(axes, points, color, palette)
-        last = "" if points.last is None else f"{points.last:.4g}"
+    for label, curve, color in curves:
+        _plot(axes, curve, color, palette)
+        last = "" if curve.last is None else f"{curve.last:.4g}"
         head.append((f"{label} {last}".strip(), color, "normal"))
-    if any(points.broken for _, points, _ in curves):
+    if any(curve.broken for _, curve, _ in curves):
         head.append(("× not finite", palette.warning, "normal"))
     _line(axes, head, (0.0, 1.13), size=8.5)
-    values = [value for _, points, _ in curves for value in (*points.low, *points.high)]
+    values = [value for _, curve, _ in curves for value in (*curve.low, *curve.high) if value is not None]
     _dress(axes, values, palette)
     axes.set_xlim(0, most * 1.02 or 1.0)
 
 
-def _plot(axes: Axes, points: Curve, color: str, palette: Palette) -> None:
-    marker = "o" if len(points.epochs) <= 30 else None
-    if points.low != points.high:
-        axes.fill_between(points.epochs, points.low, points.high, color=color, alpha=0.18, linewidth=0)
-    axes.plot(points.epochs, points.values, color=color, linewidth=1.5, marker=marker, markersize=3, clip_on=False)
-    foot = [0.03] * len(points.broken)  # a mark where the value would have been
-    transform = axes.get_xaxis_transform()
-    axes.plot(points.broken, foot, "x", color=palette.warning, markersize=4, transform=transform)
+def _plot(axes: Axes, curve: Curve, color: str, palette: Palette) -> None:
+    points = [
+        (epoch, mean, low, high)
+        for epoch, mean, low, high in zip(curve.epoch, curve.mean, curve.low, curve.high, strict=True)
+        if mean is not None
+    ]
+    epochs, means, lows, highs = zip(*points, strict=True) if points else ((), (), (), ())
+    marker = "o" if len(points) <= 30 else None
+    if lows != highs:
+        axes.fill_between(epochs, lows, highs, color=color, alpha=0.18, linewidth=0)
+    axes.plot(epochs, means, color=color, linewidth=1.5, marker=marker, markersize=3, clip_on=False)
+    broken = [curve.epoch[place] for place in curve.broken]
+    foot = [0.03] * len(broken)  # a mark where the value would have been
+    axes.plot(broken, foot, "x", color=palette.warning, markersize=4, transform=axes.get_xaxis_transform())
 
 
 def _dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:

@@ -10,6 +10,7 @@ from kernel_backend.api import admin, attempts, experiments, openapi, snapshots,
 from kernel_backend.api.base import UnknownRoute, Use
 from kernel_backend.api.route import Operation, Route
 from kernel_backend.identity.base import Identity
+from kernel_backend.model.curves import Curves
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
@@ -21,7 +22,8 @@ INT, TEXT = "integer", "string"
 JSON, BYTES, PNG = "application/json", "application/octet-stream", "image/png"
 LISTED = {"state": TEXT, "search": TEXT, "limit": INT}
 REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
-LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT}
+LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT, "tail": INT}
+DRAWN = {"trial": INT, "points": INT}
 WATCHED = {"after": INT, "experiment": INT}
 SHOW = {"GET": Operation(Overview)}
 ACT = {"POST": Operation(Overview)}
@@ -41,6 +43,7 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{ONE}/pause", experiments.Pause, ACT),
     Route(f"{ONE}/resume", experiments.Resume, ACT),
     Route(f"{ONE}/reports", experiments.Reports, {"GET": Operation({"reports": StoredReport}, query=REPORTED)}),
+    Route(f"{ONE}/curves", experiments.Curves, {"GET": Operation(Curves, query=DRAWN)}),
     Route(f"{ONE}/logs", experiments.Logs, {"GET": Operation(LogChunk, query=LOGGED)}),
     Route(f"{ONE}/checkpoints", experiments.Checkpoints, {"GET": Operation({"checkpoints": CheckpointInfo})}),
     Route(f"{ONE}/source", experiments.Source, {"GET": Operation(JSON)}),

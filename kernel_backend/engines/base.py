@@ -61,8 +61,12 @@ class Engine(Protocol):
     async def records(self, key: AttemptId, after: int) -> Sequence[SpoolRecord]:
         """What the gang's spool holds after record number `after` (what it could not post itself)."""
 
-    async def logs(self, key: AttemptId, rank: int, offset: int) -> LogChunk:
-        """A rank's log from a byte offset; raises NotFound."""
+    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
+        """A rank's log from a byte offset, or its last `tail` bytes; raises NotFound.
+
+        No character is halved, at either end: one that is not written whole yet comes with what follows it. A tail
+        begins where a line does; of a line that is longer, it is the end. `offset` of the answer goes on from there.
+        """
 
     async def forget(self, key: AttemptId) -> None:
         """The end of this gang has been taken in: list it no more. Logs stay."""

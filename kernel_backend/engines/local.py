@@ -15,6 +15,7 @@ import psutil
 
 from kernel_backend.devices import local_node
 from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
+from kernel_backend.engines.log import Piece, read_on, read_tail
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
@@ -27,7 +28,6 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
 
-LOG_CHUNK = 256 * 1024  # bytes of a log in one answer
 START_S = 30.0  # a launcher that has not begun by then never will
 KILL_S = 10.0  # how long a killed process may take to vanish
 MARK = "DAYLIGHT_ATTEMPT"  # in the environment of every process of an attempt: its folder
@@ -75,9 +75,9 @@ class LocalEngine:
         """The spool's records after number `after`."""
         return await asyncio.to_thread(read_after, self._folder(key).spool, after)
 
-    async def logs(self, key: AttemptId, rank: int, offset: int) -> LogChunk:
-        """Up to 256 KiB of a rank's log."""
-        return await asyncio.to_thread(self._logs, key, rank, offset)
+    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
+        """Up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""
+        return await asyncio.to_thread(self._logs, key, rank, offset, tail)
 
     async def forget(self, key: AttemptId) -> None:
         """List it no more; its token is of no use now and goes."""
@@ -139,29 +139,17 @@ class LocalEngine:
         if child is not None and child.poll() is not None:
             del self._started[key]
 
-    def _logs(self, key: AttemptId, rank: int, offset: int) -> LogChunk:
+    def _logs(self, key: AttemptId, rank: int, offset: int, tail: int | None) -> LogChunk:
         folder = self._folder(key)
+        ended = not (folder.path / "listed").exists()  # before the look: what is written after it comes next time
         try:
-            with folder.rank_log(rank).open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(min(offset, size))
-                data = file.read(LOG_CHUNK)
-                end = file.tell()
+            log = folder.rank_log(rank)
+            piece = read_on(log, offset, ended) if tail is None else read_tail(log, tail, ended)
         except FileNotFoundError:
             if not folder.path.exists():
                 raise NotFound(f"attempt {key} has left no logs") from None
-            data, size, end = b"", 0, 0
-        if end < size:
-            # Cut at a line's end, so that no character is halved; a longer line than a chunk is cut as it comes.
-            data = data[: data.rfind(b"\n") + 1] or data
-        return LogChunk(
-            attempt=key.number,
-            rank=rank,
-            text=data.decode(errors="replace"),
-            offset=min(offset, size) + len(data),
-            size=size,
-            ended=not (folder.path / "listed").exists(),
-        )
+            piece = Piece("", 0, 0)
+        return LogChunk(attempt=key.number, rank=rank, ended=ended, **piece._asdict())
 
 
 def _spawn(job: Job, folder: AttemptFolder) -> subprocess.Popen[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -88,7 +89,8 @@ class AttemptFolder(NamedTuple):
 
     def write(self, name: str, data: bytes) -> None:
         """Put a file in place by rename, readable by its owner alone."""
-        temporary = self.path / f".{name}.{os.getpid()}"
+        # By thread, too: the same key may be submitted twice at once.
+        temporary = self.path / f".{name}.{os.getpid()}.{threading.get_ident()}"
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
         temporary.rename(self.path / name)

@@ -18,6 +18,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config, parse_cadence
 
 Host = Literal["both", "notebook", "terminal"]
+VIEWS = ("auto", "card", "widget")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ def _switch(flag: str, group: str, text: str) -> Option:
     return Option((flag,), group, text, {"action": "store_true"})
 
 
+_VIEW = {"metavar": "KIND", "choices": VIEWS}
 _NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
 
 OPTIONS: tuple[Option, ...] = (
@@ -61,6 +63,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),
     Option(("--no-wait",), "view", "return at once", _NO_WAIT),
     _switch("--quiet", "view", "print the number only"),
+    Option(("--view",), "view", "card, widget or auto: as the front end needs [auto]", _VIEW, host="notebook"),
     Option(("--out",), "view", "variable to put the job into", {"metavar": "VARIABLE"}, host="notebook"),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),
     Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),

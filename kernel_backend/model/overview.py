@@ -14,6 +14,8 @@ from kernel_backend.model.trial import Attempt, Trial
 
 _T = TypeVar("_T")
 
+ATTEMPTS = 10  # of a trial: the newest ones, in a picture of its experiment
+
 # What an active experiment is doing, from the liveliest of its trials.
 LIVELIEST = [
     TrialState.RUNNING,
@@ -78,7 +80,7 @@ class Overview(Record):
                 changed["trials"] = _replaced(self.trials, trial, lambda each: each.index)
             case "attempt":
                 attempt = Attempt.model_validate(message.data)
-                changed["attempts"] = _replaced(self.attempts, attempt, lambda each: each.id)
+                changed["attempts"] = _newest(_replaced(self.attempts, attempt, lambda each: each.id), attempt.trial)
             case "report":
                 report = StoredReport.model_validate(message.data)
                 changed["trials"] = tuple(_moved_on(trial, report) for trial in self.trials)
@@ -101,6 +103,11 @@ def _moved_on(trial: Trial, report: StoredReport) -> Trial:
 def _replaced(items: tuple[_T, ...], new: _T, key: Callable[[_T], Any]) -> tuple[_T, ...]:
     kept = [item for item in items if key(item) != key(new)]
     return tuple(sorted([*kept, new], key=key))
+
+
+def _newest(attempts: tuple[Attempt, ...], trial: int) -> tuple[Attempt, ...]:
+    dropped = [attempt for attempt in attempts if attempt.trial == trial][:-ATTEMPTS]
+    return tuple(attempt for attempt in attempts if attempt not in dropped)
 
 
 class NodeUse(Record):

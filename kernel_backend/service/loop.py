@@ -95,12 +95,14 @@ class Loop:
         for share in (share for attempt in attempts for share in attempt.placement):
             used[share.node] = used.get(share.node, frozenset()) | frozenset(share.slots)
         queued = [trial for trial in trials if trial.state is TrialState.QUEUED]
-        asks = [await self._ask(trial) for trial in queued]
+        experiments = await asyncio.to_thread(self._store.unfinished_experiments) if queued else []
+        slots = {experiment.number: experiment.config.slots for experiment in experiments}
+        asks = [
+            Ask(trial.experiment, trial.index, slots[trial.experiment], trial.queued_at)
+            for trial in queued
+            if trial.experiment in slots  # else it has ended since
+        ]
         return Picture(nodes, used, tuple(asks))
-
-    async def _ask(self, trial: Trial) -> Ask:
-        experiment = await asyncio.to_thread(self._store.experiment, trial.experiment)
-        return Ask(trial.experiment, trial.index, experiment.config.slots, trial.queued_at)
 
     # What runs
 

@@ -15,26 +15,25 @@ from kernel_backend.errors import Conflict, Fenced, ImpossibleAsk, NotFound, Una
 from kernel_backend.home import checkpoint_folder
 from kernel_backend.model import definition
 from kernel_backend.model import events as e
+from kernel_backend.model.curves import Curves
 from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview, Wait
+from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Snapshot
-from kernel_backend.model.states import ExperimentState, Hold, IllegalTransition, TrialState
+from kernel_backend.model.states import ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Trial
-from kernel_backend.scheduler.explain import explain
-from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.service.bus import Bus, heard
+from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.loop import Loop, digest
+from kernel_backend.service.overviews import Overviews
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 
 WATCH_S = 20.0  # a watcher looks at least this often
-ATTEMPTS = 10  # of a trial, in an overview
 
 
 class Service:
@@ -42,6 +41,7 @@ class Service:
 
     def __init__(self, store: Store, archive: Archive, engine: Engine, home: Path) -> None:
         self._store, self._archive, self._engine, self._home = store, archive, engine, home
+        self._curves, self._overviews = CurveReader(store), Overviews(archive)
         self._bus = Bus()
         self._loop = Loop(store, engine, archive, home, self._bus)
         self._task: asyncio.Task[None] | None = None
@@ -109,14 +109,17 @@ class Service:
 
     async def overview(self, who: str, number: int) -> Overview:
         """One experiment as a person looks at it; raises NotFound for what is not theirs, too."""
-        experiment = await self._visible(who, number)
-        return await self._overview(experiment, await self._loop.picture())
+        await self._visible(who, number)
+        picture = await self._loop.picture()
+        (overview,) = await asyncio.to_thread(lambda: self._overviews.complete([self._store.overview(number)], picture))
+        return overview
 
     async def overviews(self, who: str, state: str | None, search: str | None, limit: int) -> list[Overview]:
         """The person's experiments, newest first."""
-        found = await asyncio.to_thread(self._store.experiments, who, state, search, limit)
         picture = await self._loop.picture()
-        return [await self._overview(experiment, picture) for experiment in found]
+        return await asyncio.to_thread(
+            lambda: self._overviews.complete(self._store.overviews(who, state, search, limit), picture)
+        )
 
     async def reports(
         self, who: str, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
@@ -125,6 +128,11 @@ class Service:
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
+    async def curves(self, who: str, number: int, trial: int, points: int) -> Curves:
+        """A trial's curves, of at most `points` points each."""
+        await self._visible(who, number)
+        return await self._curves.curves(number, trial, points)
+
     async def checkpoints(self, who: str, number: int) -> list[CheckpointInfo]:
         """The committed checkpoints of an experiment's trials, oldest first."""
         await self._visible(who, number)
@@ -132,16 +140,26 @@ class Service:
         return [info for trial in trials for info in await asyncio.to_thread(self._checkpoints, number, trial.index)]
 
     async def logs(
-        self, who: str, number: int, trial: int, attempt: int | None, rank: int | None, offset: int
+        self,
+        who: str,
+        number: int,
+        trial: int,
+        attempt: int | None,
+        rank: int | None,
+        offset: int = 0,
+        tail: int | None = None,
     ) -> LogChunk:
-        """A rank's log from a byte offset: by default the newest attempt's, of the rank that failed, else rank 0."""
+        """A rank's log from a byte offset, or its last `tail` bytes from the beginning of a line.
+
+        By default the newest attempt's, of the rank that failed, else rank 0.
+        """
         await self._visible(who, number)
         newest = await asyncio.to_thread(self._store.trial, number, trial)
         if newest.attempt == 0:
             return LogChunk(attempt=0, rank=rank or 0, text="", offset=0, size=0, ended=False)
         chosen = await asyncio.to_thread(self._store.attempt, AttemptId(number, trial, attempt or newest.attempt))
         speaker = rank if rank is not None else chosen.failure.rank if chosen.failure else 0
-        return await self._engine.logs(chosen.id, speaker, offset)
+        return await self._engine.logs(chosen.id, speaker, offset, tail)
 
     async def source(self, who: str, number: int) -> tuple[str, Snapshot]:
         """The definition's text and the snapshot's description."""
@@ -244,36 +262,8 @@ class Service:
             return (await self._visible(who, number)).number == number
         return False
 
-    async def _overview(self, experiment: Experiment, picture: Picture) -> Overview:
-        seq = await asyncio.to_thread(self._store.last_seq)  # first: a picture may be newer than it says, never older
-        trials = await asyncio.to_thread(self._store.trials, experiment.number)
-        attempts: list[Attempt] = []
-        for trial in trials:
-            attempts += (await asyncio.to_thread(self._store.attempts, experiment.number, trial.index))[-ATTEMPTS:]
-        asks = [ask for ask in picture.queue if ask.experiment == experiment.number]
-        notes = await asyncio.to_thread(self._store.notes, experiment.number)
-        snapshot = await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
-        return Overview(
-            experiment=experiment,
-            trials=tuple(trials),
-            attempts=tuple(attempts),
-            wait=explain(picture, asks[0]) if asks else _impossible(experiment, trials, picture),
-            warnings=(*snapshot.warnings, *(str(note.data["text"]) for note in notes)),
-            seq=seq,
-        )
-
     def _checkpoints(self, number: int, trial: int) -> list[CheckpointInfo]:
         return [manifest.info for manifest in Directory(checkpoint_folder(self._home, number, trial)).committed()]
-
-
-def _impossible(experiment: Experiment, trials: Sequence[Trial], picture: Picture) -> Wait | None:
-    """Why a trial is held by the engine: there are fewer slots now than when it was submitted."""
-    if not any(Hold.ENGINE in trial.holds for trial in trials):
-        return None
-    largest, asked = largest_gang(picture.nodes), experiment.config.slots
-    return Wait(
-        reason=f"{asked} slots asked, and there are {largest} now; submit again with --slots {largest}", place=1
-    )
 
 
 def _check_size(slots: int, nodes: Sequence[Node]) -> None:

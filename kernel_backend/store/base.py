@@ -14,9 +14,11 @@ from typing import Any, Protocol
 from pydantic import Field
 
 from kernel_backend.errors import DaylightError
+from kernel_backend.model.curves import Told
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
@@ -61,6 +63,16 @@ class Store(Protocol):
         `state` is the word that an overview shows (`running` is an active experiment whose liveliest trial
         runs) or an experiment's own state; raises InvalidRequest for any other. `search` is a part of the
         name in any case, or a number with or without `#`.
+        """
+
+    def overview(self, number: int) -> Overview:
+        """One experiment as `overviews` shows it; raises NotFound."""
+
+    def overviews(
+        self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
+    ) -> list[Overview]:
+        """The same experiments as people look at them, quickly: their trials, the newest ten attempts of each, and
+        their notes as warnings. A store does not know why one waits, nor what its snapshot warns of.
         """
 
     def unfinished_experiments(self) -> list[Experiment]:
@@ -138,6 +150,12 @@ class Store(Protocol):
         self, number: int, trial: int, kind: Kind | None = None, after: int = 0, limit: int | None = None
     ) -> list[StoredReport]:
         """A trial's reports with a sequence number above `after`, in that order."""
+
+    def told(self, number: int, trial: int, after: int = 0) -> Told:
+        """What a trial's reports with a sequence number above `after` told, quickly; `join` it to what came before.
+
+        Late reports of an older attempt have new sequence numbers, so asking on from the newest misses none.
+        """
 
     def notes(self, number: int) -> list[Message]:
         """What attempts of this experiment had to say to the person, oldest first."""

@@ -12,9 +12,11 @@ from sqlalchemy import Connection, Select, func, insert, select
 from typing_extensions import override
 
 from kernel_backend.model import events
+from kernel_backend.model.curves import Told
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, AttemptState, ExperimentState, TrialState
@@ -25,8 +27,10 @@ from kernel_backend.store.base import Draft, Store
 from kernel_backend.store.connect import connect, database_url, in_our_words, migrate
 from kernel_backend.store.intake import take_in
 from kernel_backend.store.listing import find_experiments
+from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.stream import last_seq, read_messages
 from kernel_backend.store.tables import AnyRecord, from_row, rows_of, to_row
+from kernel_backend.store.told import read_told
 from kernel_backend.store.transaction import (
     Transaction,
     advanced,
@@ -102,6 +106,20 @@ class SqlStore(Store):
         self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
     ) -> list[Experiment]:
         return self._all(Experiment, find_experiments(owner, state, search).limit(limit))
+
+    @override
+    def overview(self, number: int) -> Overview:
+        here = tables.experiments
+        with self._reading() as db:
+            get_experiment(db, number)  # raises NotFound
+            return read_overviews(db, rows_of(Experiment, here).where(here.c.number == number))[0]
+
+    @override
+    def overviews(
+        self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
+    ) -> list[Overview]:
+        with self._reading() as db:
+            return read_overviews(db, find_experiments(owner, state, search).limit(limit))
 
     @override
     def unfinished_experiments(self) -> list[Experiment]:
@@ -243,6 +261,11 @@ class SqlStore(Store):
         if kind is not None:
             query = query.where(here.kind == kind)
         return self._all(StoredReport, query.order_by(here.seq).limit(limit))
+
+    @override
+    def told(self, number: int, trial: int, after: int = 0) -> Told:
+        with self._reading() as db:
+            return read_told(db, number, trial, after)
 
     @override
     def notes(self, number: int) -> list[Message]:

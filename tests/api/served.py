@@ -76,10 +76,10 @@ class StillEngine:
     async def records(self, key: AttemptId, after: int) -> list[Any]:
         return []
 
-    async def logs(self, key: AttemptId, rank: int, offset: int) -> LogChunk:
+    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         if rank > 0:
             raise NotFound(f"attempt {key} has no rank {rank}")
-        text = b"hello\nworld\n"[offset:].decode()
+        text = b"hello\nworld\n"[offset:].decode() if tail is None else "world\n"
         return LogChunk(attempt=key.number, rank=rank, text=text, offset=12, size=12, ended=key not in self.jobs)
 
     async def forget(self, key: AttemptId) -> None:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model import events
+from kernel_backend.model.curves import Told, join
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
@@ -337,6 +338,80 @@ class StoreContract:
         assert store.reports(1, 2) == []
         assert everything[0].attempt == 1
         assert everything[0].at == 4.0
+
+    def test_what_was_told_is_read_in_columns(self, store: Store) -> None:
+        attempt = placed(store)
+        odd = {"loss": math.nan, "up": math.inf, "down": -math.inf, "tiny": 5e-324, 'é, "]': 0.1}
+        batch = [report(1, 1), report(2, 2, **odd), report(3, 2, "validation", loss=0.1 + 0.2), report(4, 3)]
+        store.accept(attempt.id, batch, at=4.0)
+        told = store.told(1, 1)
+        stored = store.reports(1, 1)
+        assert told.seq == stored[-1].seq
+        expected: dict[tuple[str, str], list[tuple[int, float, float, float]]] = {}
+        for one in stored:
+            for name, value in one.metrics.items():
+                expected.setdefault((one.kind, name), []).append((one.step, one.epoch, one.at, value))
+        found = {key: list(zip(*column, strict=True)) for key, column in told.columns.items()}
+        assert str(found) == str(expected)  # as text, NaN equals itself
+        assert store.told(1, 1, after=told.seq) == store.told(1, 2) == store.told(9, 1) == Told()
+
+    def test_what_is_told_later_is_joined_to_what_came_before(self, store: Store) -> None:
+        first = placed(store)
+        store.accept(first.id, training(1, 5), at=4.0)
+        early = store.told(1, 1)
+        requeue(store, first)
+        second = placed(store, "8-1", number=1)
+        store.accept(second.id, training(9, 12), at=5.0)
+        middle = store.told(1, 1, after=early.seq)
+        store.accept(first.id, training(6, 8), at=6.0)  # what the older attempt still had to say comes last
+        late = store.told(1, 1, after=middle.seq)
+        column = join([early, middle, late]).columns["training", "loss"]
+        assert [len(part.columns["training", "loss"].step) for part in (early, middle, late)] == [5, 4, 3]
+        assert list(column.step) == list(range(1, 13))
+        assert list(column.value) == [1.0 / (step + 1) for step in range(1, 13)]
+        assert join([early, middle, late]) == store.told(1, 1)
+
+    def test_thousands_of_reports_are_told_whole_and_in_order(self, store: Store) -> None:
+        attempt = placed(store)
+        for first in range(1, 5001, 1000):
+            store.accept(attempt.id, training(first, first + 999), at=4.0)
+        column = store.told(1, 1).columns["training", "loss"]
+        assert list(column.step) == list(range(1, 5001))
+        assert list(column.value) == [1.0 / (step + 1) for step in range(1, 5001)]
+
+    def test_an_overview_holds_what_the_store_knows_of_an_experiment(self, store: Store) -> None:
+        for _ in range(2):
+            attempt = placed(store)
+            note = Note(number=2, at=4.5, level="warning", text=f"the disk is full, #{attempt.experiment}")
+            store.accept(attempt.id, [started(), note], at=4.0)
+        store.add_experiment(draft("another", owner="bob"), at=1.0)
+        for _ in range(11):
+            requeue(store, attempt)
+            attempt = placed(store, number=2)
+        everything = store.overviews()
+        assert [each.experiment for each in everything] == store.experiments()
+        for each in everything:
+            number = each.experiment.number
+            assert each == store.overview(number)
+            assert list(each.trials) == store.trials(number)
+            assert list(each.attempts) == store.attempts(number, 1)[-10:]
+            assert list(each.warnings) == [note.data["text"] for note in store.notes(number)]
+            assert (each.wait, each.seq) == (None, store.last_seq())
+        assert [len(each.attempts) for each in everything] == [0, 10, 1]
+        assert [each.warnings for each in everything] == [(), ("the disk is full, #2",), ("the disk is full, #1",)]
+
+    def test_overviews_are_found_like_experiments(self, store: Store) -> None:
+        for name, owner in (("Digits", "ada"), ("other", "ada"), ("digits again", "bob")):
+            store.add_experiment(draft(name, owner), at=1.0)
+        placed(store, number=2)
+        wheres: list[dict[str, Any]] = [{"owner": "ada"}, {"search": "digits"}, {"state": "queued"}, {"limit": 2}]
+        for where in wheres:
+            assert [each.experiment for each in store.overviews(**where)] == store.experiments(**where)
+        assert store.overviews(owner="nobody") == []
+        with pytest.raises(InvalidRequest):
+            store.overviews(state="sleepy")
+        with pytest.raises(NotFound, match="there is no experiment #9"):
+            store.overview(9)
 
     def test_the_stream_holds_everything_in_order_whatever_the_page(self, store: Store) -> None:
         for _ in range(2):

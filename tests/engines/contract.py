@@ -214,6 +214,26 @@ class EngineContract:
 
         asyncio.run(go())
 
+    def test_a_logs_tail_begins_with_a_line_and_goes_on_by_offset(self, engine, job, home):
+        async def go():
+            await engine.submit(job(), "secret")
+            await ended(engine, job().id)
+            whole = await engine.logs(job().id, 0)
+            *_, last = whole.text.splitlines(keepends=True)
+            for tail in (*range(1, len(last.encode()) + 2), whole.size - 1, whole.size, whole.size + 1):
+                piece = await engine.logs(job().id, 0, tail=tail)
+                assert (piece.offset, piece.size) == (whole.size, whole.size)
+                assert len(piece.text.encode()) <= tail
+                assert whole.text.endswith(piece.text)  # no character of it is halved
+                before = whole.text.removesuffix(piece.text)
+                assert last.endswith(piece.text) or not before or before.endswith("\n")
+            assert piece.text == whole.text
+            assert (await engine.logs(job().id, 0, tail=len(last.encode()))).text == last
+            with pytest.raises(NotFound):
+                await engine.logs(AttemptId(9, 9, 9), 0, tail=100)
+
+        asyncio.run(go())
+
     def test_a_forgotten_gang_is_listed_no_more_and_keeps_its_logs(self, engine, job, home):
         async def go():
             await engine.submit(job(), "secret")

@@ -76,7 +76,7 @@ def test_notebook_and_terminal_share_all_but_their_own():
     notebook, terminal = (
         {flag for option in options_for(host) for flag in option.flags} for host in ("notebook", "terminal")
     )
-    assert notebook - terminal == {"--out"}
+    assert notebook - terminal == {"--out", "--view"}
     assert terminal - notebook == {"--json"}
 
 

@@ -9,7 +9,8 @@ import warnings
 import pytest
 from matplotlib.image import imread
 
-from kernel_backend.api.picture import DARK, LIGHT, Palette, curve, draw
+from kernel_backend.api.picture import DARK, LIGHT, Palette, draw
+from kernel_backend.model.curves import Curve, gather, thin
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.overview import Overview, Wait
 from kernel_backend.model.reports import Kind, StoredReport
@@ -37,6 +38,12 @@ def overview(name: str = "digits", wait: Wait | None = None) -> Overview:
 
 def report(step: int, kind: Kind = "training", **metrics: float) -> StoredReport:
     return StoredReport(seq=step, trial=1, attempt=1, at=0.0, kind=kind, step=step, epoch=step / 100, metrics=metrics)
+
+
+def curves(reports: list[StoredReport]) -> tuple[Curve, ...]:
+    """What the service hands to the drawing."""
+    heard = [(each.kind, each.step, each.epoch, each.at, each.metrics) for each in reports]
+    return thin(1, gather(heard, seq=1), points=400).curves
 
 
 def assert_drawn(png: bytes, palette: Palette) -> None:
@@ -68,7 +75,7 @@ REPORTS = {
 def test_every_state_of_an_experiment_can_be_drawn(name: str, palette: Palette) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert_drawn(draw(overview(), REPORTS[name], dark=palette is DARK), palette)
+        assert_drawn(draw(overview(), curves(REPORTS[name]), dark=palette is DARK), palette)
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
@@ -82,14 +89,8 @@ def test_why_an_experiment_waits_is_drawn_where_there_are_no_curves_yet() -> Non
     assert draw(waiting, []) != draw(overview(), [])
 
 
-def test_a_long_curve_is_thinned_to_means_within_their_extremes() -> None:
-    thin = curve([report(n, loss=float(n % 10)) for n in range(1, 10_001)], "loss")
-    assert 300 <= len(thin.values) <= 400
-    assert all(low <= value <= high for value, low, high in zip(thin.values, thin.low, thin.high, strict=True))
-    assert (min(thin.low), max(thin.high), thin.last) == (0.0, 9.0, 0.0)
-
-
-def test_what_is_not_finite_is_marked_and_left_out() -> None:
-    found = curve([report(1, loss=1.0), report(2, loss=math.nan), report(3, loss=-math.inf), report(4, lr=1.0)], "loss")
-    assert found.values == [1.0]
-    assert found.broken == [0.02, 0.03]
+def test_a_validation_beside_the_loss_has_a_panel_and_a_training_metric_has_none() -> None:
+    loss = [report(1, loss=1.0), report(2, loss=0.5)]
+    validated = draw(overview(), curves([*loss, report(2, "validation", accuracy=0.9)]))
+    assert validated != draw(overview(), curves(loss))
+    assert draw(overview(), curves([*loss, report(3, lr=0.1)])) == draw(overview(), curves([*loss, report(3, lr=0.2)]))

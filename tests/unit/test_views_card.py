@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 from jupyter_ext.follow import Look
-from jupyter_ext.views import bundle, table
+from jupyter_ext.views import MIME_TYPE, SAVED_POINTS, bundle, table
+from jupyter_ext.views.saved import curves_of, picture_of
+from kernel_backend.errors import NotFound
+from kernel_backend.model.curves import Curve, Curves
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.overview import Overview, Wait
 from kernel_backend.model.reports import StoredReport
@@ -102,6 +106,58 @@ def test_a_picture_is_in_the_bundle_and_in_the_card_with_its_numbers_as_text():
     shown = bundle(overview(metrics={"accuracy": 0.9}, step=1), now=100.0, picture=b"\x89PNG")
     assert base64.b64decode(shown["image/png"]) == b"\x89PNG"
     assert 'alt="curves of experiment 1: accuracy 0.9"' in shown["text/html"]
+
+
+CURVE = Curve(
+    kind="training", metric="loss", size=(1,), step=(1,), epoch=(0.1,), at=(1.0,), mean=(None,), low=(None,),
+    high=(None,), broken=(0,), last=float("nan"),
+)  # fmt: skip
+
+
+def test_one_bundle_holds_what_every_front_end_needs():
+    shown = bundle(overview(step=1), now=165.0, captured=["12 lines"], picture=b"png", curves=Curves(trial=1))
+    assert list(shown) == [MIME_TYPE, "text/html", "text/plain", "image/png"]
+    saved = shown[MIME_TYPE]
+    assert (saved["version"], saved["number"], saved["at"], saved["captured"]) == (1, 1, 165.0, ["12 lines"])
+    assert Overview.model_validate(saved["overview"]) == overview(step=1)
+    assert Curves.model_validate(saved["curves"]) == Curves(trial=1)
+
+
+def test_without_reports_there_is_neither_picture_nor_curves():
+    shown = bundle(overview(), now=165.0)
+    assert "image/png" not in shown
+    assert shown[MIME_TYPE]["curves"] is None
+
+
+def test_what_is_not_finite_is_still_json():
+    curves = Curves(trial=1, curves=(CURVE,))
+    shown = bundle(overview(step=1, metrics={"loss": float("nan"), "gap": float("inf")}), now=1.0, curves=curves)
+    saved = json.loads(json.dumps(shown, allow_nan=False))[MIME_TYPE]
+    assert saved["overview"]["trials"][0]["metrics"] == {"loss": "NaN", "gap": "Infinity"}
+    assert saved["curves"]["curves"][0]["last"] == "NaN"
+
+
+class Without:
+    """A service that has no curves, and counts who asks."""
+
+    def __init__(self) -> None:
+        self.asked = list[Any]()
+
+    def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
+        self.asked.append(points)
+        raise NotFound("an older service has no such route")
+
+    def picture(self, number: int) -> bytes:
+        self.asked.append("picture")
+        raise OSError("and this one is broken")
+
+
+def test_a_service_is_asked_for_curves_only_when_there_are_some_and_may_fail():
+    service: Any = Without()
+    assert (curves_of(service, overview()), picture_of(service, overview()), service.asked) == (None, None, [])
+    told = overview(step=1)
+    assert (curves_of(service, told), picture_of(service, told)) == (None, None)
+    assert service.asked == [SAVED_POINTS, "picture"]
 
 
 def test_cards_take_the_colours_of_the_theme():

@@ -1,0 +1,60 @@
+"""Where the user's service listens, asked off the event loop; started where none runs."""
+
+from __future__ import annotations
+
+import asyncio
+from logging import Logger
+
+from kernel_backend import discovery
+from kernel_backend.discovery import Address
+from kernel_backend.errors import ServiceUnreachable
+
+REST_S = 2.0  # that a failure stands: many views that try again must not start a process each
+GRACE_S = 10.0  # beyond the limit of a start: for finding an interpreter, or a slow disk
+
+
+class Finder:
+    """The address of this user's service, looked up anew for each who asks; who asks meanwhile shares the look.
+
+    A look reads files and may start a process, which takes a second, or a slow disk's patience: a thread does it.
+    """
+
+    def __init__(self, limit: float, log: Logger) -> None:
+        self._limit, self._log = limit, log
+        self._look: asyncio.Future[Address] | None = None
+
+    async def address(self) -> Address:
+        """Where it listens; raises ServiceUnreachable with what to do where it cannot be started."""
+        if self._look is None:
+            self._look = asyncio.ensure_future(asyncio.to_thread(self._find_or_start))
+            self._look.add_done_callback(self._looked)
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._look), self._limit + GRACE_S)
+        except TimeoutError:  # the look goes on, and whoever asks next waits for the same one
+            raise ServiceUnreachable(
+                f"Daylight's service was neither found nor started within {self._limit + GRACE_S:g} s: "
+                "try again; if it stays so, look whether the disk of DAYLIGHT_HOME answers"
+            ) from None
+
+    def _find_or_start(self) -> Address:
+        try:
+            if found := discovery.find():
+                return found
+            self._log.info("No Daylight service runs: starting one")
+            return discovery.start(limit=self._limit)
+        except ServiceUnreachable as error:  # of its children a browser need not know
+            raise ServiceUnreachable(error.message) from error
+        except OSError as error:
+            raise ServiceUnreachable(
+                f"Daylight's folder cannot be used ({error}): set DAYLIGHT_HOME to one that can"
+            ) from error
+
+    def _looked(self, look: asyncio.Future[Address]) -> None:
+        failed = look.cancelled() or look.exception() is not None
+        if failed:
+            asyncio.get_running_loop().call_later(REST_S, self._forget)
+        else:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._look = None

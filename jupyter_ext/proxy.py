@@ -1,0 +1,126 @@
+"""What the server extension asks the user's service, with the service's token, which never goes further."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from logging import Logger
+from typing import NamedTuple, TypeVar
+from urllib.parse import unquote_plus
+
+from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
+from tornado.simple_httpclient import HTTPStreamClosedError, HTTPTimeoutError, SimpleAsyncHTTPClient
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+from jupyter_ext.finder import Finder
+from kernel_backend.discovery import Address
+from kernel_backend.errors import ServiceUnreachable
+
+AT_ONCE = 100  # requests
+PAUSE_S = 0.2  # before a second try
+PING_S = 20.0  # between looks whether the service still listens to its stream
+FRAME_LIMIT = 16 * 2**20  # bytes of one message of the stream
+
+_GONE = (OSError, HTTPStreamClosedError)  # refused or cut: it has ended, or is just about to
+_T = TypeVar("_T")
+
+
+class Answer(NamedTuple):
+    """What the service said: status, media type, body."""
+
+    status: int
+    type: str
+    body: bytes
+
+
+class Proxy:
+    """Requests to the service that is there at this moment; one that has come back on another port is found.
+
+    Everything that is asked here may be said twice without harm, so what a dying service cut off is asked again.
+    """
+
+    def __init__(self, finder: Finder, limit: float, log: Logger) -> None:
+        self._finder, self._limit, self._log = finder, limit, log
+
+    async def ask(self, method: str, path: str, query: str = "") -> Answer:
+        """The service's answer, of whatever status; raises ServiceUnreachable where there is none."""
+
+        async def fetch(address: Address) -> HTTPResponse:
+            body = b"" if method == "POST" else None
+            request = self._request(address, address.url, path, query, method=method, body=body)
+            return await self._client.fetch(request, raise_error=False)
+
+        self._log.debug("Daylight: asking for %s %s", method, path)
+        return _answer(await self._twice(fetch))
+
+    async def watch(self, query: str) -> WebSocketClientConnection | Answer:
+        """An open stream, or the answer by which the service refused it; raises ServiceUnreachable.
+
+        A frame is read from the socket only when the one before was taken.
+        """
+
+        async def connect(address: Address) -> WebSocketClientConnection:
+            url = f"ws{address.url.removeprefix('http')}"
+            request = self._request(address, url, "/api/stream", query)
+            return await websocket_connect(request, ping_interval=PING_S, max_message_size=FRAME_LIMIT)
+
+        self._log.debug("Daylight: watching")
+        try:
+            return await self._twice(connect)
+        except HTTPClientError as error:
+            if error.response is None:
+                raise
+            return _answer(error.response)
+
+    @cached_property
+    def _client(self) -> SimpleAsyncHTTPClient:
+        # Of our own, whatever the server has configured for itself: it knows no proxy of the environment.
+        return SimpleAsyncHTTPClient(force_instance=True, max_clients=AT_ONCE)
+
+    def _request(
+        self, address: Address, url: str, path: str, query: str, method: str = "GET", body: bytes | None = None
+    ) -> HTTPRequest:
+        return HTTPRequest(
+            f"{url}{path}?{without_token(query)}",
+            method=method,
+            headers={"Authorization": f"Bearer {address.token}"},
+            body=body,
+            connect_timeout=self._limit,
+            request_timeout=self._limit,
+            follow_redirects=False,  # the token goes to this address and nowhere else
+        )
+
+    async def _twice(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
+        """What the service answers, at the second try if it was on its way out at the first."""
+        try:
+            return await self._once(attempt)
+        except _GONE:
+            await asyncio.sleep(PAUSE_S)
+        try:
+            return await self._once(attempt)
+        except _GONE as error:
+            raise ServiceUnreachable(
+                f"Daylight's service does not answer ({error}): try again, or start it with: daylight serve"
+            ) from error
+
+    async def _once(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
+        address = await self._finder.address()
+        try:
+            return await attempt(address)
+        except HTTPTimeoutError:
+            late = ServiceUnreachable(
+                f"Daylight's service (pid {address.pid}) has not answered within {self._limit:g} s: "
+                "try again; if it stays so, end that process, and the next request starts another"
+            )
+            late.http_status = 504
+            raise late from None
+
+
+def without_token(query: str) -> str:
+    """The query as it was written, but for Jupyter's own token, which is none of the service's business."""
+    return "&".join(part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token")
+
+
+def _answer(response: HTTPResponse) -> Answer:
+    return Answer(response.code, response.headers.get("Content-Type", "application/json"), response.body)

@@ -1,0 +1,88 @@
+"""What a page may ask of the service through its kernel: a table, and nothing beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kernel_backend.client import Client
+from kernel_backend.errors import DaylightError, InvalidRequest, NotFound
+from kernel_backend.model.overview import Overview
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """One row: `ask` gets the client, the experiment's number, and those of the query's values that it knows."""
+
+    ask: Callable[..., Json]
+    numbers: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+    def given(self, query: Mapping[str, Any]) -> Json:
+        found: Json = {name: _number(name, query[name]) for name in self.numbers if name in query}
+        return found | {name: str(query[name]) for name in self.texts if name in query}
+
+
+def _overview(client: Client, number: int) -> Json:
+    return client.experiment(number).to_json()
+
+
+def _reports(client: Client, number: int, **query: Any) -> Json:
+    return {"reports": [each.to_json() for each in client.reports(number, **query)]}
+
+
+def _checkpoints(client: Client, number: int) -> Json:
+    return {"checkpoints": [each.to_json() for each in client.checkpoints(number)]}
+
+
+def _source(client: Client, number: int) -> Json:
+    definition, snapshot = client.source(number)
+    return {"definition": definition, "snapshot": snapshot.to_json()}
+
+
+def _logs(client: Client, number: int, **query: Any) -> Json:
+    return client.logs(number, **query).to_json()
+
+
+def _curves(client: Client, number: int, **query: Any) -> Json:
+    return client.curves(number, **query).to_json()
+
+
+def _act(verb: Callable[[Client, int], Overview]) -> _Question:
+    return _Question(lambda client, number: verb(client, number).to_json())
+
+
+QUESTIONS: dict[tuple[str, str], _Question] = {
+    ("GET", ""): _Question(_overview),
+    ("GET", "/reports"): _Question(_reports, ("trial", "after", "limit"), ("kind",)),
+    ("GET", "/curves"): _Question(_curves, ("trial", "points")),
+    ("GET", "/logs"): _Question(_logs, ("trial", "attempt", "rank", "offset", "tail")),
+    ("GET", "/checkpoints"): _Question(_checkpoints),
+    ("GET", "/source"): _Question(_source),
+    ("POST", "/stop"): _act(Client.stop),
+    ("POST", "/pause"): _act(Client.pause),
+    ("POST", "/resume"): _act(Client.resume),
+}
+
+
+def answer(client: Client, number: int, method: str, path: str, query: Mapping[str, Any]) -> tuple[int, Json]:
+    """The status and the JSON that the service would answer; errors too. Of experiment `number` alone."""
+    try:
+        question = QUESTIONS.get((method, path.removeprefix(f"/experiments/{number}")))
+        if question is None or not path.startswith("/experiments/"):
+            raise NotFound(f"this view asks about experiment {number} only, not {method} {path[:100]}")
+        return 200, question.ask(client, number, **question.given(query))
+    except DaylightError as error:
+        return error.http_status, error.to_json()
+    except Exception as error:  # whatever it is, the page must not wait for ever
+        return 500, DaylightError(f"the kernel made a mistake ({type(error).__name__}: {error})").to_json()
+
+
+def _number(name: str, value: object) -> int:
+    text = str(value)
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidRequest(f"{name}={text[:50]}: must be a whole number")
+    return int(text)

@@ -1,0 +1,178 @@
+"""An experiment's messages on their way to the pages that show it: in batches, and only while somebody looks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any
+
+from kernel_backend.client import Client
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.model.stream import Message
+
+BATCH_S = 0.2  # from one batch to the next
+BATCH = 500  # messages
+BEAT_S = 5.0  # from one sign of life to the next
+SAVE_S = 10.0  # from one saved state to the next, while there are only reports
+FIRST_SAVE_S = 2.0  # by then a page is drawn, which may have missed the first messages
+STATE_SAVE_S = 1.0  # and where more than reports has come
+ABSENT_S = 90.0  # pages speak every 20 s, hidden ones once a minute: without a word for as long nobody looks
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a feed needs of whoever shows it; all of it is called from the feed's own threads."""
+
+    send: Callable[[dict[str, Any]], None]  # to every page
+    save: Callable[[], None]  # the state that a page which is loaded anew comes up with
+    silence: Callable[[], float]  # seconds since a page was heard
+
+
+class Feed:
+    """The one stream of an experiment for all of its pages; `client` makes a client for each time it begins."""
+
+    def __init__(self, client: Callable[[], Client], number: int, page: Page) -> None:
+        self._client, self._number, self._page = client, number, page
+        self._lock = Lock()
+        self._run: _Run | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether messages are sent."""
+        return self._run is not None and self._run.goes_on
+
+    def watch(self, after: int) -> None:
+        """Every message after `after` is sent: begin there, or go back there. Pages skip what they have seen."""
+        with self._lock:
+            if self._run is None or not self._run.goes_on or after < self._run.position:
+                self._begin(after)
+
+    def here(self, after: int) -> None:
+        """A page is there and has seen `after`: begin again, if nobody was heard for a while."""
+        with self._lock:
+            if not self.goes_on:
+                self._begin(after)
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        with self._lock:
+            if self._run is not None:
+                self._run.end()
+
+    def _begin(self, after: int) -> None:
+        if self._run is not None:
+            self._run.end()
+        self._run = _Run(self._client(), self._number, self._page, after)
+        self._run.start()
+
+
+class _Run:
+    """From one beginning to its end: one thread reads the stream, another one sends what it has read."""
+
+    def __init__(self, client: Client, number: int, page: Page, position: int) -> None:
+        self._client, self._number, self._page = client, number, page
+        self.position = position  # of the last message that was sent
+        self._read: SimpleQueue[Message | DaylightError | None] = SimpleQueue()
+        self._over = Event()
+        self._answered = Event()  # by the service
+        self._beaten = float("-inf")
+        self._save_at = time.monotonic() + FIRST_SAVE_S
+        self._saved = self.position
+
+    @property
+    def goes_on(self) -> bool:
+        return not self._over.is_set()
+
+    def start(self) -> None:
+        for work in (self._reading, self._sending):
+            Thread(target=work, name=f"daylight view of {self._number}", daemon=True).start()
+
+    def end(self) -> None:
+        self._over.set()
+        self._client.close()
+
+    def _reading(self) -> None:
+        end: DaylightError | None = None
+        try:
+            for message in self._messages():
+                self._read.put(message)
+        except DaylightError as error:
+            end = error
+        except Exception as error:  # else the page would wait for ever
+            end = DaylightError(f"the view in the kernel broke ({type(error).__name__}: {error})")
+        self._read.put(end)
+
+    def _messages(self) -> Iterator[Message]:
+        """The stream, up to the message with which the experiment ended."""
+        now = self._client.experiment(self._number)
+        self._answered.set()
+        if _ended(now) and now.seq <= self.position:
+            return
+        for message in self._client.watch(self.position, self._number):
+            if self._over.is_set():
+                return
+            yield message
+            if _ends(message) or (_ended(now) and message.seq >= now.seq):
+                return
+
+    def _sending(self) -> None:
+        try:
+            self._send_all()
+        finally:
+            self.end()  # whatever broke: the next page that speaks begins again
+
+    def _send_all(self) -> None:
+        while self.goes_on:
+            found, *end = self._next()
+            if found:
+                self._send(found)
+            if self._answered.is_set() and time.monotonic() - self._beaten >= BEAT_S:
+                self._beaten = time.monotonic()
+                self._page.send({"type": "beat"})
+            if self.position > self._saved and (end or time.monotonic() >= self._save_at):
+                self._save_at, self._saved = time.monotonic() + SAVE_S, self.position
+                self._page.save()
+            if end:
+                self._tell(*end)
+            if end or self._page.silence() > ABSENT_S:
+                self.end()
+            self._over.wait(BATCH_S)
+
+    def _next(self) -> tuple[list[Message], *tuple[DaylightError | None, ...]]:
+        """What has been read, waiting a while for the first; and behind it the end, if it has come."""
+        found: list[Message] = []
+        due = min(self._beaten + BEAT_S, self._save_at if self.position > self._saved else float("inf"))
+        try:
+            item = self._read.get(timeout=min(max(due - time.monotonic(), BATCH_S), BEAT_S))
+            while isinstance(item, Message):
+                found.append(item)
+                if len(found) == BATCH:
+                    return (found,)
+                item = self._read.get_nowait()
+            return found, item
+        except Empty:
+            return (found,)
+
+    def _send(self, found: list[Message]) -> None:
+        messages = [message.to_json() for message in found]
+        self._page.send({"type": "messages", "after": self.position, "messages": messages})
+        self.position = found[-1].seq
+        if any(message.type != "report" for message in found):
+            self._save_at = min(self._save_at, time.monotonic() + STATE_SAVE_S)
+
+    def _tell(self, error: DaylightError | None) -> None:
+        if error is not None:
+            self._page.send({"type": "closed", "status": error.http_status, "message": error.message})
+
+
+def _ended(overview: Overview) -> bool:
+    return overview.experiment.state in EXPERIMENT_ENDED
+
+
+def _ends(message: Message) -> bool:
+    return message.type == "experiment" and message.data.get("state") in EXPERIMENT_ENDED

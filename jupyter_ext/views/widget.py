@@ -1,0 +1,115 @@
+"""The live view where JupyterLab's extension cannot be (VS Code, Colab): a widget whose kernel speaks for the service.
+
+Imported when one is shown, because it imports anywidget. What goes over its comm:
+
+    to the kernel  {"type": "watch", "after": SEQ}           send me every message after SEQ
+                   {"type": "here", "after": SEQ}            I am still there; every 20 s
+                   {"id": N, "method", "path", "query"}      a question to the service: see answers.py
+    to the pages   {"type": "messages", "after": SEQ, "messages": [...]}   all that came after SEQ
+                   {"type": "beat"}                          the kernel is still there; every 5 s
+                   {"type": "closed", "status", "message"}   the service cannot be heard
+                   {"type": "answer", "id": N, "status", "body"}
+"""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from threading import Thread
+from typing import Any
+
+import anywidget
+import traitlets
+
+from jupyter_ext.follow import ended
+from jupyter_ext.host import STATIC, Hearing, this_shell
+from jupyter_ext.views.answers import answer
+from jupyter_ext.views.feed import Feed, Page
+from jupyter_ext.views.saved import curves_of, saved_json
+from kernel_backend import discovery
+from kernel_backend.client import Client
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.overview import Overview
+
+PATIENCE_S = 3.0  # with a service that does not answer: the page itself tries again later
+
+_widgets: dict[int, ExperimentWidget] = {}  # one an experiment, however often it is shown
+
+
+def widget_of(overview: Overview, saved: dict[str, Any]) -> ExperimentWidget:
+    """The widget of an experiment, which goes on from here; `saved` is the value under MIME_TYPE."""
+    number = overview.experiment.number
+    widget = _widgets.get(number)
+    if widget is None:
+        widget = _widgets[number] = ExperimentWidget(number, saved)
+    else:
+        widget.saved = {**saved, "captured": widget.saved["captured"] or saved["captured"]}
+    if not ended(overview):
+        widget.feed.watch(overview.seq)
+    return widget
+
+
+class ExperimentWidget(anywidget.AnyWidget):
+    """One experiment, in all of its displays; drawn by the same code as in JupyterLab."""
+
+    _esm = STATIC / "widget.js"
+    _css = STATIC / "widget.css"
+    number = traitlets.Int().tag(sync=True)
+    saved = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, number: int, saved: dict[str, Any]) -> None:
+        super().__init__(number=number, saved=saved)
+        self._client, self._hearing = _client(), Hearing(this_shell())
+        # Whatever is sent answers the page that spoke last: a kernel with subshells looks for the way by it.
+        self._context = contextvars.copy_context()
+        self.feed = Feed(_client, number, Page(self._say, self._save, self._hearing.silence))
+        self.on_msg(self._heard)
+
+    def reference(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What displays it, data and metadata: to be put beside a picture and a text."""
+        data, metadata = self._repr_mimebundle_() or ({}, {})
+        data.pop("text/plain", None)
+        return data, metadata
+
+    def close(self) -> None:
+        """Leave every page, and the service."""
+        if hasattr(self, "feed"):  # not in a widget whose making failed
+            self.feed.stop()
+            self._hearing.close()
+            _widgets.pop(self.number, None)
+        super().close()
+
+    def _heard(self, widget: object, content: dict[str, Any], buffers: object) -> None:
+        self._context = contextvars.copy_context()
+        self._hearing.heard()
+        match content:
+            case {"type": "watch", "after": int(after)}:
+                self.feed.watch(after)
+            case {"type": "here", "after": int(after)}:
+                self.feed.here(after)
+            case {"id": int(id), "method": str(method), "path": str(path)}:
+                # Beside the kernel's own work: a service that does not answer must not hold up cells.
+                question = (id, method, path, content.get("query") or {})
+                Thread(target=self._answer, args=question, name="daylight answer", daemon=True).start()
+
+    def _answer(self, id: int, method: str, path: str, query: dict[str, Any]) -> None:
+        status, body = answer(self._client, self.number, method, path, query)
+        self._say({"type": "answer", "id": id, "status": status, "body": body})
+
+    def _say(self, content: dict[str, Any]) -> None:
+        self._context.copy().run(self.send, content)
+
+    def _save(self) -> None:
+        try:
+            # In this order: curves that are younger than the overview include every report below its number.
+            overview = self._client.experiment(self.number)
+            curves = curves_of(self._client, overview)
+        except DaylightError:
+            return  # the older one stays
+        saved = saved_json(overview, time.time(), self.saved["captured"], curves)
+        self._context.copy().run(setattr, self, "saved", saved)
+
+
+def _client() -> Client:
+    """A client that tells nobody of its troubles: they would land in whichever cell runs."""
+    return Client(discovery.start, patience=PATIENCE_S, say=lambda text: None)

@@ -1,0 +1,64 @@
+"""A piece of a log file that may still grow: on from an offset, or its end. No character is halved."""
+
+from __future__ import annotations
+
+import codecs
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+CHUNK = 256 * 1024  # bytes of a log in one answer that goes on from an offset
+_CONTINUES = bytes(range(0b1000_0000, 0b1100_0000))  # what no character of UTF-8 begins with
+
+
+class Piece(NamedTuple):
+    """Text of a log, the offset behind it, and how much there is to read by now."""
+
+    text: str
+    offset: int
+    size: int
+
+
+def read_on(path: Path, offset: int, ended: bool) -> Piece:
+    """Up to CHUNK bytes from an offset on, to the end of a line; a line longer than that is cut.
+
+    `ended` says that nothing will be appended. Raises FileNotFoundError.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        begin = file.seek(min(offset, size))
+        data = file.read(min(CHUNK, size - begin))
+    if begin + len(data) == size:
+        text, left = _decoded(data, ended)
+        return Piece(text, size - left, size - left)
+    data = data[: data.rfind(b"\n") + 1] or data
+    text, left = _decoded(data, ended=False)
+    return Piece(text, begin + len(data) - left, size)
+
+
+def read_tail(path: Path, tail: int, ended: bool) -> Piece:
+    """The last `tail` bytes, from the beginning of a line on; of a line longer than that, its end.
+
+    `ended` says that nothing will be appended. Raises FileNotFoundError.
+    """
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        begin = file.seek(max(0, size - tail - 1))  # one more: it may be the end of the line before
+        data = file.read(size - begin)
+    if size > tail:
+        data = _from_line(data)
+    text, left = _decoded(data, ended)
+    return Piece(text, size - left, size - left)
+
+
+def _from_line(data: bytes) -> bytes:
+    """What stands behind the first line's end; where nothing does, all but the first byte, from a character on."""
+    _, _, lines = data.partition(b"\n")
+    return lines or data[1:].lstrip(_CONTINUES)
+
+
+def _decoded(data: bytes, ended: bool) -> tuple[str, int]:
+    """The text, and how many bytes at the end are left: a character whose other bytes are still to be written."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data, final=ended)
+    return text, len(decoder.getstate()[0])

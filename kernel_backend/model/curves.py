@@ -1,0 +1,143 @@
+"""Curves that are thinned to what a screen can show: means, with the lowest and the highest beside them."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from operator import itemgetter
+from typing import NamedTuple
+
+from kernel_backend.model.record import Record
+from kernel_backend.model.reports import Kind
+
+LARGEST = 1e150  # what is not below is taken like infinity: no axis can hold it, and sums of it would overflow
+
+
+class Curve(Record):
+    """One metric of a trial. A point stands for `size` consecutive reports; all columns are of one length.
+
+    `step`, `epoch` and `at` are those of the last report of a point; `mean`, `low` and `high` are over its finite
+    values (of a size below `LARGEST`), None where it has none; `broken` are the indices of the points that hold
+    another value: a NaN, an infinity, or what no axis can hold.
+    """
+
+    kind: Kind
+    metric: str
+    size: tuple[int, ...]
+    step: tuple[int, ...]
+    epoch: tuple[float, ...]
+    at: tuple[float, ...]
+    mean: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+    broken: tuple[int, ...] = ()
+    last: float | None = None  # the newest value itself; it may be NaN
+
+
+class Curves(Record):
+    """All curves of a trial: the order is that in which their metrics were first told."""
+
+    trial: int
+    curves: tuple[Curve, ...] = ()
+    seq: int = 0  # of the newest report that these include: watch from here
+
+
+class Column(NamedTuple):
+    """All values of one metric in the order of their steps, and when each was told; four of one length."""
+
+    step: array[int]
+    epoch: array[float]
+    at: array[float]
+    value: array[float]
+
+
+class Told(NamedTuple):
+    """What a trial's reports have told: a column a metric, first told first. Never changed, so threads may share it."""
+
+    columns: Mapping[tuple[Kind, str], Column] = {}
+    seq: int = 0  # of the newest report
+
+    @property
+    def values(self) -> int:
+        """How many there are, of all metrics together."""
+        return sum(len(column.value) for column in self.columns.values())
+
+
+Heard = tuple[Kind, int, float, float, Mapping[str, float]]  # of a report: kind, step, epoch, at, metrics
+
+
+def gather(reports: Iterable[Heard], seq: int) -> Told:
+    """What these reports tell, in whatever order they come; `seq` is the newest one's."""
+    alike: dict[tuple[Kind, tuple[str, ...]], list[Heard]] = {}  # those that tell the same metrics
+    for report in reports:
+        alike.setdefault((report[0], tuple(report[4])), []).append(report)
+    told = [Told(seq=seq)]
+    for (kind, names), heard in alike.items():
+        heard.sort(key=itemgetter(1))
+        _, steps, epochs, times, metrics = zip(*heard, strict=True)
+        step, epoch, at = array("q", steps), array("d", epochs), array("d", times)
+        values = {name: array("d", [each[name] for each in metrics]) for name in names}
+        told.append(Told({(kind, name): Column(step, epoch, at, values[name]) for name in names}))
+    return join(told)
+
+
+def join(parts: Sequence[Told]) -> Told:
+    """All of them together. What comes late (an older attempt's reports may) goes to its place."""
+    found: dict[tuple[Kind, str], list[Column]] = {}
+    for part in parts:
+        for key, column in part.columns.items():
+            found.setdefault(key, []).append(column)
+    columns = {key: _joined(pieces) for key, pieces in found.items()}
+    return Told(columns, max((part.seq for part in parts), default=0))
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    if len(parts) == 1:
+        return parts[0]
+    whole = Column(array("q"), array("d"), array("d"), array("d"))
+    for part in parts:
+        whole.step.extend(part.step)
+        whole.epoch.extend(part.epoch)
+        whole.at.extend(part.at)
+        whole.value.extend(part.value)
+    if all(before.step[-1] <= after.step[0] for before, after in pairwise(parts)):
+        return whole
+    order = sorted(range(len(whole.step)), key=whole.step.__getitem__)
+    epoch, at, value = (array("d", [each[place] for place in order]) for each in whole[1:])
+    return Column(array("q", [whole.step[place] for place in order]), epoch, at, value)
+
+
+def thin(trial: int, told: Told, points: int) -> Curves:
+    """The curves of what was told, of at most `points` points each."""
+    curves = tuple(_thinned(kind, name, column, points) for (kind, name), column in told.columns.items())
+    return Curves(trial=trial, curves=curves, seq=told.seq)
+
+
+def _thinned(kind: Kind, metric: str, column: Column, points: int) -> Curve:
+    count = len(column.value)
+    size = math.ceil(count / points)
+    groups = [column.value[first : first + size] for first in range(0, count, size)]
+    finite = [[value for value in group if abs(value) < LARGEST] for group in groups]
+    ends = [min(first + size, count) - 1 for first in range(0, count, size)]
+    return Curve(
+        kind=kind,
+        metric=metric,
+        size=tuple(map(len, groups)),
+        step=tuple(column.step[end] for end in ends),
+        epoch=tuple(column.epoch[end] for end in ends),
+        at=tuple(column.at[end] for end in ends),
+        mean=tuple(map(_mean, finite)),
+        low=tuple(min(values, default=None) for values in finite),
+        high=tuple(max(values, default=None) for values in finite),
+        broken=tuple(place for place, values in enumerate(finite) if len(values) < len(groups[place])),
+        last=column.value[-1],
+    )
+
+
+def _mean(values: list[float]) -> float | None:
+    if not values:
+        return None
+    mean = math.fsum(values) / len(values)
+    return min(max(mean, min(values)), max(values))  # the last bit of a division must not lead out of the band

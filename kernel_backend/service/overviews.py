@@ -1,0 +1,55 @@
+"""Experiments as people look at them: what the store knows, why one waits, and what its snapshot warns of."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from functools import lru_cache
+
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.overview import Overview, Wait
+from kernel_backend.model.states import Hold
+from kernel_backend.model.trial import Trial
+from kernel_backend.scheduler.explain import explain
+from kernel_backend.scheduler.picture import Ask, Picture
+from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.snapshots.archive import Archive
+
+WARNED = 4096  # snapshots whose warnings are remembered: an archive never changes
+
+
+class Overviews:
+    """Completes what a store knows of experiments."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
+
+    def complete(self, known: Sequence[Overview], picture: Picture) -> list[Overview]:
+        """The same overviews with their waits and all warnings. Reads archives: not on the event loop."""
+        heads: dict[int, Ask] = {}
+        for ask in picture.queue:
+            heads.setdefault(ask.experiment, ask)
+        return [self._complete(each, heads.get(each.experiment.number), picture) for each in known]
+
+    def _complete(self, known: Overview, ask: Ask | None, picture: Picture) -> Overview:
+        wait = explain(picture, ask) if ask else _impossible(known.experiment, known.trials, picture)
+        warnings = (*self._warnings(known.experiment.snapshot), *known.warnings)
+        return known.model_copy(update={"wait": wait, "warnings": tuple(dict.fromkeys(warnings))})
+
+    def _warnings(self, id: str) -> tuple[str, ...]:
+        try:
+            return self._snapshot_warnings(id)
+        except (DaylightError, OSError, ValueError, zipfile.BadZipFile) as error:
+            # One damaged archive must not hide its experiment, nor the list that it stands in.
+            return (f"its snapshot cannot be read ({type(error).__name__}): it trains no more",)
+
+
+def _impossible(experiment: Experiment, trials: Sequence[Trial], picture: Picture) -> Wait | None:
+    """Why a trial is held by the engine: there are fewer slots now than when it was submitted."""
+    if not any(Hold.ENGINE in trial.holds for trial in trials):
+        return None
+    largest, asked = largest_gang(picture.nodes), experiment.config.slots
+    return Wait(
+        reason=f"{asked} slots asked, and there are {largest} now; submit again with --slots {largest}", place=1
+    )

@@ -1,0 +1,57 @@
+/** Daylight's plugins: a renderer for outputs, also in Jupyter Notebook, and the side panel of JupyterLab. */
+
+import { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+
+import { rendererFactory } from './mime';
+import { activatePanel, refreshPanel } from './panel/plugin';
+import { LiveSettings } from './panel/settings';
+import { LabSource } from './service/request';
+
+const PANEL = 'daylight:panel';
+
+const output: JupyterFrontEndPlugin<void> = {
+  id: 'daylight:output',
+  description: 'Shows experiments below cells, and keeps the saved notebook up to date.',
+  autoStart: true,
+  requires: [IRenderMimeRegistry],
+  optional: [ISettingRegistry],
+  activate: (app: JupyterFrontEnd, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null) => {
+    const source = new LabSource(app.serviceManager.serverSettings);
+    const settings = followed(registry);
+    rendermime.addFactory(rendererFactory({ source, settings, news: () => refreshPanel(app) }));
+  }
+};
+
+const panel: JupyterFrontEndPlugin<void> = {
+  id: PANEL,
+  description: 'Lists experiments in the side panel, opens them in tabs, compares them.',
+  autoStart: true,
+  optional: [ILabShell, ILayoutRestorer, ICommandPalette, ISettingRegistry],
+  activate: (
+    app: JupyterFrontEnd,
+    shell: ILabShell | null,
+    restorer: ILayoutRestorer | null,
+    palette: ICommandPalette | null,
+    registry: ISettingRegistry | null
+  ) => {
+    // Jupyter Notebook has no tabs to open experiments in: there the outputs show them.
+    if (shell) {
+      activatePanel(app, followed(registry), { shell, restorer, palette });
+    }
+  }
+};
+
+function followed(registry: ISettingRegistry | null): LiveSettings {
+  const settings = new LiveSettings();
+  registry?.load(PANEL).then(
+    found => settings.follow(found),
+    (error: unknown) => console.warn('Daylight: there are no settings', error)
+  );
+  return settings;
+}
+
+export default [output, panel];

@@ -1,0 +1,164 @@
+/** Draws an experiment in a notebook's output, keeps it live, and writes what is seen back into the notebook. */
+
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import { Widget } from '@lumino/widgets';
+
+import { ended, sameExperiment, stateOf } from './model/overview';
+import { MIME_TYPE } from './model/words';
+import type { Saved } from './model/words';
+import type { LiveSettings } from './panel/settings';
+import { savedIn } from './saved';
+import type { LabSource } from './service/request';
+import { Watch } from './service/watch';
+import { h } from './view/dom';
+import { ExperimentView } from './view/view';
+import { WriteBack } from './writeback';
+
+const RANK = 40; // text/html has 50
+const CANNOT = 'This version of Daylight cannot show what stands here.';
+
+/** What a renderer lives on; `news` is called when an experiment begins, ends, or changes its state. */
+export interface Surroundings {
+  source: LabSource;
+  settings: LiveSettings;
+  news: () => void;
+}
+
+export function rendererFactory(surroundings: Surroundings): IRenderMime.IRendererFactory {
+  return {
+    safe: true, // whatever stands in a notebook goes in as text
+    mimeTypes: [MIME_TYPE],
+    defaultRank: RANK,
+    createRenderer: () => new ExperimentRenderer(surroundings)
+  };
+}
+
+export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer {
+  private _model: IRenderMime.IMimeModel | null = null;
+  private _live: Live | null = null;
+
+  constructor(private readonly _surroundings: Surroundings) {
+    super();
+    this.addClass('dl-output');
+  }
+
+  /** Show what a model says; the same experiment goes on where it is. */
+  renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    this._model = model;
+    const saved = savedIn(model.data[MIME_TYPE]);
+    if (saved && this._live?.shows(saved)) {
+      this._live.adopt(saved);
+      return Promise.resolve();
+    }
+    this._clear();
+    try {
+      this._live = saved && new Live(this.node, saved, this._surroundings, fresh => this._write(fresh));
+    } catch (error) {
+      console.error('Daylight: an output cannot be shown', error);
+    }
+    if (this._live === null) {
+      this.node.replaceChildren(...excuse(model.data['text/plain']));
+    }
+    return Promise.resolve();
+  }
+
+  override dispose(): void {
+    if (!this.isDisposed) {
+      this._clear();
+      this._model = null;
+      super.dispose();
+    }
+  }
+
+  private _clear(): void {
+    this._live?.dispose();
+    this._live = null;
+    this.node.replaceChildren();
+  }
+
+  /** Put these into the output; this very widget is then asked to render it again. */
+  private _write(fresh: IRenderMime.IMimeModel['data']): void {
+    this._model?.setData({ data: { ...this._model.data, ...fresh } });
+  }
+}
+
+/** One experiment in one output. */
+class Live {
+  private readonly _watch: Watch;
+  private readonly _view: ExperimentView;
+  private readonly _writing: WriteBack;
+  private _disposed = false;
+
+  constructor(
+    node: HTMLElement,
+    private _saved: Saved,
+    private readonly _world: Surroundings,
+    private readonly _write: (fresh: IRenderMime.IMimeModel['data']) => void
+  ) {
+    this._watch = new Watch(_world.source, _saved.number, _saved);
+    this._view = new ExperimentView(node, this._watch, _world.settings.current.view);
+    const page = {
+      enabled: () => _world.settings.current.writeBack,
+      visible: () => document.visibilityState === 'visible',
+      now: () => Date.now() / 1000
+    };
+    this._writing = new WriteBack(this._watch, _saved.overview, page, () => this._writeBack());
+    this._spread();
+    _world.settings.changed.connect(this._settingsChanged);
+    document.addEventListener('visibilitychange', this._visibilityChanged);
+    this._watch.start();
+  }
+
+  shows(saved: Saved): boolean {
+    return sameExperiment(saved.overview, this._saved.overview);
+  }
+
+  /** The output has changed. */
+  adopt(saved: Saved): void {
+    this._saved = saved;
+    this._watch.adopt(saved);
+    this._writing.keep(saved.overview);
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    this._world.settings.changed.disconnect(this._settingsChanged);
+    document.removeEventListener('visibilitychange', this._visibilityChanged);
+    this._writing.dispose();
+    this._view.dispose();
+    this._watch.dispose();
+  }
+
+  private async _writeBack(): Promise<void> {
+    const fresh = await this._world.source.bundle(this._saved.number, this._saved.captured);
+    const saved = savedIn(fresh[MIME_TYPE]);
+    if (this._disposed || !saved || !this.shows(saved) || saved.overview.seq < this._saved.overview.seq) {
+      return;
+    }
+    this._write(fresh);
+  }
+
+  /** Tell the rest of the page what happens here. */
+  private _spread(): void {
+    let state = ended(this._saved.overview) ? stateOf(this._saved.overview) : '';
+    this._watch.subscribe(({ overview }) => {
+      const newer = overview ? stateOf(overview) : state;
+      if (newer !== state) {
+        state = newer;
+        this._world.news();
+      }
+    });
+  }
+
+  private readonly _settingsChanged = (): void => {
+    this._view.settings = this._world.settings.current.view;
+    this._writing.consider();
+  };
+
+  private readonly _visibilityChanged = (): void => this._writing.consider();
+}
+
+function excuse(plain: unknown): HTMLElement[] {
+  const text = typeof plain === 'string' ? plain : '';
+  return [h('p', { class: 'dl-excuse' }, CANNOT), ...(text ? [h('pre', {}, text)] : [])];
+}

@@ -1,0 +1,94 @@
+/** How long a running trial still takes, from how fast its steps went lately. */
+
+import { checkpointStep } from './text';
+import type { Attempt, Curve, Overview, Trial } from './words';
+
+const LATELY_S = 60; // at least this long, and at least the last quarter of what the attempt has done
+const LATELY_PART = 0.25;
+
+interface Mark {
+  step: number;
+  at: number;
+}
+
+interface Pace {
+  perStep: number; // seconds
+  silence: number; // seconds: the longest between two reports
+  newest: Mark;
+}
+
+/**
+ * Seconds until a trial has taken its last step, or null where nobody can know: it does not run, or said too little.
+ *
+ * An attempt that has just begun is expected to be as fast as the one before it, from the step that it goes on from: it
+ * trains steps again that were reported already, and is silent meanwhile. `now` is in seconds since the epoch.
+ */
+export function secondsLeft(overview: Overview, curves: readonly Curve[], now: number, index = 1): number | null {
+  const trial = overview.trials.find(each => each.index === index);
+  const total = trial?.total_steps ?? null;
+  if (trial?.state !== 'running' || total === null) {
+    return null;
+  }
+  const [newest, ...older] = overview.attempts.filter(attempt => attempt.trial === index).reverse();
+  const marks = marksOf(curves);
+  const pace = newest && paceOf(newest, Infinity, marks);
+  if (newest && pace) {
+    return goingOn(pace, total, now);
+  }
+  const before = paceBefore(newest, older, marks);
+  return newest && before ? goingOnAgain(newest, before, trial, total, now) : null;
+}
+
+/** A silence longer than any lately counts as slowness: a training that hangs is not about to be done. */
+function goingOn(pace: Pace, total: number, now: number): number {
+  const silence = Math.max(0, now - pace.newest.at);
+  const usual = Math.min(silence, pace.silence);
+  const left = (total - pace.newest.step) * pace.perStep;
+  return Math.max(0, left - usual) + (silence - usual);
+}
+
+function goingOnAgain(newest: Attempt, before: Pace, trial: Trial, total: number, now: number): number {
+  const whole = (total - checkpointStep(newest.resume_from)) * before.perStep;
+  const least = (total - trial.step) * before.perStep;
+  return Math.max(whole - Math.max(0, now - newest.created_at), least);
+}
+
+function paceBefore(newest: Attempt | undefined, older: readonly Attempt[], marks: readonly Mark[]): Pace | null {
+  let until = newest?.created_at ?? 0;
+  for (const attempt of older) {
+    const pace = paceOf(attempt, until, marks);
+    if (pace) {
+      return pace;
+    }
+    until = attempt.created_at;
+  }
+  return null;
+}
+
+/** How fast an attempt went lately, or at its end; null with less than two reports of it. */
+function paceOf(attempt: Attempt, until: number, marks: readonly Mark[]): Pace | null {
+  const lately = latelyOf(marks.filter(mark => mark.at >= attempt.created_at && mark.at < until));
+  const [start, newest] = [lately[0], lately.at(-1)];
+  if (!start || !newest || newest.step <= start.step || newest.at <= start.at) {
+    return null;
+  }
+  const silence = Math.max(...lately.map((mark, place) => mark.at - (lately[place - 1] ?? mark).at));
+  return { perStep: (newest.at - start.at) / (newest.step - start.step), silence, newest };
+}
+
+function latelyOf(marks: readonly Mark[]): readonly Mark[] {
+  const [first, newest] = [marks[0], marks.at(-1)];
+  if (!first || !newest) {
+    return [];
+  }
+  const since = newest.at - Math.max(LATELY_S, LATELY_PART * (newest.at - first.at));
+  const early = marks.filter(mark => mark.at <= since).length;
+  return marks.slice(Math.max(0, early - 1));
+}
+
+/** The training's loss where it is told, else what there is: any curve says when which step was taken. */
+function marksOf(curves: readonly Curve[]): Mark[] {
+  const training = curves.filter(curve => curve.kind === 'training');
+  const curve = training.find(each => each.metric === 'loss') ?? training[0] ?? curves[0];
+  return curve ? curve.step.map((step, place) => ({ step, at: curve.at[place] ?? 0 })) : [];
+}

@@ -1,0 +1,96 @@
+/** What is known of one experiment, from a notebook's output, from the service and from its stream. */
+
+import { LiveCurves } from './curves';
+import { after, ended, overviewIn, sameExperiment } from './overview';
+import type { Curve, Curves, Message, Overview, Saved } from './words';
+
+const TRIAL = 1; // the one whose curves are kept
+
+export class Known {
+  private _overview: Overview | null = null;
+  private _curves = new LiveCurves(TRIAL);
+  private _heard = 0;
+  private _complete = false;
+  private _captured: readonly string[] = [];
+
+  constructor(private readonly _number: number) {}
+
+  get overview(): Overview | null {
+    return this._overview;
+  }
+
+  get curves(): readonly Curve[] {
+    return this._curves.curves;
+  }
+
+  /** Sentences about the submission; only a notebook's output has them. */
+  get captured(): readonly string[] {
+    return this._captured;
+  }
+
+  get ended(): boolean {
+    return this._overview !== null && ended(this._overview);
+  }
+
+  /** Whether the curves came from the service, and not thinned for a notebook. */
+  get complete(): boolean {
+    return this._complete;
+  }
+
+  /** The stream has been heard up to here: every report below is in the curves. */
+  get heard(): number {
+    return this._heard;
+  }
+
+  /** What both overview and curves include: the stream is watched from here. */
+  get seq(): number {
+    return Math.min(this._overview?.seq ?? 0, this._heard);
+  }
+
+  /** Take what a notebook's output says, where it is newer; false where it changes nothing. */
+  restore(saved: Saved): boolean {
+    const overview = overviewIn(saved.overview);
+    if (overview === null || saved.number !== this._number || !this._isNewer(overview)) {
+      return false;
+    }
+    this._overview = overview;
+    this._captured = saved.captured;
+    if (saved.curves) {
+      this._curves = new LiveCurves(TRIAL, saved.curves);
+    }
+    this._complete = false;
+    return true;
+  }
+
+  /** Whether the overview is of the experiment that is known, not of another one with its number. */
+  agrees(overview: Overview): boolean {
+    return this._overview === null || sameExperiment(this._overview, overview);
+  }
+
+  /** Take the service's picture. */
+  take(overview: Overview): void {
+    this._overview = overview;
+  }
+
+  takeCurves(curves: Curves): void {
+    this._curves = new LiveCurves(TRIAL, curves);
+    this._heard = curves.seq;
+    this._complete = true;
+  }
+
+  /** Fold a message in; false where it says nothing new. */
+  hear(message: Message): boolean {
+    const before = this._overview;
+    if (before === null || message.experiment !== this._number) {
+      return false;
+    }
+    this._overview = after(before, message);
+    this._heard = Math.max(this._heard, message.seq);
+    const grown = message.type === 'report' && this._curves.add(message.data);
+    return grown || this._overview !== before;
+  }
+
+  private _isNewer(overview: Overview): boolean {
+    return this._overview === null || (this.agrees(overview) && overview.seq > this._overview.seq);
+  }
+}

@@ -1,0 +1,91 @@
+/** Numbers and text as Python prints them, so that a view and a terminal say the same. */
+
+import type { Value } from './words';
+
+const FURTHER = 40; // digits after the last one shown: enough to know whether a double lies exactly in the middle
+
+/** `f"{value:.1f}"`: where a value lies exactly between two, Python takes the even digit and JavaScript the larger. */
+export function fixed(value: number, digits: number): string {
+  const middle = /^50*$/.test(value.toFixed(digits + FURTHER).slice(-FURTHER));
+  return even(value.toFixed(digits), middle);
+}
+
+/** `f"{value:.4g}"`. */
+export function general(value: number): string {
+  const [longer = ''] = value.toExponential(3 + FURTHER).split('e');
+  const [mantissa = '', power = '0'] = value.toExponential(3).split('e');
+  const exponent = Number(power);
+  if (exponent >= -4 && exponent < 4) {
+    return shortened(fixed(value, 3 - exponent));
+  }
+  return shortened(even(mantissa, /^50*$/.test(longer.slice(-FURTHER)))) + powerOfTen(exponent);
+}
+
+/** `round(value)`. */
+export function rounded(value: number): number {
+  return Math.abs(value % 1) === 0.5 ? 2 * Math.round(value / 2) : Math.round(value);
+}
+
+/** `repr(value)`. A whole float is told as a whole number: JSON's readers do not tell 1.0 from 1. */
+export function repr(value: Value): string {
+  if (Array.isArray(value)) {
+    return `[${value.map(repr).join(', ')}]`;
+  }
+  switch (typeof value) {
+    case 'string':
+      return quoted(value);
+    case 'boolean':
+      return value ? 'True' : 'False';
+    case 'number':
+      return numeral(value);
+    default:
+      return 'None';
+  }
+}
+
+/** The text's first line, by all that ends a line in Python. */
+export function firstLine(text: string): string {
+  const letters = Array.from(text);
+  const end = letters.findIndex(letter => '\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029'.includes(letter));
+  return end < 0 ? text : letters.slice(0, end).join('');
+}
+
+// JavaScript has rounded the middle up, away from an even digit: one less, and that never borrows.
+function even(text: string, middle: boolean): string {
+  const last = Number(text.at(-1));
+  return middle && last % 2 === 1 ? text.slice(0, -1) + String(last - 1) : text;
+}
+
+function shortened(text: string): string {
+  return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
+}
+
+function powerOfTen(exponent: number): string {
+  return `e${exponent < 0 ? '-' : '+'}${String(Math.abs(exponent)).padStart(2, '0')}`;
+}
+
+function numeral(value: number): string {
+  const [mantissa = '', power = '0'] = value.toExponential().split('e');
+  const plain = Number.isSafeInteger(value) || (Number(power) >= -4 && Number(power) < 16);
+  return plain ? String(value) : mantissa + powerOfTen(Number(power));
+}
+
+function quoted(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  return quote + Array.from(text, letter => escaped(letter, quote)).join('') + quote;
+}
+
+const SHORT: Record<string, string> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' };
+
+function escaped(letter: string, quote: string): string {
+  if (letter === quote) {
+    return `\\${quote}`;
+  }
+  const short = SHORT[letter];
+  if (short !== undefined || letter === ' ' || !/[\p{C}\p{Z}]/u.test(letter)) {
+    return short ?? letter;
+  }
+  const code = letter.codePointAt(0) ?? 0;
+  const [mark, width] = code < 0x100 ? ['x', 2] : code < 0x10000 ? ['u', 4] : ['U', 8];
+  return `\\${mark}${code.toString(16).padStart(width, '0')}`;
+}

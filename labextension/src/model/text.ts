@@ -1,0 +1,189 @@
+/** Words of the model as text: what `kernel_backend/text.py` says, in the same words. */
+
+import { num } from './curves';
+import { stateOf } from './overview';
+import { firstLine, fixed, general, repr, rounded } from './python';
+import type { Attempt, Config, Failure, Frame, Metrics, Num, Overview, StoredReport, Trial, Value } from './words';
+
+/** `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min`, `1 d 03 h`. */
+export function duration(seconds: number): string {
+  if (seconds < 10) {
+    return `${fixed(Math.max(seconds, 0), 1)} s`;
+  }
+  const whole = rounded(seconds);
+  if (whole < 60) {
+    return `${whole} s`;
+  }
+  if (whole < 3600) {
+    return `${Math.floor(whole / 60)} min ${twoDigits(whole % 60)} s`;
+  }
+  if (whole < 86400) {
+    return `${Math.floor(whole / 3600)} h ${twoDigits(Math.floor((whole % 3600) / 60))} min`;
+  }
+  return `${Math.floor(whole / 86400)} d ${twoDigits(Math.floor((whole % 86400) / 3600))} h`;
+}
+
+function twoDigits(count: number): string {
+  return String(count).padStart(2, '0');
+}
+
+/** `512 B`, `1.5 MB`: bytes in powers of 1000. */
+export function size(count: number): string {
+  if (count < 1000) {
+    return `${count} B`;
+  }
+  let amount = count / 1000;
+  for (const unit of ['kB', 'MB', 'GB']) {
+    if (amount < 1000) {
+      return `${fixed(amount, 1)} ${unit}`;
+    }
+    amount /= 1000;
+  }
+  return `${fixed(amount, 1)} TB`;
+}
+
+/** Four digits that matter: `0.412`, `12.5`, `1.2e-05`, `nan`. */
+export function number(value: Num): string {
+  const amount = num(value);
+  if (Number.isNaN(amount)) {
+    return 'nan';
+  }
+  if (!Number.isFinite(amount)) {
+    return amount > 0 ? 'inf' : '-inf';
+  }
+  return Number.isInteger(amount) && Math.abs(amount) < 1e6 ? String(amount) : general(amount);
+}
+
+/** `loss 0.412  accuracy 0.912`, the loss first. */
+export function metricsText(metrics: Metrics): string {
+  const told = Object.entries(metrics);
+  const ordered = [...told.filter(([name]) => name === 'loss'), ...told.filter(([name]) => name !== 'loss')];
+  return ordered.map(([name, value]) => `${name} ${number(value)}`).join('  ');
+}
+
+/** `width=64 lr=0.01`, in the order of the definition. */
+export function paramsText(params: Record<string, Value>): string {
+  return Object.entries(params)
+    .map(([name, value]) => `${name}=${repr(value)}`)
+    .join(' ');
+}
+
+/** `epoch 3/10`: the one that goes on, or has just ended. */
+export function epochText(epoch: number, epochs: number): string {
+  // A whole epoch may be a hair more than a whole number: 3 steps of 1/3.
+  return `epoch ${Math.min(Math.max(Math.ceil(epoch - 1e-6), 0), epochs)}/${epochs}`;
+}
+
+/** `#12`; `#12.3` for any but the first trial. */
+export function reference(trial: Trial): string {
+  return trial.index === 1 ? `#${trial.experiment}` : `#${trial.experiment}.${trial.index}`;
+}
+
+/** `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`: of a report, else the trial's newest numbers. */
+export function progressLine(trial: Trial, config: Config, report: StoredReport | null = null): string {
+  const { epoch, step, metrics } = report ?? trial;
+  const parts = [reference(trial), epochText(epoch, config.epochs), `step ${step}`, metricsText(metrics)];
+  return parts.filter(part => part).join('  ');
+}
+
+/** `epoch 3/10  step 141 of 470  about 2 min 05 s left`; `left` is what `secondsLeft` says. */
+export function progressText(trial: Trial, config: Config, left: number | null): string {
+  const parts = [
+    epochText(trial.epoch, config.epochs),
+    `step ${trial.step}` + (trial.total_steps === null ? '' : ` of ${trial.total_steps}`)
+  ];
+  return [...parts, ...(left === null ? [] : [`about ${duration(left)} left`])].join('  ');
+}
+
+/** `cell [4] line 3` or `helpers.py line 12`. */
+export function whereText(frame: Frame): string {
+  return frame.cell === null
+    ? `${frame.file} line ${frame.line}`
+    : `cell [${frame.cell}] line ${frame.cell_line ?? ''}`;
+}
+
+/** The error, the rank and step it came at, and the user's own frames by cell and line, outermost first. */
+export function failureText(failure: Failure): string {
+  const place = `rank ${failure.rank}` + (failure.step === null ? '' : `, step ${failure.step}`);
+  const message = failure.message ? `: ${failure.message}` : '';
+  const lines = [`${failure.type}${message}  (${place})`];
+  for (const frame of failure.frames) {
+    lines.push(`  ${whereText(frame)}, in ${frame.function}`);
+    if (frame.text) {
+      lines.push(`    ${frame.text}`);
+    }
+  }
+  return lines.join('\n');
+}
+
+/** The state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`. */
+export function stateText(overview: Overview): string {
+  const state = stateOf(overview);
+  const reasons = reasonsFor(state, overview);
+  return reasons.length ? `${state}: ${reasons.join('; ')}` : state;
+}
+
+function reasonsFor(state: string, overview: Overview): string[] {
+  const wait = overview.wait;
+  if (wait && (state === 'queued' || state === 'paused')) {
+    return [wait.reason, ...(wait.estimate === null ? [] : [`about ${duration(wait.estimate)}`])];
+  }
+  const failure = state === 'failed' ? overview.trials.find(trial => trial.failure)?.failure : null;
+  return failure ? [failure.type] : [];
+}
+
+/** `2 slots, horovod`: how much it has (or asks for), and how its ranks talk once that is known. */
+export function gangText(overview: Overview): string {
+  const slots = overview.experiment.config.slots;
+  const backend = overview.attempts.filter(attempt => attempt.backend).at(-1)?.backend;
+  return `${slots} slot${slots > 1 ? 's' : ''}` + (backend ? `, ${backend}` : '');
+}
+
+/** Seconds from the submission to its end, or to `now`. */
+export function elapsed(overview: Overview, now: number): number {
+  return (overview.experiment.ended_at ?? now) - overview.experiment.created_at;
+}
+
+/** `#12 digits`. */
+export function titleText(overview: Overview): string {
+  return `#${overview.experiment.number} ${overview.experiment.name}`.trim();
+}
+
+/** `#12 digits  running  2 slots, horovod  1 min 05 s`. */
+export function headText(overview: Overview, now: number): string {
+  return [titleText(overview), stateText(overview), gangText(overview), duration(elapsed(overview, now))].join('  ');
+}
+
+/** What befell the attempts: how those that did not end well ended, and from where the next ones went on. */
+export function attemptLines(overview: Overview): string[] {
+  return overview.attempts.flatMap(attempt => [begins(attempt), ends(attempt)]).filter(line => line !== null);
+}
+
+/** The step of a checkpoint's name `<step>-<attempt>`; 0 where there is none. */
+export function checkpointStep(checkpoint: string | null): number {
+  return checkpoint ? Number(checkpoint.split('-')[0]) : 0;
+}
+
+function begins(attempt: Attempt): string | null {
+  if (attempt.resume_from) {
+    return `attempt ${attempt.number} goes on from step ${checkpointStep(attempt.resume_from)}`;
+  }
+  return attempt.number > 1 ? `attempt ${attempt.number} starts again` : null;
+}
+
+function ends(attempt: Attempt): string | null {
+  if (attempt.outcome === 'failed' && attempt.failure) {
+    return `attempt ${attempt.number} failed: ${causeText(attempt.failure)}`;
+  }
+  const unlucky = attempt.outcome === 'lost' || attempt.outcome === 'timeout' || attempt.outcome === 'infeasible';
+  return unlucky ? `attempt ${attempt.number} ended: ${attempt.outcome}` : null;
+}
+
+/** A failure in one line: `rank 1 was ended by SIGKILL`, `ValueError: no such file (cell [4] line 3)`. */
+export function causeText(failure: Failure): string {
+  const last = failure.frames.at(-1);
+  if (last === undefined && failure.message.startsWith(`rank ${failure.rank} `)) {
+    return failure.message;
+  }
+  return `${failure.type}: ${firstLine(failure.message)}` + (last === undefined ? '' : ` (${whereText(last)})`);
+}

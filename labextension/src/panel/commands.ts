@@ -1,0 +1,199 @@
+/** What can be done from the palette, the context menu and the panel. */
+
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { Notification } from '@jupyterlab/apputils';
+import type { ICommandPalette } from '@jupyterlab/apputils';
+import { copyIcon, launchIcon, pauseIcon, refreshIcon, runIcon, stopIcon } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+
+import type { Overview } from '../model/words';
+import type { Verb } from '../service/watch';
+import { verbsFor } from '../view/actions';
+import { copy } from '../view/clipboard';
+import type { Experiments } from './experiments';
+import { sunIcon } from './icon';
+import { askNumber, askNumbers, isSure } from './questions';
+import type { Tabs } from './tabs';
+
+export const SHOW_PANEL = 'daylight:show-panel';
+export const OPEN = 'daylight:open';
+export const COMPARE = 'daylight:compare';
+export const REFRESH = 'daylight:refresh';
+const COPY = 'daylight:copy-command';
+const CATEGORY = 'Daylight';
+const SHOWN_MS = 10_000; // a notification; without this it is only counted
+
+type Args = ReadonlyPartialJSONObject;
+
+/** What the commands work on. */
+export interface Parts {
+  experiments: Experiments;
+  tabs: Tabs;
+  showPanel: () => void;
+}
+
+/** Commands of one experiment: of `args.number`, the one under the pointer, the tab in front, or the one a person says. */
+export class Commands {
+  constructor(
+    private readonly _app: JupyterFrontEnd,
+    private readonly _parts: Parts
+  ) {}
+
+  add(palette: ICommandPalette | null): void {
+    const all: Record<string, CommandRegistry.ICommandOptions> = {
+      [SHOW_PANEL]: {
+        label: 'Show Daylight',
+        caption: 'Show the experiments in the side panel',
+        icon: sunIcon,
+        execute: () => this._parts.showPanel()
+      },
+      [OPEN]: this._open(),
+      [COMPARE]: this._compare(),
+      'daylight:stop': { ...this._verb('stop', 'Stop', true), icon: stopIcon },
+      'daylight:pause': { ...this._verb('pause', 'Pause'), icon: pauseIcon },
+      'daylight:resume': { ...this._verb('resume', 'Resume'), icon: runIcon },
+      [COPY]: this._copy(),
+      [REFRESH]: {
+        label: 'Look for Experiments Again',
+        caption: 'Ask the service at once',
+        icon: refreshIcon,
+        execute: () => this._parts.experiments.refresh()
+      }
+    };
+    for (const [command, options] of Object.entries(all)) {
+      this._app.commands.addCommand(command, options);
+      palette?.addItem({ command, category: CATEGORY });
+    }
+  }
+
+  private _open(): CommandRegistry.ICommandOptions {
+    return {
+      label: args => (args.pointed ? 'Open' : 'Open an Experiment…'),
+      caption: 'Open an experiment in a tab',
+      icon: launchIcon,
+      isEnabled: args => this._isThere(args),
+      execute: async args => {
+        const numbers = Array.isArray(args.numbers) ? args.numbers.filter(each => typeof each === 'number') : [];
+        // The tab in front is open already: here a person means another one.
+        const number = numbers.length ? null : (this._given(args) ?? (await askNumber('Open an experiment')));
+        const wanted = number === null ? numbers : [number];
+        if (wanted.length) {
+          this._parts.tabs.open(wanted);
+        }
+      }
+    };
+  }
+
+  private _compare(): CommandRegistry.ICommandOptions {
+    const chosen = (args: Args): number[] => {
+      const pointed = this._given(args);
+      const all = new Set([...this._parts.experiments.chosen, ...(pointed === null ? [] : [pointed])]);
+      return [...all].sort((one, other) => one - other);
+    };
+    return {
+      label: args => {
+        const numbers = chosen(args);
+        const several = numbers.length > 1 ? `Compare ${numbers.map(number => `#${number}`).join(', ')}` : null;
+        return args.pointed ? (several ?? 'Choose to Compare') : 'Compare Experiments…';
+      },
+      caption: 'Open experiments beside each other in a tab',
+      isEnabled: args => this._isThere(args),
+      execute: async args => {
+        let numbers = chosen(args);
+        if (args.pointed && numbers.length === 1) {
+          numbers.forEach(number => this._parts.experiments.choose(number, true));
+          return;
+        }
+        if (numbers.length < 2) {
+          numbers = await askNumbers();
+        }
+        if (numbers.length > 1) {
+          this._parts.tabs.open(numbers);
+        }
+      }
+    };
+  }
+
+  private _verb(verb: Verb, word: string, asks = false): CommandRegistry.ICommandOptions {
+    const enabled = (args: Args): boolean => {
+      const number = this._numberOf(args);
+      const known = number === null ? null : this._find(number);
+      return this._isThere(args) && (known === null || verbsOf(known).includes(verb));
+    };
+    return {
+      label: args => (args.pointed ? `${word}${asks ? '…' : ''}` : this._label(word, asks)),
+      caption: CAPTIONS[verb],
+      isEnabled: enabled,
+      isVisible: args => !args.pointed || asks || enabled(args),
+      execute: async args => {
+        const number = this._numberOf(args) ?? (await askNumber(`${word} an experiment`));
+        if (number !== null && (!asks || (await isSure(number)))) {
+          await this._act(number, verb);
+        }
+      }
+    };
+  }
+
+  private _copy(): CommandRegistry.ICommandOptions {
+    return {
+      label: args => (args.pointed ? 'Copy Command' : this._label('Copy the Command of')),
+      caption: 'Copy what shows the experiment in a notebook',
+      icon: copyIcon,
+      isEnabled: args => this._isThere(args),
+      execute: async args => {
+        const number = this._numberOf(args) ?? (await askNumber('Copy the command of an experiment'));
+        const command = `%dl show ${number ?? ''}`;
+        if (number !== null && !(await copy(command))) {
+          Notification.info(`This page may not use the clipboard; the command is: ${command}`, { autoClose: SHOWN_MS });
+        }
+      }
+    };
+  }
+
+  private async _act(number: number, verb: Verb): Promise<void> {
+    try {
+      await this._parts.experiments.act(number, verb);
+    } catch (error) {
+      Notification.error(error instanceof Error ? error.message : String(error), { autoClose: SHOWN_MS });
+    }
+  }
+
+  /** In the palette: what is done to which experiment, if that is clear already. */
+  private _label(words: string, asks = false): string {
+    const number = this._parts.tabs.current;
+    return number === null ? `${words} an Experiment…` : `${words} #${number}${asks ? '…' : ''}`;
+  }
+
+  /** A command of the context menu needs an experiment under the pointer. */
+  private _isThere(args: Args): boolean {
+    return !args.pointed || this._given(args) !== null;
+  }
+
+  private _numberOf(args: Args): number | null {
+    return this._given(args) ?? (args.pointed ? null : this._parts.tabs.current);
+  }
+
+  private _given(args: Args): number | null {
+    if (!args.pointed) {
+      return typeof args.number === 'number' ? args.number : null;
+    }
+    const node = this._app.contextMenuHitTest(each => each.classList.contains('dl-item'));
+    return Number(node?.dataset.number) || null;
+  }
+
+  private _find(number: number): Overview | null {
+    return this._parts.experiments.find(number) ?? this._parts.tabs.find(number);
+  }
+}
+
+const CAPTIONS: Record<Verb, string> = {
+  stop: 'Stop an experiment for good',
+  pause: 'Let an experiment save a checkpoint and give its slots back',
+  resume: 'Let a paused experiment go on'
+};
+
+function verbsOf(overview: Overview): Verb[] {
+  const { number } = overview.experiment;
+  return verbsFor({ number, overview, curves: [], captured: [], connection: 'live', trouble: null, at: 0 });
+}

@@ -1,0 +1,195 @@
+/** The experiments as the panel knows them: asked for again and again while somebody looks. */
+
+import { Poll } from '@lumino/polling';
+import type { IDisposable } from '@lumino/disposable';
+import type { ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
+
+import type { NodeUse, Overview } from '../model/words';
+import { ServiceError } from '../service/source';
+import type { Source } from '../service/source';
+import type { Verb } from '../service/watch';
+import { EVERYTHING, hasMoved, isActive, maybeMore, nextPause, ofNotebook, PAGE, queryFor } from './list';
+import type { Filter } from './list';
+import type { LiveSettings } from './settings';
+
+const LONGEST_S = 60; // between two looks, if a person wants it so
+
+export class Experiments implements IDisposable {
+  private readonly _poll: Poll;
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _chosen = new Set<number>();
+  private _found: readonly Overview[] = [];
+  private _nodes: readonly NodeUse[] = [];
+  private _at = 0;
+  private _error: ServiceError | null = null;
+  private _filter = EVERYTHING;
+  private _limit = PAGE;
+  private _loaded = false;
+  private _watched = false;
+  private _turn = 0; // an answer to an older question is not taken any more
+  private _pause: number;
+
+  constructor(
+    private readonly _source: Source,
+    private readonly _settings: LiveSettings
+  ) {
+    this._pause = _settings.current.refreshSeconds;
+    this._poll = new Poll({
+      name: 'daylight:experiments',
+      auto: false,
+      factory: () => this._look(),
+      frequency: { interval: 1000 * this._pause, max: 1000 * LONGEST_S, backoff: false },
+      standby: 'when-hidden'
+    });
+    _settings.changed.connect(this._settingsChanged);
+  }
+
+  /** Something that is shown has changed. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** Those that match the filter, newest first. */
+  get list(): readonly Overview[] {
+    return ofNotebook(this._found, this._filter.notebook);
+  }
+
+  get nodes(): readonly NodeUse[] {
+    return this._nodes;
+  }
+
+  /** When this was so: seconds since the epoch. */
+  get at(): number {
+    return this._at;
+  }
+
+  /** Why the last look failed; null where it did not. */
+  get error(): ServiceError | null {
+    return this._error;
+  }
+
+  /** Whether the service has answered once. */
+  get loaded(): boolean {
+    return this._loaded;
+  }
+
+  get filter(): Filter {
+    return this._filter;
+  }
+
+  set filter(filter: Filter) {
+    this._filter = filter;
+    this._limit = PAGE;
+    this._changed.emit();
+    this.refresh();
+  }
+
+  get hasMore(): boolean {
+    return maybeMore(this._found, queryFor(this._filter, this._limit));
+  }
+
+  more(): void {
+    this._limit = Number(queryFor(this._filter, this._limit).limit) + PAGE;
+    this.refresh();
+  }
+
+  /** The numbers to compare, in the order in which they were chosen. */
+  get chosen(): readonly number[] {
+    return [...this._chosen];
+  }
+
+  choose(number: number, chosen: boolean): void {
+    if (chosen) {
+      this._chosen.add(number);
+    } else {
+      this._chosen.delete(number);
+    }
+    this._changed.emit();
+  }
+
+  chooseNone(): void {
+    this._chosen.clear();
+    this._changed.emit();
+  }
+
+  find(number: number): Overview | null {
+    return this._found.find(each => each.experiment.number === number) ?? null;
+  }
+
+  /** Look again and again from now on, or no longer. */
+  set watched(watched: boolean) {
+    this._watched = watched;
+    if (watched) {
+      this.refresh();
+    } else {
+      this._turn += 1;
+      void this._poll.stop();
+    }
+  }
+
+  /** Look now, if anybody does. */
+  refresh(): void {
+    if (this._watched) {
+      // Not `refresh()`: it does nothing while an older question is still open.
+      void this._poll.schedule({ interval: Poll.IMMEDIATE, phase: 'refreshed' });
+    }
+  }
+
+  /** Stop, pause or resume one; throws ServiceError. */
+  async act(number: number, verb: Verb): Promise<void> {
+    await this._source.post(`/experiments/${number}/${verb}`);
+    this.refresh();
+  }
+
+  get isDisposed(): boolean {
+    return this._poll.isDisposed;
+  }
+
+  dispose(): void {
+    this._turn += 1;
+    this._settings.changed.disconnect(this._settingsChanged);
+    this._poll.dispose();
+    Signal.clearData(this);
+  }
+
+  private readonly _settingsChanged = (): void => this.refresh();
+
+  private async _look(): Promise<void> {
+    const turn = ++this._turn;
+    try {
+      const [found, nodes] = await Promise.all([
+        this._source.get('/experiments', queryFor(this._filter, this._limit)),
+        this._source.get('/nodes')
+      ]);
+      if (turn === this._turn) {
+        this._take((found as { experiments: Overview[] }).experiments, (nodes as { nodes: NodeUse[] }).nodes);
+      }
+    } catch (error) {
+      if (turn === this._turn) {
+        this._fail(error);
+      }
+    }
+  }
+
+  private _take(found: readonly Overview[], nodes: readonly NodeUse[]): void {
+    const moved = !this._loaded || this._error !== null || hasMoved(this._found, found);
+    this._at = Date.now() / 1000;
+    this._found = found;
+    this._nodes = nodes;
+    this._error = null;
+    this._loaded = true;
+    this._next({ failed: false, moved, active: isActive(found) });
+  }
+
+  private _fail(error: unknown): void {
+    this._error = error instanceof ServiceError ? error : new ServiceError(0, String(error));
+    this._next({ failed: true, moved: false, active: false });
+  }
+
+  private _next(heard: { failed: boolean; moved: boolean; active: boolean }): void {
+    this._pause = nextPause(this._pause, this._settings.current.refreshSeconds, heard);
+    this._poll.frequency = { ...this._poll.frequency, interval: 1000 * this._pause };
+    this._changed.emit();
+  }
+}

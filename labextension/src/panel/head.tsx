@@ -1,0 +1,129 @@
+/** What stands above the panel's list: slots in use, the search, the filters. */
+
+import { refreshIcon } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import type { NodeUse } from '../model/words';
+import type { Filter } from './list';
+import { STATES } from './list';
+
+const TYPING_MS = 250; // after the last key the search begins
+
+export function Meters({ nodes }: { nodes: readonly NodeUse[] }): React.JSX.Element {
+  return (
+    <div className="dl-meters">
+      {nodes.map(node => (
+        <Meter key={node.name} node={node} name={nodes.length === 1 ? '' : node.name} />
+      ))}
+    </div>
+  );
+}
+
+function Meter({ node, name }: { node: NodeUse; name: string }): React.JSX.Element {
+  const { used, slots, devices, healthy } = node;
+  const text = `${used} of ${slots} ${slots === 1 ? 'slot' : 'slots'} in use`;
+  const note = healthy ? '' : ' (does not answer)';
+  return (
+    <div className="dl-meter" title={devices.join(', ')}>
+      <span className="dl-meter-text">
+        {name && <span className="dl-meter-name">{name} </span>}
+        {text + note}
+      </span>
+      <div
+        className="dl-meter-bar"
+        role="meter"
+        aria-label={name ? `Slots in use, ${name}` : 'Slots in use'}
+        aria-valuemin={0}
+        aria-valuemax={slots}
+        aria-valuenow={used}
+        aria-valuetext={text}
+      >
+        <div style={{ width: `${slots ? (100 * used) / slots : 0}%` }} />
+      </div>
+    </div>
+  );
+}
+
+export function Refresh({ refresh }: { refresh: () => void }): React.JSX.Element {
+  return (
+    <button type="button" className="dl-icon-button" aria-label="Refresh" title="Look again" onClick={refresh}>
+      <refreshIcon.react tag="span" stylesheet="menuItem" />
+    </button>
+  );
+}
+
+interface FilterProps {
+  filter: Filter;
+  notebook: string | null; // the one in front
+  narrow: (filter: Partial<Filter>) => void;
+}
+
+export function Filters({ filter, notebook, narrow }: FilterProps): React.JSX.Element {
+  const here = notebook ?? filter.notebook;
+  return (
+    <>
+      <Search text={filter.search} search={search => narrow({ search })} />
+      <div className="dl-filters" role="group" aria-label="Show">
+        {STATES.map(state => (
+          <Toggle
+            key={state}
+            pressed={filter.state === state}
+            press={pressed => narrow({ state: pressed ? state : null })}
+            text={state}
+          />
+        ))}
+        {here !== null && (
+          <Toggle
+            pressed={filter.notebook !== null}
+            press={pressed => narrow({ notebook: pressed ? here : null })}
+            text="this notebook"
+            title={here}
+          />
+        )}
+      </div>
+    </>
+  );
+}
+
+interface ToggleProps {
+  pressed: boolean;
+  press: (pressed: boolean) => void;
+  text: string;
+  title?: string;
+}
+
+function Toggle({ pressed, press, text, title = '' }: ToggleProps): React.JSX.Element {
+  return (
+    <button type="button" className="dl-filter" aria-pressed={pressed} title={title} onClick={() => press(!pressed)}>
+      {text}
+    </button>
+  );
+}
+
+/** `text` is what is searched for; what a person types becomes that after a moment. */
+function Search({ text, search }: { text: string; search: (text: string) => void }): React.JSX.Element {
+  const [typed, setTyped] = React.useState(text);
+  const timer = React.useRef<ReturnType<typeof setTimeout>>(undefined);
+  React.useEffect(() => setTyped(text), [text]);
+  React.useEffect(() => () => clearTimeout(timer.current), []);
+  const type = (value: string, pause: number): void => {
+    setTyped(value);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => search(value), pause);
+  };
+  return (
+    <input
+      type="search"
+      className="dl-search"
+      aria-label="Search experiments"
+      placeholder="Name or number"
+      value={typed}
+      onChange={event => type(event.target.value, event.target.value ? TYPING_MS : 0)}
+      onKeyDown={event => {
+        if (event.key === 'Enter') {
+          type(typed, 0);
+        }
+      }}
+    />
+  );
+}

@@ -1,0 +1,7 @@
+/** Daylight's sign. */
+
+import { LabIcon } from '@jupyterlab/ui-components';
+
+import sun from '../../style/icons/sun.svg';
+
+export const sunIcon = new LabIcon({ name: 'daylight:sun', svgstr: sun });

@@ -1,0 +1,72 @@
+/** One experiment in the panel's list. */
+
+import * as React from 'react';
+
+import { ended, stateOf } from '../model/overview';
+import { duration, elapsed, epochText, metricsText, stateText } from '../model/text';
+import type { Overview } from '../model/words';
+
+interface Props {
+  overview: Overview;
+  now: number;
+  chosen: boolean;
+  open: () => void;
+  choose: (chosen: boolean) => void;
+}
+
+export function Item({ overview, now, chosen, open, choose }: Props): React.JSX.Element {
+  const { number } = overview.experiment;
+  const drag = (event: React.DragEvent): void => {
+    event.dataTransfer.setData('text/plain', `%dl show ${number}`);
+    event.dataTransfer.effectAllowed = 'copy';
+  };
+  return (
+    <li className="dl-item" data-number={number} data-state={stateOf(overview)} draggable onDragStart={drag}>
+      <input
+        type="checkbox"
+        aria-label={`Compare #${number}`}
+        title="Compare"
+        checked={chosen}
+        onChange={event => choose(event.target.checked)}
+      />
+      <button type="button" className="dl-item-open" onClick={open}>
+        <Facts overview={overview} now={now} />
+      </button>
+    </li>
+  );
+}
+
+function Facts({ overview, now }: { overview: Overview; now: number }): React.JSX.Element {
+  const { number, name, created_at, config } = overview.experiment;
+  const trial = overview.trials[0];
+  const begun = trial && trial.step > 0 ? trial : null;
+  const metrics = trial ? metricsText(trial.metrics) : '';
+  return (
+    <>
+      <span className="dl-item-top">
+        <span className="dl-item-title" title={name}>
+          <span className="dl-number">#{number}</span> {name}
+        </span>{' '}
+        <span className="dl-item-time" title={`submitted ${new Date(1000 * created_at).toLocaleString()}`}>
+          {duration(Math.max(0, elapsed(overview, now)))}
+        </span>
+      </span>{' '}
+      <span className="dl-item-state">
+        <span className="dl-chip" data-state={stateOf(overview)}>
+          {stateText(overview)}
+        </span>{' '}
+        {begun && <span className="dl-item-epoch">{epochText(begun.epoch, config.epochs)}</span>}
+      </span>{' '}
+      {begun && !ended(overview) && (
+        <span className="dl-item-bar" aria-hidden="true">
+          <span style={{ width: `${Math.min(100, (100 * begun.epoch) / config.epochs)}%` }} />
+        </span>
+      )}
+      {metrics && (
+        <span className="dl-item-metrics" title={metrics}>
+          {metrics}
+        </span>
+      )}
+    </>
+  );
+}

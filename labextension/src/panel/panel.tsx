@@ -1,0 +1,160 @@
+/** The side panel: draws what `Experiments` knows. */
+
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import { Filters, Meters, Refresh } from './head';
+import type { Experiments } from './experiments';
+import { sunIcon } from './icon';
+import { Item } from './item';
+import { EVERYTHING, isNarrow, placeAfter } from './list';
+import type { Filter } from './list';
+import { Beginning, Nothing, Trouble } from './notices';
+
+/** What a person wants done that the panel does not do itself. */
+export interface Doors {
+  open: (number: number) => void;
+  compare: (numbers: readonly number[]) => void;
+}
+
+export class Panel extends ReactWidget {
+  private _notebook: string | null = null;
+
+  constructor(
+    private readonly _experiments: Experiments,
+    private readonly _doors: Doors
+  ) {
+    super();
+    this.id = 'daylight-panel';
+    this.addClass('dl-panel');
+    this.title.icon = sunIcon;
+    this.title.caption = 'Daylight';
+    this.node.setAttribute('role', 'region');
+    this.node.setAttribute('aria-label', 'Daylight');
+    _experiments.changed.connect(() => this.update());
+  }
+
+  /** The notebook in front of the person, if there is one. */
+  set notebook(path: string | null) {
+    this._notebook = path;
+    const { filter } = this._experiments;
+    if (path !== null && filter.notebook !== null && filter.notebook !== path) {
+      this._narrow({ notebook: path });
+    }
+    this.update();
+  }
+
+  protected override onAfterShow(): void {
+    this._experiments.watched = true;
+  }
+
+  protected override onBeforeHide(): void {
+    this._experiments.watched = false;
+  }
+
+  protected override render(): React.JSX.Element {
+    const { nodes, filter, error } = this._experiments;
+    const refresh = (): void => this._experiments.refresh();
+    return (
+      <>
+        <header className="dl-panel-head">
+          <div className="dl-panel-top">
+            <Meters nodes={error ? [] : nodes} />
+            <Refresh refresh={refresh} />
+          </div>
+          <Filters filter={filter} notebook={this._notebook} narrow={change => this._narrow(change)} />
+        </header>
+        {error && <Trouble error={error} again={refresh} />}
+        {this._body()}
+        <Choice chosen={this._experiments.chosen} compare={this._doors.compare} none={() => this._none()} />
+      </>
+    );
+  }
+
+  private _body(): React.JSX.Element | null {
+    const { list, filter, error, loaded } = this._experiments;
+    if (!loaded) {
+      return error ? null : <p className="dl-quiet">Looking for experiments…</p>;
+    }
+    if (list.length === 0 && !error) {
+      return isNarrow(filter) ? <Nothing all={() => (this._experiments.filter = EVERYTHING)} /> : <Beginning />;
+    }
+    return (
+      <div className="dl-list-box" data-stale={error !== null}>
+        {this._list()}
+        {this._experiments.hasMore && (
+          <button type="button" className="dl-more" onClick={() => this._experiments.more()}>
+            Load more
+          </button>
+        )}
+      </div>
+    );
+  }
+
+  private _list(): React.JSX.Element {
+    const { list, chosen, at } = this._experiments;
+    return (
+      <ul className="dl-list" aria-label="Experiments" onKeyDown={move}>
+        {list.map(overview => {
+          const { number } = overview.experiment;
+          return (
+            <Item
+              key={number}
+              overview={overview}
+              now={at}
+              chosen={chosen.includes(number)}
+              open={() => this._doors.open(number)}
+              choose={wanted => this._experiments.choose(number, wanted)}
+            />
+          );
+        })}
+      </ul>
+    );
+  }
+
+  private _narrow(change: Partial<Filter>): void {
+    this._experiments.filter = { ...this._experiments.filter, ...change };
+  }
+
+  private _none(): void {
+    this._experiments.chooseNone();
+  }
+}
+
+interface ChoiceProps {
+  chosen: readonly number[];
+  compare: (numbers: readonly number[]) => void;
+  none: () => void;
+}
+
+/** What was chosen to be compared. */
+function Choice({ chosen, compare, none }: ChoiceProps): React.JSX.Element | null {
+  if (chosen.length === 0) {
+    return null;
+  }
+  const names = chosen.map(number => `#${number}`).join(', ');
+  return (
+    <footer className="dl-choice">
+      <span className="dl-choice-text">{chosen.length === 1 ? `${names}: choose another one to compare` : names}</span>
+      <button type="button" className="dl-clear" onClick={none}>
+        Clear
+      </button>
+      {chosen.length > 1 && (
+        <button type="button" className="dl-compare-button" onClick={() => compare(chosen)}>
+          Compare
+        </button>
+      )}
+    </footer>
+  );
+}
+
+/** Arrow keys go from experiment to experiment. */
+function move(event: React.KeyboardEvent<HTMLElement>): void {
+  const buttons = [...event.currentTarget.querySelectorAll<HTMLElement>('.dl-item-open')];
+  const place = buttons.findIndex(button => button === document.activeElement);
+  const next = place < 0 ? null : placeAfter(event.key, place, buttons.length);
+  if (next !== null) {
+    event.preventDefault();
+    buttons[next]?.focus();
+  }
+}

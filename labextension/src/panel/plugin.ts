@@ -1,0 +1,59 @@
+/** Puts the panel, its tabs and its commands into JupyterLab. */
+
+import type { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
+import type { ICommandPalette } from '@jupyterlab/apputils';
+import type { Widget } from '@lumino/widgets';
+
+import { LabSource } from '../service/request';
+import { Commands, COMPARE, OPEN, REFRESH } from './commands';
+import { Experiments } from './experiments';
+import { Panel } from './panel';
+import type { LiveSettings } from './settings';
+import { Tabs } from './tabs';
+
+const RANK = 150; // below files and running kernels
+
+export interface Places {
+  shell: ILabShell;
+  restorer: ILayoutRestorer | null;
+  palette: ICommandPalette | null;
+}
+
+export function activatePanel(
+  app: JupyterFrontEnd,
+  settings: LiveSettings,
+  { shell, restorer, palette }: Places
+): void {
+  const source = new LabSource(app.serviceManager.serverSettings);
+  const experiments = new Experiments(source, settings);
+  const tabs = new Tabs(shell, { source, settings, news: () => experiments.refresh() });
+  const panel = new Panel(experiments, {
+    open: number => void app.commands.execute(OPEN, { number }),
+    compare: () => void app.commands.execute(COMPARE)
+  });
+  new Commands(app, { experiments, tabs, showPanel: () => shell.activateById(panel.id) }).add(palette);
+  shell.add(panel, 'left', { rank: RANK });
+  restorer?.add(panel, panel.id);
+  if (restorer) {
+    tabs.restore(restorer, OPEN);
+  }
+  const look = (): void => {
+    panel.notebook = notebookIn(shell.currentWidget);
+    app.commands.notifyCommandChanged();
+  };
+  shell.currentChanged.connect(look);
+  look();
+}
+
+/** Tell the panel, where there is one, that something has happened. */
+export function refreshPanel(app: JupyterFrontEnd): void {
+  if (app.commands.hasCommand(REFRESH)) {
+    void app.commands.execute(REFRESH);
+  }
+}
+
+/** The path of a notebook, if a widget is one. */
+function notebookIn(widget: Widget | null): string | null {
+  const path = (widget as { context?: { path?: unknown } } | null)?.context?.path;
+  return typeof path === 'string' && path.endsWith('.ipynb') ? path : null;
+}

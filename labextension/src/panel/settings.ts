@@ -1,0 +1,59 @@
+/** The person's settings as they are at this moment: schema/panel.json has their words. */
+
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
+
+import { AXES, DEFAULTS as VIEW_DEFAULTS } from '../view/settings';
+import type { ViewSettings } from '../view/settings';
+
+export interface Settings {
+  readonly refreshSeconds: number;
+  readonly writeBack: boolean;
+  readonly view: ViewSettings;
+}
+
+export const DEFAULTS: Settings = { refreshSeconds: 2, writeBack: true, view: VIEW_DEFAULTS };
+
+/** The settings in what a person wrote; what makes no sense is as by default. */
+export function settingsIn(written: ReadonlyPartialJSONObject): Settings {
+  const { refreshSeconds, writeBack, smoothing, logAxis } = written;
+  const { view } = DEFAULTS;
+  return {
+    refreshSeconds: within(refreshSeconds, 1, 60) ?? DEFAULTS.refreshSeconds,
+    writeBack: typeof writeBack === 'boolean' ? writeBack : DEFAULTS.writeBack,
+    view: {
+      smoothing: within(smoothing, 0, 0.99) ?? view.smoothing,
+      logAxis: typeof logAxis === 'boolean' ? logAxis : view.logAxis,
+      axis: AXES.find(axis => axis === written.axis) ?? view.axis
+    }
+  };
+}
+
+function within(value: unknown, least: number, most: number): number | null {
+  return typeof value === 'number' && value >= least && value <= most ? value : null;
+}
+
+export class LiveSettings {
+  private _current = DEFAULTS;
+  private readonly _changed = new Signal<this, Settings>(this);
+
+  get current(): Settings {
+    return this._current;
+  }
+
+  get changed(): ISignal<this, Settings> {
+    return this._changed;
+  }
+
+  /** Follow what a person writes; before that the defaults are true. */
+  follow(settings: ISettingRegistry.ISettings): void {
+    const take = (): void => {
+      this._current = settingsIn(settings.composite);
+      this._changed.emit(this._current);
+    };
+    settings.changed.connect(take);
+    take();
+  }
+}

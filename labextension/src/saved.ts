@@ -1,0 +1,47 @@
+/** What stands in a notebook's output, looked at before it is believed: notebooks are edited, merged and damaged. */
+
+import { overviewIn } from './model/overview';
+import type { Curve, Curves, Overview, Saved } from './model/words';
+
+const COLUMNS = ['size', 'step', 'epoch', 'at', 'mean', 'low', 'high', 'broken'] as const;
+
+/** What this version can show of it; null where it can show nothing. */
+export function savedIn(data: unknown): Saved | null {
+  if (!isRecord(data)) {
+    return null;
+  }
+  const { version, number, at, captured, overview, curves } = data;
+  const shown = overviewIn(overview);
+  if (version !== 1 || typeof number !== 'number' || typeof at !== 'number' || shown === null) {
+    return null;
+  }
+  if (!isWhole(shown) || shown.experiment.number !== number) {
+    return null;
+  }
+  const sentences = Array.isArray(captured) ? captured.filter(each => typeof each === 'string') : [];
+  return { version, number, at, captured: sentences, overview: shown, curves: isDrawable(curves) ? curves : null };
+}
+
+function isWhole({ experiment, trials, attempts, warnings }: Overview): boolean {
+  return (
+    isRecord(experiment) &&
+    isRecord(experiment.config) &&
+    isRecord(experiment.params) &&
+    [trials, attempts, warnings].every(Array.isArray) &&
+    trials.every(trial => isRecord(trial) && isRecord(trial.metrics) && Array.isArray(trial.holds)) &&
+    attempts.every(attempt => isRecord(attempt) && Array.isArray(attempt.placement))
+  );
+}
+
+/** Curves that are damaged are left out: the service has them still. */
+function isDrawable(curves: unknown): curves is Curves {
+  return isRecord(curves) && Array.isArray(curves.curves) && curves.curves.every(isCurve);
+}
+
+function isCurve(curve: unknown): curve is Curve {
+  return isRecord(curve) && COLUMNS.every(name => Array.isArray(curve[name]));
+}
+
+function isRecord(thing: unknown): thing is Record<string, unknown> {
+  return typeof thing === 'object' && thing !== null && !Array.isArray(thing);
+}

@@ -1,0 +1,292 @@
+/** The line to the service: loads an experiment, listens to its stream, and comes back by itself after a cut. */
+
+import { POINTS } from '../model/curves';
+import type { Known } from '../model/known';
+import { overviewIn, stateOf } from '../model/overview';
+import type { Curves, Message, Overview } from '../model/words';
+import { ServiceError } from './source';
+import type { Listener, Source, Subscription } from './source';
+
+/**
+ * connecting  nothing was heard yet (the saved state is shown, if there is one)
+ * live        the stream is open
+ * lost        the stream was cut, or the service cannot be reached; it is tried again with back-off
+ * ended       the experiment has ended and all is known: no stream is held open
+ * gone        the service knows no such experiment (any more)
+ * foreign     the service's experiment of this number is another one than the saved one
+ */
+export type Connection = 'connecting' | 'live' | 'lost' | 'ended' | 'gone' | 'foreign';
+
+/** What a test sets: the clock in seconds since the epoch, and chance from 0 to 1. */
+export interface Surroundings {
+  clock: () => number;
+  chance: () => number;
+}
+
+const WAIT_MS = 5_000; // why a trial waits is not said in the stream: it is asked for this often
+const SOON_MS = 250; // and soon after it was queued
+const PAUSES_S = [0.5, 1, 2, 4, 8, 15]; // before the service is tried again
+const STEADY_S = 10; // a stream that was open for this long was a good one: pauses begin anew
+const FAR = 2_000; // messages missed: from here on thinned curves are less to read than the stream
+
+const SILENT = "Daylight's service does not answer";
+const NO_ANSWER: readonly number[] = [0, 502, 503, 504];
+
+type Timer = ReturnType<typeof setTimeout>;
+
+/** What is heard goes into `known`; `changed` is called after each change of it, or of the connection. */
+export class Line {
+  private _connection: Connection = 'connecting';
+  private _trouble: string | null = null;
+  private _heardAt: number | null = null;
+  private _turn = 0; // counts connections: what an older one still answers is of no interest
+  private _busy = false; // this turn waits for answers
+  private _failures = 0;
+  private _stream: Subscription | null = null;
+  private _openedAt: number | null = null;
+  private _retrying: Timer | undefined;
+  private _asking: Timer | undefined;
+
+  constructor(
+    private readonly _source: Source,
+    private readonly _number: number,
+    private readonly _known: Known,
+    private readonly _changed: () => void,
+    private readonly _world: Surroundings
+  ) {}
+
+  get connection(): Connection {
+    return this._connection;
+  }
+
+  /** In words, for `lost`, `gone` and `foreign`. */
+  get trouble(): string | null {
+    return this._trouble;
+  }
+
+  /** When the service was last heard, or null. */
+  get heardAt(): number | null {
+    return this._heardAt;
+  }
+
+  /** Load, then listen; whatever went on before is dropped. */
+  connect(): void {
+    this.leave();
+    const turn = this._turn;
+    this._busy = true;
+    if (this._connection === 'lost') {
+      this._become('lost', `${SILENT}; trying again now`);
+    }
+    const over = (then: () => void): void => {
+      if (turn === this._turn) {
+        this._busy = false;
+        then();
+      }
+    };
+    this._load(turn).then(
+      goesOn => over(() => goesOn && this._listen(turn)),
+      (error: unknown) => over(() => this._failed(error))
+    );
+  }
+
+  /** Connect now, where that is not being tried already. */
+  retry(): void {
+    const stranded = this._connection === 'lost' || this._connection === 'gone' || this._connection === 'foreign';
+    if (stranded && !this._busy) {
+      this._failures = 0;
+      this.connect();
+    }
+  }
+
+  /** Close the stream and let go of timers and answers that are still to come. */
+  leave(): void {
+    this._turn += 1;
+    this._openedAt = null;
+    this._stream?.close();
+    this._stream = null;
+    clearTimeout(this._retrying);
+    clearTimeout(this._asking);
+  }
+
+  /** Take an answer that came beside the stream, unless the stream was faster. */
+  takeNewer(overview: Overview): void {
+    if (this._known.agrees(overview) && overview.seq >= (this._known.overview?.seq ?? 0)) {
+      this._known.take(overview);
+      this._heard();
+    }
+  }
+
+  /** Fetch what is missing; true where there is something left to listen to. */
+  private async _load(turn: number): Promise<boolean> {
+    const known = this._known;
+    const last = known.ended; // it has said its last word: what is fetched now is all that there will be
+    const whole = last || !known.complete;
+    const [overview, curves] = await Promise.all([this._getOverview(), whole ? this._getCurves() : null]);
+    if (turn !== this._turn) {
+      return false;
+    }
+    if (!known.agrees(overview)) {
+      this._become('foreign', foreignText(this._number));
+      return false;
+    }
+    known.take(overview);
+    if (curves) {
+      known.takeCurves(curves);
+    }
+    this._heard();
+    if (known.ended && !last) {
+      return this._load(turn); // it may have ended between the two answers
+    }
+    if (known.ended) {
+      this._become('ended');
+    } else if (curves === null && overview.seq - known.heard > FAR) {
+      await this._catchUp(turn);
+    }
+    return turn === this._turn && !known.ended;
+  }
+
+  private async _catchUp(turn: number): Promise<void> {
+    const curves = await this._getCurves();
+    if (turn === this._turn) {
+      this._known.takeCurves(curves);
+    }
+  }
+
+  private _listen(turn: number): void {
+    const during = (then: () => void): void => {
+      if (turn === this._turn) {
+        then();
+      }
+    };
+    const listener: Listener = {
+      opened: () => during(() => this._opened()),
+      message: message => during(() => this._hear(message)),
+      closed: error => during(() => this._failed(error))
+    };
+    const stream = this._source.watch(this._known.seq, this._number, listener);
+    if (turn === this._turn) {
+      this._stream = stream;
+    } else {
+      stream.close(); // it has failed or told the end within the call
+    }
+  }
+
+  private _opened(): void {
+    this._openedAt = this._world.clock();
+    this._become('live');
+    this._askWhy(WAIT_MS);
+  }
+
+  private _hear(message: Message): void {
+    if (!this._known.hear(message)) {
+      return;
+    }
+    this._failures = 0;
+    this._heard();
+    if (message.type === 'trial' || message.type === 'attempt') {
+      this._askWhy(SOON_MS);
+    }
+  }
+
+  /** The stream was cut, or a request failed: each way back to a person's peace of mind. */
+  private _failed(error: unknown): void {
+    const steady = this._openedAt !== null && this._world.clock() - this._openedAt >= STEADY_S;
+    this.leave();
+    if (error instanceof ServiceError && error.status === 404) {
+      this._become('gone', this._goneText());
+    } else if (this._known.ended) {
+      this._become('ended');
+    } else {
+      this._failures = steady ? 0 : this._failures;
+      this._tryAgain(error);
+    }
+  }
+
+  private _goneText(): string {
+    return this._known.overview
+      ? `experiment #${this._number} is no longer there; this is how it was last seen`
+      : `there is no experiment #${this._number}`;
+  }
+
+  private _tryAgain(error: unknown): void {
+    const pause = PAUSES_S[Math.min(this._failures, PAUSES_S.length - 1)] ?? 0;
+    this._failures += 1;
+    this._become('lost', `${reason(error)}; trying again in ${pause} s`);
+    // Not all views of a page at the same moment.
+    this._retrying = setTimeout(() => this.connect(), 1000 * pause * (0.8 + 0.4 * this._world.chance()));
+  }
+
+  // Why it waits
+
+  /** Ask for the overview after a while, as long as it waits: the reason is in no message. */
+  private _askWhy(after: number): void {
+    clearTimeout(this._asking);
+    if (this._connection === 'live' && this._waits()) {
+      const turn = this._turn;
+      this._asking = setTimeout(() => void this._ask(turn), after);
+    }
+  }
+
+  private async _ask(turn: number): Promise<void> {
+    try {
+      const overview = await this._getOverview();
+      if (turn === this._turn) {
+        this.takeNewer(overview);
+      }
+    } catch {
+      // Whether the service is there is for the stream to say.
+    }
+    if (turn === this._turn) {
+      this._askWhy(WAIT_MS);
+    }
+  }
+
+  private _waits(): boolean {
+    const overview = this._known.overview;
+    const state = overview && stateOf(overview);
+    // A trial that is too large for the machine is paused by the engine, which says why.
+    return (
+      state === 'queued' || (state === 'paused' && !!overview?.trials.some(trial => trial.holds.includes('engine')))
+    );
+  }
+
+  private async _getOverview(): Promise<Overview> {
+    return readOverview(await this._source.get(`/experiments/${this._number}`));
+  }
+
+  private async _getCurves(): Promise<Curves> {
+    return (await this._source.get(`/experiments/${this._number}/curves`, { trial: 1, points: POINTS })) as Curves;
+  }
+
+  private _heard(): void {
+    this._heardAt = this._world.clock();
+    this._changed();
+    if (this._known.ended && this._stream) {
+      this.connect(); // for the last word
+    }
+  }
+
+  private _become(connection: Connection, trouble: string | null = null): void {
+    this._connection = connection;
+    this._trouble = trouble;
+    this._changed();
+  }
+}
+
+function reason(error: unknown): string {
+  return error instanceof ServiceError && !NO_ANSWER.includes(error.status) ? error.message : SILENT;
+}
+
+/** What is wrong where the service's experiment of this number is not the one that a notebook has. */
+export function foreignText(number: number): string {
+  return `another Daylight has this experiment; here #${number} is another one`;
+}
+
+/** The overview in an answer; throws ServiceError where there is none. */
+export function readOverview(json: unknown): Overview {
+  const overview = overviewIn(json);
+  if (overview === null) {
+    throw new ServiceError(0, "this is no answer of Daylight's service");
+  }
+  return overview;
+}

@@ -1,0 +1,125 @@
+/** Questions that a page asks through its kernel, which answers in its own time: after the cell that runs. */
+
+import { ServiceError } from './source';
+import type { Query } from './source';
+
+const BUSY_MS = 4_000; // without an answer for as long the kernel is busy
+const FORGOTTEN_MS = 60_000; // then one may be asked again, although an older one was not answered
+const BUSY = 'the kernel is busy; this answer comes when it is done';
+
+export const NO_ANSWER = 408; // a status whose words are shown: they say what to do
+
+/** The kernel's `{"type": "answer", ...}`. */
+export interface Answer {
+  id: number;
+  status: number;
+  body: unknown;
+}
+
+/** Who answers. */
+export interface Kernel {
+  /** Give it a question; may throw. */
+  send(question: unknown): void;
+  /** What is known without asking: an answer to this path that is new enough, or undefined. */
+  known(path: string): unknown;
+  /** Why there may be no answer at all; null while the kernel is heard. */
+  silent(): string | null;
+  /** For how many milliseconds to wait for an answer. */
+  patience(): number;
+}
+
+interface Question {
+  readonly path: string;
+  readonly method: 'GET' | 'POST';
+  readonly askedAt: number;
+  readonly timers: ReturnType<typeof setTimeout>[];
+  resolve(body: unknown): void;
+  reject(error: ServiceError): void;
+}
+
+export class Questions {
+  private readonly _open = new Map<number, Question>();
+  // Other pages hear these answers, too: so that no two have the same number, they begin anywhere.
+  private _next = Math.floor(Math.random() * 2 ** 40);
+
+  constructor(private readonly _kernel: Kernel) {}
+
+  ask(method: 'GET' | 'POST', path: string, query: Query = {}): Promise<unknown> {
+    const asked = [...this._open.values()].filter(overdue);
+    if (method === 'GET' && asked.length > 0 && this._kernel.silent() === null) {
+      const known = this._kernel.known(path);
+      if (known !== undefined) {
+        return Promise.resolve(known);
+      }
+      if (asked.some(question => question.path === path)) {
+        return Promise.reject(this._noAnswer()); // a busy kernel finds it once and not a hundred times
+      }
+    }
+    return new Promise((resolve, reject) => {
+      const id = this._next++;
+      const timers = [
+        setTimeout(() => this.look(), BUSY_MS),
+        setTimeout(() => reject(this._noAnswer()), this._kernel.patience()),
+        setTimeout(() => this._open.delete(id), FORGOTTEN_MS)
+      ];
+      this._open.set(id, { path, method, askedAt: Date.now(), timers, resolve, reject });
+      try {
+        this._kernel.send({ id, method, path, query });
+      } catch {
+        this._close(id);
+        reject(this._noAnswer());
+      }
+    });
+  }
+
+  /** The kernel has answered: this page, or another one. */
+  answered({ id, status, body }: Answer): void {
+    const question = this._open.get(id);
+    if (question === undefined) {
+      return;
+    }
+    this._close(id);
+    if (status < 400) {
+      question.resolve(body);
+    } else {
+      question.reject(new ServiceError(status, messageIn(body) ?? `HTTP ${status}`));
+    }
+  }
+
+  /** Something new is known: it may answer what the kernel is too busy to answer. */
+  look(): void {
+    if (this._kernel.silent() !== null) {
+      return;
+    }
+    for (const question of this._open.values()) {
+      const known = question.method === 'GET' && overdue(question) ? this._kernel.known(question.path) : undefined;
+      if (known !== undefined) {
+        question.resolve(known); // it stays open: as long as it is not answered, the kernel is busy
+      }
+    }
+  }
+
+  dispose(): void {
+    for (const id of [...this._open.keys()]) {
+      this._close(id);
+    }
+  }
+
+  private _noAnswer(): ServiceError {
+    return new ServiceError(NO_ANSWER, this._kernel.silent() ?? BUSY);
+  }
+
+  private _close(id: number): void {
+    this._open.get(id)?.timers.forEach(clearTimeout);
+    this._open.delete(id);
+  }
+}
+
+function overdue(question: Question): boolean {
+  return Date.now() - question.askedAt >= BUSY_MS;
+}
+
+function messageIn(body: unknown): string | null {
+  const found = typeof body === 'object' && body !== null && 'message' in body ? body.message : null;
+  return typeof found === 'string' ? found : null;
+}

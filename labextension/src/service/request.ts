@@ -1,0 +1,129 @@
+/** The Lab's Source: Daylight's service through the Jupyter server. No other file fetches. */
+
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+import type { PartialJSONObject } from '@lumino/coreutils';
+
+import type { Message } from '../model/words';
+import { ServiceError } from './source';
+import type { Listener, Query, Source, Subscription } from './source';
+
+const NO_SERVER = "Jupyter's server does not answer: look whether it still runs";
+const NO_EXTENSION =
+  "Daylight's part of the Jupyter server is not there: run jupyter server extension enable jupyter_ext, " +
+  'then start the server again';
+const NO_JSON = "this is no answer of Daylight's service: reload the page, you may have to log in again";
+
+export class LabSource implements Source {
+  constructor(private readonly _settings: ServerConnection.ISettings) {}
+
+  get(path: string, query: Query = {}): Promise<unknown> {
+    const asked = Object.entries(query).map(([name, value]) => [name, String(value)]);
+    const url = URLExt.join(this._settings.baseUrl, 'daylight/api', path);
+    return this._ask(url + URLExt.objectToQueryString(Object.fromEntries(asked) as PartialJSONObject), 'GET');
+  }
+
+  post(path: string): Promise<unknown> {
+    return this._ask(URLExt.join(this._settings.baseUrl, 'daylight/api', path), 'POST');
+  }
+
+  /** The whole MIME bundle of an experiment as it is now; throws ServiceError. */
+  async bundle(number: number, captured: readonly string[]): Promise<PartialJSONObject> {
+    const url = URLExt.join(this._settings.baseUrl, 'daylight/bundle', String(number));
+    return (await this._ask(url, 'POST', JSON.stringify({ captured }))) as PartialJSONObject;
+  }
+
+  watch(after: number, experiment: number, listener: Listener): Subscription {
+    const url = URLExt.join(this._settings.wsUrl, 'daylight/api/stream');
+    return new Stream(new this._settings.WebSocket(url + this._streamQuery(after, experiment)), listener);
+  }
+
+  private _streamQuery(after: number, experiment: number): string {
+    const { appendToken, token } = this._settings;
+    return URLExt.objectToQueryString({ after, experiment, ...(appendToken && token ? { token } : {}) });
+  }
+
+  private async _ask(url: string, method: 'GET' | 'POST', body: string | null = null): Promise<unknown> {
+    let response: Response;
+    let text: string;
+    try {
+      // Answers say themselves that they are not to be kept: no need for a number at the end of each address.
+      response = await ServerConnection.makeRequest(url, { method, body, cache: 'default' }, this._settings);
+      text = await response.text();
+    } catch {
+      throw new ServiceError(0, NO_SERVER);
+    }
+    const said = parsed(text);
+    if (!response.ok) {
+      throw refusal(response.status, said);
+    }
+    if (said === undefined) {
+      throw new ServiceError(0, NO_JSON);
+    }
+    return said;
+  }
+}
+
+/** A websocket that tells a listener: it is told of the end once, and of nothing once it has closed. */
+class Stream implements Subscription {
+  private _over = false;
+
+  constructor(
+    private readonly _socket: WebSocket,
+    private readonly _listener: Listener
+  ) {
+    _socket.onopen = () => this._over || _listener.opened();
+    _socket.onmessage = (event: MessageEvent) => this._hear(event.data);
+    _socket.onclose = event => this._end(cut(event.code, event.reason));
+  }
+
+  close(): void {
+    this._over = true;
+    this._socket.close();
+  }
+
+  private _hear(data: unknown): void {
+    if (this._over) {
+      return;
+    }
+    const message = typeof data === 'string' ? parsed(data) : undefined;
+    if (typeof message === 'object' && message !== null) {
+      this._listener.message(message as Message);
+    } else {
+      this._end(new ServiceError(0, NO_JSON));
+    }
+  }
+
+  private _end(error: ServiceError): void {
+    if (!this._over) {
+      this.close();
+      this._listener.closed(error);
+    }
+  }
+}
+
+/** What an answer that is no success says; the service's own errors say what kind they are. */
+export function refusal(status: number, body: unknown): ServiceError {
+  const { error, message } = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>;
+  if (typeof error === 'string' && typeof message === 'string') {
+    return new ServiceError(status, message);
+  }
+  if (status === 404) {
+    return new ServiceError(501, NO_EXTENSION); // 404 would mean that there is no such experiment
+  }
+  const words = typeof message === 'string' && message ? `: ${message}` : '';
+  return new ServiceError(status, `Jupyter's server answered ${status}${words}`);
+}
+
+/** Why a stream was closed, from the websocket's close code and reason. */
+export function cut(code: number, reason: string): ServiceError {
+  return new ServiceError(0, reason || `the connection was cut (${code})`);
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}

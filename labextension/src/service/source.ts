@@ -1,0 +1,36 @@
+/** How a view reaches the service, whichever host it is in. Paths are those of the API without `/api`. */
+
+import type { Message } from '../model/words';
+
+export type Query = Record<string, string | number>;
+
+export interface Source {
+  /** The JSON at a path such as `/experiments/12`; throws ServiceError. */
+  get(path: string, query?: Query): Promise<unknown>;
+  /** Act, such as `/experiments/12/stop`; throws ServiceError. */
+  post(path: string): Promise<unknown>;
+  /** Hear every message after `after`, until the answer's `close` is called or `closed` was. */
+  watch(after: number, experiment: number, listener: Listener): Subscription;
+}
+
+export interface Listener {
+  opened(): void;
+  message(message: Message): void;
+  /** The stream has ended; nothing more comes. */
+  closed(error: ServiceError): void;
+}
+
+export interface Subscription {
+  close(): void;
+}
+
+/** What the service answered, or why it could not: `status` 404 no such thing, 503 not reachable, 0 no answer at all. */
+export class ServiceError extends Error {
+  constructor(
+    readonly status: number,
+    message: string
+  ) {
+    super(message);
+    this.name = 'ServiceError';
+  }
+}

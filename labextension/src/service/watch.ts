@@ -1,0 +1,150 @@
+/** One experiment as it goes on, for whoever draws it: what is known, how the line stands, and its verbs. No DOM. */
+
+import { Known } from '../model/known';
+import type { Curve, LogChunk, Overview, Saved } from '../model/words';
+import { foreignText, Line, readOverview } from './line';
+import type { Connection, Surroundings } from './line';
+import { ServiceError } from './source';
+import type { Source } from './source';
+
+export type { Connection } from './line';
+
+/** What there is to draw; a new object whenever something has changed. */
+export interface Look {
+  readonly number: number;
+  readonly overview: Overview | null;
+  readonly curves: readonly Curve[];
+  readonly captured: readonly string[];
+  readonly connection: Connection;
+  readonly trouble: string | null; // in words, for `lost`, `gone` and `foreign`
+  readonly at: number; // when this was true: seconds since the epoch
+}
+
+export type Verb = 'stop' | 'pause' | 'resume';
+
+const EMIT_MS = 50; // a burst of messages is one change
+const WORLD: Surroundings = { clock: () => Date.now() / 1000, chance: Math.random };
+
+export class Watch {
+  private readonly _known: Known;
+  private readonly _line: Line;
+  private readonly _listeners = new Set<(look: Look) => void>();
+  private _look: Look | null = null;
+  private _savedAt = 0;
+  private _begun = false;
+  private _disposed = false;
+  private _emitting: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly _source: Source,
+    private readonly _number: number,
+    saved: Saved | null = null,
+    world: Surroundings = WORLD
+  ) {
+    this._known = new Known(_number);
+    this._line = new Line(_source, _number, this._known, () => this._changed(), world);
+    if (saved && this._known.restore(saved)) {
+      this._savedAt = saved.at;
+    }
+  }
+
+  get look(): Look {
+    this._look ??= {
+      number: this._number,
+      overview: this._known.overview,
+      curves: this._known.curves,
+      captured: this._known.captured,
+      connection: this._line.connection,
+      trouble: this._line.trouble,
+      at: this._at
+    };
+    return this._look;
+  }
+
+  /** Begin; calling it again does nothing. */
+  start(): void {
+    if (!this._begun && !this._disposed) {
+      this._begun = true;
+      this._line.connect();
+    }
+  }
+
+  /** Take in a saved state that came from elsewhere (an updated output); older ones change nothing. */
+  adopt(saved: Saved): void {
+    // Who listens to the service hears it first, and has finer curves than a notebook keeps.
+    if (this._line.connection !== 'live' && !this._disposed && this._known.restore(saved)) {
+      this._savedAt = saved.at;
+      this._changed();
+    }
+  }
+
+  /** Call `listener` after each change, at most once a frame's time; the answer ends that. */
+  subscribe(listener: (look: Look) => void): () => void {
+    const own = (look: Look): void => listener(look); // one listener may come twice
+    if (!this._disposed) {
+      this._listeners.add(own);
+    }
+    return () => void this._listeners.delete(own);
+  }
+
+  /** Try now instead of at the end of the pause. */
+  retry(): void {
+    if (!this._disposed) {
+      this._line.retry();
+    }
+  }
+
+  /** Stop, pause or resume; throws ServiceError. */
+  async act(verb: Verb): Promise<void> {
+    await this._checked();
+    const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`));
+    if (!this._disposed) {
+      this._line.takeNewer(overview);
+      this.retry(); // who answers a verb can be listened to again
+    }
+  }
+
+  /** The last `tail` bytes of the log that matters (the failed rank's, else rank 0's), or what came after `offset`. */
+  async logs(query: { tail: number } | { offset: number; attempt: number; rank: number }): Promise<LogChunk> {
+    await this._checked();
+    return (await this._source.get(`/experiments/${this._number}/logs`, { ...query })) as LogChunk;
+  }
+
+  /** Close the stream, forget timers and listeners; what was known can still be read. */
+  dispose(): void {
+    this._disposed = true;
+    this._line.leave();
+    this._listeners.clear();
+    clearTimeout(this._emitting);
+  }
+
+  /** A number in a notebook may be another experiment's here: nothing is done to it before that is known. */
+  private async _checked(): Promise<void> {
+    const foreign = this._line.connection === 'foreign' || (this._line.heardAt === null && !(await this._agrees()));
+    if (foreign) {
+      throw new ServiceError(409, foreignText(this._number));
+    }
+  }
+
+  private async _agrees(): Promise<boolean> {
+    return this._known.agrees(readOverview(await this._source.get(`/experiments/${this._number}`)));
+  }
+
+  private get _at(): number {
+    return Math.max(this._savedAt, this._line.heardAt ?? 0);
+  }
+
+  private _changed(): void {
+    this._look = null;
+    this._emitting ??= setTimeout(() => this._emit(), EMIT_MS);
+  }
+
+  private _emit(): void {
+    this._emitting = undefined;
+    for (const listener of [...this._listeners]) {
+      if (this._listeners.has(listener)) {
+        listener(this.look);
+      }
+    }
+  }
+}

@@ -1,0 +1,97 @@
+/** What can be done with an experiment: stop (which asks first), pause, resume, copy the command that shows it. */
+
+import { ended, stateOf } from '../model/overview';
+import type { Look, Verb, Watch } from '../service/watch';
+import { copy } from './clipboard';
+import { button, h, setText, show } from './dom';
+import { Question } from './question';
+
+const SAID_MS = 2000; // how long "copied" stays
+
+export class Actions {
+  private readonly _stop = button('Stop', () => this._question.open());
+  private readonly _pause = button('Pause', () => void this._act('pause'));
+  private readonly _resume = button('Resume', () => void this._act('resume'));
+  private readonly _copy = button('Copy command', () => void this._copied());
+  private readonly _said = h('span', { class: 'dl-said', role: 'status' });
+  private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
+  private readonly _question: Question;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private _acting = false;
+
+  readonly buttons: HTMLElement;
+  readonly root: HTMLElement; // the question, and what went wrong
+
+  constructor(private readonly _watch: Pick<Watch, 'act' | 'look'>) {
+    this._question = new Question(() => void this._act('stop'), this._stop);
+    this.buttons = h('div', { class: 'dl-actions' }, this._said, this._resume, this._pause, this._stop, this._copy);
+    this.root = h('div', {}, this._question.root, this._error);
+  }
+
+  update(look: Look): void {
+    const offered = verbsFor(look);
+    const focused = this.buttons.contains(document.activeElement) ? document.activeElement : null;
+    show(this._stop, offered.includes('stop'));
+    show(this._pause, offered.includes('pause'));
+    show(this._resume, offered.includes('resume'));
+    this._question.number = look.number;
+    if (!offered.includes('stop')) {
+      this._question.close();
+    }
+    if (focused instanceof HTMLElement && focused.hidden) {
+      this._copy.focus(); // whoever acted by keyboard stays here
+    }
+  }
+
+  dispose(): void {
+    clearTimeout(this._timer);
+  }
+
+  private async _act(verb: Verb): Promise<void> {
+    if (this._acting) {
+      return;
+    }
+    this._busy(true);
+    setText(this._error, '');
+    try {
+      await this._watch.act(verb);
+    } catch (error) {
+      setText(this._error, error instanceof Error ? error.message : String(error));
+    }
+    this._busy(false);
+  }
+
+  private _busy(acting: boolean): void {
+    this._acting = acting;
+    for (const each of [this._stop, this._pause, this._resume]) {
+      each.disabled = acting;
+    }
+  }
+
+  private async _copied(): Promise<void> {
+    const command = `%dl show ${this._watch.look.number}`;
+    setText(this._said, (await copy(command)) ? 'copied' : command);
+    clearTimeout(this._timer);
+    this._timer = setTimeout(() => setText(this._said, ''), SAID_MS);
+  }
+}
+
+/** What makes sense in a state. */
+export function verbsFor(look: Look): Verb[] {
+  const overview = look.overview;
+  if (!overview || ended(overview) || look.connection === 'gone' || look.connection === 'foreign') {
+    return [];
+  }
+  switch (stateOf(overview)) {
+    case 'paused':
+      return ['resume', 'stop'];
+    case 'queued':
+    case 'starting':
+    case 'running':
+      return ['pause', 'stop'];
+    case 'releasing':
+      return ['stop'];
+    default:
+      return [];
+  }
+}

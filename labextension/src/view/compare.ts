@@ -1,0 +1,111 @@
+/** Two and more experiments beside each other: curves overlaid, and a table of what they were given and came to. */
+
+import { stateOf } from '../model/overview';
+import { stateText, titleText } from '../model/text';
+import type { Look } from '../service/watch';
+import { h, keepKeys, setAttribute, setText, show } from './dom';
+import { Frame } from './frame';
+import { colourOf, overlaid } from './plotted';
+import { Plots } from './plots';
+import { rowsOf } from './rows';
+import { RowTable } from './rowtable';
+import { DEFAULTS, type ViewSettings } from './settings';
+import { Toolbar } from './toolbar';
+import type { Watched } from './view';
+
+export class CompareView {
+  private readonly _root: HTMLElement;
+  private readonly _frame = new Frame(() => this._draw());
+  private readonly _heads: readonly Heading[];
+  private readonly _toolbar: Toolbar;
+  private readonly _validation: HTMLInputElement;
+  private readonly _plots: Plots;
+  private readonly _empty = h('p', { class: 'dl-empty' }, 'no reports yet');
+  private readonly _table = new RowTable();
+  private readonly _unsubscribe: (() => void)[];
+  private _fresh = true;
+
+  constructor(
+    node: HTMLElement,
+    private readonly _watches: readonly Pick<Watched, 'look' | 'subscribe'>[],
+    settings: ViewSettings = DEFAULTS
+  ) {
+    const numbers = _watches.map(watch => `#${watch.look.number}`);
+    this._root = h('article', { class: 'dl-compare', 'aria-label': `Compare ${listed(numbers)}`, onkeydown: keepKeys });
+    node.append(this._root);
+    this._heads = _watches.map((_, index) => new Heading(colourOf(index)));
+    this._toolbar = new Toolbar(settings, () => this._redraw());
+    this._validation = h('input', { type: 'checkbox', checked: true, onchange: () => this._redraw() });
+    this._toolbar.root.append(h('label', {}, this._validation, 'validation only'));
+    this._plots = new Plots(this._root, () => this._frame.request());
+    const heads = h('ul', { class: 'dl-compared', 'aria-label': 'Experiments' }, ...this._heads.map(head => head.root));
+    this._root.append(heads, this._toolbar.root, this._plots.root, this._empty, this._table.root);
+    this._unsubscribe = _watches.map(watch => watch.subscribe(() => this._redraw()));
+    this._draw();
+  }
+
+  /** Other settings for the curves. */
+  set settings(settings: ViewSettings) {
+    this._toolbar.settings = settings;
+    this._redraw();
+  }
+
+  dispose(): void {
+    this._unsubscribe.forEach(unsubscribe => unsubscribe());
+    this._frame.dispose();
+    this._plots.dispose();
+    this._root.remove();
+  }
+
+  private _redraw(): void {
+    this._fresh = true;
+    this._frame.request();
+  }
+
+  private _draw(): void {
+    if (this._fresh) {
+      this._fresh = false;
+      this._write(this._watches.map(watch => watch.look));
+    }
+    this._plots.draw();
+  }
+
+  private _write(looks: readonly Look[]): void {
+    looks.forEach((look, index) => this._heads[index]?.update(look));
+    this._plots.update(overlaid(looks, this._toolbar.settings, this._validation.checked));
+    show(
+      this._empty,
+      looks.every(look => look.curves.length === 0)
+    );
+    const overviews = looks.map(look => look.overview);
+    this._table.update(
+      looks.map(look => (look.overview ? titleText(look.overview) : `#${look.number}`)),
+      rowsOf(overviews, Date.now() / 1000)
+    );
+  }
+}
+
+/** One experiment in the list above: its colour, number, name and state. */
+class Heading {
+  private readonly _title = h('span', { class: 'dl-title' });
+  private readonly _chip = h('span', { class: 'dl-chip' });
+  private readonly _trouble = h('span', { class: 'dl-dim' });
+  readonly root: HTMLElement;
+
+  constructor(colour: string) {
+    const swatch = h('span', { class: 'dl-swatch' });
+    this.root = h('li', { 'data-colour': colour }, swatch, this._title, this._chip, this._trouble);
+  }
+
+  update(look: Look): void {
+    const { overview } = look;
+    setText(this._title, overview ? titleText(overview) : `#${look.number}`);
+    setText(this._chip, overview ? stateText(overview) : '');
+    setAttribute(this._chip, 'data-state', overview ? stateOf(overview) : '');
+    setText(this._trouble, look.trouble ?? '');
+  }
+}
+
+function listed(words: readonly string[]): string {
+  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1) ?? ''}`;
+}

@@ -1,0 +1,54 @@
+/** The curves of one experiment: a figure a metric, with a toolbar above. */
+
+import type { Look } from '../service/watch';
+import { h, show } from './dom';
+import { alone } from './plotted';
+import { Plots } from './plots';
+import type { ViewSettings } from './settings';
+import { Toolbar } from './toolbar';
+
+export class Curves {
+  readonly root: HTMLElement;
+  private readonly _empty = h('p', { class: 'dl-empty' }, 'no reports yet');
+  private readonly _toolbar: Toolbar;
+  private readonly _plots: Plots;
+  private _look: Look | null = null;
+
+  constructor(host: HTMLElement, settings: ViewSettings, wanted: () => void) {
+    this._toolbar = new Toolbar(settings, () => {
+      this._plan();
+      wanted();
+    });
+    this._plots = new Plots(host, wanted);
+    this.root = h('section', { class: 'dl-curves' }, this._toolbar.root, this._plots.root, this._empty);
+  }
+
+  set settings(settings: ViewSettings) {
+    this._toolbar.settings = settings;
+    this._plan();
+  }
+
+  update(look: Look): void {
+    this._look = look;
+    const some = look.curves.length > 0;
+    show(this._toolbar.root, some);
+    show(this.root, look.overview !== null);
+    show(this._empty, !some);
+    this._plan();
+  }
+
+  /** Draw, where it is in sight; true if all is drawn now. */
+  draw(): boolean {
+    return this._plots.draw();
+  }
+
+  dispose(): void {
+    this._plots.dispose();
+  }
+
+  private _plan(): void {
+    if (this._look) {
+      this._plots.update(alone(this._look, this._toolbar.settings));
+    }
+  }
+}

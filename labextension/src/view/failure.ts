@@ -1,0 +1,58 @@
+/** Why an experiment failed: the error, the person's own lines by cell, and the whole traceback in a fold. */
+
+import { whereText } from '../model/text';
+import type { Failure, Frame } from '../model/words';
+import type { Look } from '../service/watch';
+import { changes, h, setText, show } from './dom';
+
+export class FailureBox {
+  private readonly _type = h('strong');
+  private readonly _message = h('span', { class: 'dl-message' });
+  private readonly _place = h('p', { class: 'dl-dim' });
+  private readonly _frames = h('ol', { class: 'dl-frames' });
+  private readonly _traceback = h('pre', { class: 'dl-pre', tabindex: 0 });
+  private readonly _fold = h('details', { class: 'dl-fold' }, h('summary', {}, 'traceback'), this._traceback);
+  private readonly _changed = changes();
+  readonly root = h(
+    'div',
+    { class: 'dl-failure', role: 'group', 'aria-label': 'Failure', hidden: true },
+    h('p', { class: 'dl-error' }, this._type, this._message),
+    this._frames,
+    this._place,
+    this._fold
+  );
+
+  update(look: Look): void {
+    const failed = look.overview?.trials.find(trial => trial.state === 'failed' && trial.failure);
+    const failure = failed?.failure ?? null;
+    if (this._changed(failure)) {
+      show(this.root, failure !== null);
+      if (failure) {
+        this._fill(failure);
+      }
+    }
+  }
+
+  private _fill(failure: Failure): void {
+    setText(this._type, failure.type);
+    setText(this._message, failure.message ? `: ${failure.message}` : '');
+    setText(this._place, placeText(failure));
+    this._frames.replaceChildren(...failure.frames.map(frameItem));
+    setText(this._traceback, failure.traceback);
+    show(this._frames, failure.frames.length > 0);
+    show(this._fold, failure.traceback !== '');
+  }
+}
+
+function placeText(failure: Failure): string {
+  return `rank ${failure.rank}` + (failure.step === null ? '' : `, step ${failure.step}`);
+}
+
+function frameItem(frame: Frame): HTMLElement {
+  return h(
+    'li',
+    {},
+    h('span', {}, h('span', { class: 'dl-where' }, whereText(frame)), `, in ${frame.function}`),
+    frame.text ? h('code', {}, frame.text) : null
+  );
+}

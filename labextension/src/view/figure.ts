@@ -1,0 +1,105 @@
+/** One metric: its name and newest values, the plot, and the same as a table. */
+
+import { number } from '../model/text';
+import { inWords, placeText, valueText } from './describe';
+import { h, setText, show } from './dom';
+import { Keys } from './keys';
+import type { Line } from './lines';
+import { type Hover, Plot } from './plot';
+import type { Picture } from './plotlook';
+import { Table } from './table';
+import type { Theme } from './theme';
+
+export class Figure {
+  readonly root: HTMLElement;
+  private readonly _place = h('span', { class: 'dl-plot-place' });
+  private readonly _axis = h('span', { class: 'dl-axis-name', 'aria-hidden': 'true' });
+  private readonly _note = h('p', { class: 'dl-plot-note', hidden: true });
+  private readonly _keys = new Keys();
+  private readonly _table: Table;
+  private readonly _plot: Plot;
+  private readonly _resizing: ResizeObserver;
+  private _picture: Picture | null = null;
+  private _hover: Hover | null = null;
+  private _drawn: Picture | null = null;
+
+  /** `wanted` is called when it must be drawn again although nothing new was said. */
+  constructor(
+    readonly metric: string,
+    theme: Theme,
+    group: string,
+    wanted: () => void
+  ) {
+    const canvas = h('div', { class: 'dl-canvas' });
+    const name = h('span', { class: 'dl-plot-name', title: metric }, metric);
+    const head = h('figcaption', {}, h('span', { class: 'dl-plot-title' }, name, this._place), this._keys.root);
+    this._table = new Table(metric);
+    this.root = h(
+      'figure',
+      { class: 'dl-plot', 'aria-label': metric },
+      head,
+      canvas,
+      this._axis,
+      this._note,
+      this._table.root
+    );
+    this._plot = new Plot(canvas, theme, group, hover => this._point(hover));
+    this._resizing = new ResizeObserver(entries => {
+      const box = entries.at(-1)?.contentRect;
+      this._plot.resize(box?.width ?? 0, box?.height ?? 0);
+      this._drawn = null;
+      wanted();
+    });
+    this._resizing.observe(canvas);
+  }
+
+  /** What to show from now on; `note` says what is unusual about it. */
+  update(picture: Picture, note: string): void {
+    this._picture = picture;
+    setText(this._axis, picture.axis);
+    setText(this._note, note);
+    show(this._note, note !== '');
+    this._keys.update(picture.lines);
+    this._say();
+    this._table.update(picture.lines);
+  }
+
+  /** Put on the canvas what is not there yet; false where that cannot be done now. */
+  draw(): boolean {
+    const picture = this._picture;
+    if (picture && this._drawn !== picture) {
+      const drawn = this._plot.draw(picture, inWords(this.metric, picture.lines, picture.axis));
+      this._drawn = drawn ? picture : null;
+    }
+    return this._drawn === picture;
+  }
+
+  /** The theme is another one. */
+  restyle(): void {
+    this._plot.restyle();
+    this._drawn = null;
+  }
+
+  dispose(): void {
+    this._resizing.disconnect();
+    this._table.dispose();
+    this._plot.dispose();
+  }
+
+  private _point(hover: Hover | null): void {
+    this._hover = hover;
+    setText(this._place, hover && this._picture ? placeText(hover.x, this._picture.axis) : '');
+    this._say();
+  }
+
+  /** The newest values, or those below the pointer. */
+  private _say(): void {
+    const lines = this._picture?.lines ?? [];
+    this._keys.say(lines.map((line, index) => this._value(line, this._hover?.nearest[index])));
+  }
+
+  private _value(line: Line, at: number | null | undefined): string {
+    const { last } = line.curve;
+    return typeof at === 'number' ? valueText(line.curve, at) : last === null ? '' : number(last);
+  }
+}

@@ -1,0 +1,42 @@
+/** Drawing at most once a frame, and knowing what can be seen. */
+
+/** Calls `draw` in the next frame, once, however often it was asked for. */
+export class Frame {
+  private _handle: number | null = null;
+
+  constructor(private readonly _draw: () => void) {}
+
+  request(): void {
+    this._handle ??= requestAnimationFrame(() => {
+      this._handle = null;
+      this._draw();
+    });
+  }
+
+  dispose(): void {
+    if (this._handle !== null) {
+      cancelAnimationFrame(this._handle);
+    }
+  }
+}
+
+/** Whether any part of an element can be seen; `appeared` is called when it comes into sight. */
+export class Sight {
+  visible = true; // until the observer has looked
+  private readonly _observer: IntersectionObserver;
+
+  constructor(node: Element, appeared: () => void) {
+    this._observer = new IntersectionObserver(entries => {
+      const before = this.visible;
+      this.visible = entries.at(-1)?.isIntersecting ?? before;
+      if (this.visible && !before) {
+        appeared();
+      }
+    });
+    this._observer.observe(node);
+  }
+
+  dispose(): void {
+    this._observer.disconnect();
+  }
+}

@@ -1,0 +1,51 @@
+/** The labels above a plot: a swatch, a name and a value for each line. */
+
+import { h, setAttribute, setChildren, setText, show } from './dom';
+import type { Line } from './lines';
+
+export class Keys {
+  readonly root = h('span', { class: 'dl-keys' });
+  private readonly _broken = h('span', { class: 'dl-key dl-broken' }, '× not finite');
+  private readonly _keys: Key[] = [];
+
+  constructor() {
+    this.root.append(this._broken);
+  }
+
+  /** One label a line. */
+  update(lines: readonly Line[]): void {
+    const keys = lines.map((line, index) => {
+      const key = (this._keys[index] ??= new Key());
+      key.update(line);
+      return key.root;
+    });
+    show(
+      this._broken,
+      lines.some(line => line.broken.length > 0)
+    );
+    setChildren(this.root, [...keys, this._broken]);
+  }
+
+  /** What the labels say, line by line. */
+  say(values: readonly string[]): void {
+    values.forEach((value, index) => this._keys[index]?.say(value));
+  }
+}
+
+class Key {
+  private readonly _swatch = h('span', { class: 'dl-swatch' });
+  private readonly _label = h('span', { class: 'dl-key-label' });
+  private readonly _value = h('span', { class: 'dl-value' });
+  readonly root = h('span', { class: 'dl-key' }, this._swatch, this._label, ' ', this._value);
+
+  update(line: Line): void {
+    setAttribute(this.root, 'data-colour', line.colour);
+    this._swatch.classList.toggle('dl-dashed', line.dashed);
+    setText(this._label, line.label);
+    setAttribute(this._label, 'title', line.label);
+  }
+
+  say(value: string): void {
+    setText(this._value, value);
+  }
+}

@@ -1,0 +1,108 @@
+/** What is drawn of curves: which metrics share a plot, and each curve as a line over the chosen axis. */
+
+import { LARGEST, POINTS, smoothed, thinned } from '../model/curves';
+import type { Curve } from '../model/words';
+import type { Axis, ViewSettings } from './settings';
+
+export const DOTS = 30; // a line of at most so many points shows each of them
+
+type Column = readonly (number | null)[];
+
+export interface Line {
+  readonly label: string;
+  readonly colour: string; // of the theme
+  readonly dashed: boolean;
+  readonly curve: Curve;
+  readonly x: readonly number[];
+  readonly mean: Column;
+  readonly raw: Column | null; // the values as they are, where `mean` is smoothed
+  readonly low: Column | null; // lowest and highest, where points stand for several reports
+  readonly high: Column | null;
+  readonly broken: readonly number[]; // on the axis
+}
+
+export interface Panel {
+  readonly metric: string;
+  readonly curves: readonly Curve[]; // training before validation
+}
+
+/** One plot a metric: the loss first, then what is validated, then what is known of training only. */
+export function panelsOf(curves: readonly Curve[]): Panel[] {
+  const metrics = [...new Set(curves.map(curve => curve.metric))];
+  const validated = new Set(curves.filter(curve => curve.kind === 'validation').map(curve => curve.metric));
+  const rank = (metric: string): number => (metric === 'loss' ? 0 : validated.has(metric) ? 1 : 2);
+  return metrics
+    .sort((one, other) => rank(one) - rank(other))
+    .map(metric => ({
+      metric,
+      curves: curves.filter(curve => curve.metric === metric).sort((one, other) => one.kind.localeCompare(other.kind))
+    }));
+}
+
+/** The curve as a line; `origin` is when its time begins. */
+export function lineOf(
+  whole: Curve,
+  look: { label: string; colour: string; dashed?: boolean },
+  settings: ViewSettings,
+  origin: number
+): Line {
+  const curve = thinned(whole, POINTS); // what grew live has its newest points closer together than the rest
+  const values = curve.mean.map(drawable);
+  const smooth = settings.smoothing > 0 && values.length > DOTS;
+  const several = curve.size.some(size => size > 1);
+  const x = along(curve, settings.axis, origin);
+  return {
+    ...look,
+    dashed: look.dashed ?? false,
+    curve,
+    x,
+    mean: smooth ? smoothed(values, settings.smoothing) : values,
+    raw: smooth ? values : null,
+    low: several ? curve.low.map(drawable) : null,
+    high: several ? curve.high.map(drawable) : null,
+    broken: brokenPoints(curve).map(index => x[index] ?? 0)
+  };
+}
+
+/** Where a curve's points stand on an axis. */
+export function along(curve: Curve, axis: Axis, origin: number): readonly number[] {
+  return axis === 'time' ? curve.at.map(at => Math.max(0, at - origin)) : curve[axis];
+}
+
+/** The points that hold what no axis can show. */
+export function brokenPoints(curve: Curve): number[] {
+  const huge = curve.high.flatMap((value, index) =>
+    drawable(value) === null || drawable(curve.low[index] ?? null) === null ? [index] : []
+  );
+  return [...new Set([...curve.broken, ...huge])].sort((one, other) => one - other);
+}
+
+/** Whether all values can stand on a logarithmic axis. */
+export function allPositive(curves: readonly Curve[]): boolean {
+  return curves.every(curve => curve.low.every(value => value === null || value > 0));
+}
+
+/**
+ * The columns that a plot wants: one x for all lines, then each line's own. `undefined` is where a line has no point,
+ * null where it has a point without a value: there it is interrupted.
+ */
+export function aligned(x: readonly (readonly number[])[], columns: readonly (readonly Column[])[]): Aligned {
+  const all = [...new Set(x.flat())].sort((one, other) => one - other);
+  const place = new Map(all.map((value, index) => [value, index]));
+  const own = columns.flatMap((group, line) =>
+    group.map(column => {
+      const spread = new Array<number | null | undefined>(all.length).fill(undefined);
+      x[line]?.forEach((value, index) => {
+        spread[place.get(value) ?? 0] = column[index] ?? null;
+      });
+      return spread;
+    })
+  );
+  return [all, ...own];
+}
+
+export type Aligned = [number[], ...(number | null | undefined)[][]];
+
+function drawable(value: number | null): number | null {
+  return value !== null && Math.abs(value) < LARGEST ? value : null;
+}

@@ -1,0 +1,128 @@
+/** The log's last lines in a fold; it is asked for only while someone can see it. */
+
+import { ended } from '../model/overview';
+import { size } from '../model/text';
+import type { LogChunk } from '../model/words';
+import type { Look, Watch } from '../service/watch';
+import { h, setText, show } from './dom';
+import { Sight } from './frame';
+import { LogText } from './logtext';
+
+const EVERY_MS = 2000;
+const TAIL = 65_536; // bytes
+const NEAR = 24; // pixels from the end: as good as there
+
+export class Log {
+  private readonly _about = h('p', { class: 'dl-dim' });
+  // Not read aloud as it grows: nobody could follow.
+  private readonly _box = h('div', {
+    class: 'dl-log-text',
+    role: 'log',
+    'aria-live': 'off',
+    'aria-label': 'Log',
+    tabindex: 0
+  });
+  private readonly _fold: HTMLDetailsElement;
+  private readonly _sight: Sight;
+  private readonly _log = new LogText();
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private _chunk: LogChunk | null = null; // the newest
+  private _whose = ''; // the attempt that the log should be of
+  private _read = ''; // and the one that it is of
+  private _asking = false;
+  private _disposed = false;
+  private _over = false;
+
+  constructor(private readonly _watch: Pick<Watch, 'logs'>) {
+    const opened = (): void => this._again(0);
+    this._fold = h(
+      'details',
+      { class: 'dl-fold dl-log', ontoggle: opened },
+      h('summary', {}, 'Log'),
+      this._about,
+      this._box
+    );
+    this._sight = new Sight(this._fold, opened);
+    document.addEventListener('visibilitychange', this._shown);
+  }
+
+  get root(): HTMLElement {
+    return this._fold;
+  }
+
+  update(look: Look): void {
+    const overview = look.overview;
+    const trial = overview?.trials[0];
+    show(this._fold, (trial?.attempt ?? 0) > 0 && look.connection !== 'foreign');
+    this._over = overview !== null && ended(overview);
+    const whose = trial ? `${trial.attempt} ${trial.failure?.rank ?? ''}` : '';
+    if (whose !== this._whose) {
+      this._whose = whose;
+      this._again(0);
+    }
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    clearTimeout(this._timer);
+    this._sight.dispose();
+    document.removeEventListener('visibilitychange', this._shown);
+  }
+
+  private readonly _shown = (): void => this._again(0);
+
+  private _again(after: number): void {
+    clearTimeout(this._timer);
+    const wanted = this._fold.open && this._sight.visible && !document.hidden && !this._disposed && !this._done();
+    if (wanted && !this._asking) {
+      this._timer = setTimeout(() => void this._ask(), after);
+    }
+  }
+
+  /** All was read, and nothing more will be written. */
+  private _done(): boolean {
+    const chunk = this._chunk;
+    return this._over && this._read === this._whose && chunk !== null && chunk.ended && chunk.offset >= chunk.size;
+  }
+
+  private async _ask(): Promise<void> {
+    this._asking = true;
+    const whose = this._whose;
+    const same = this._chunk !== null && this._read === whose;
+    try {
+      const chunk = await this._watch.logs(same && this._chunk ? next(this._chunk) : { tail: TAIL });
+      this._take(chunk, same);
+      this._read = whose;
+    } catch (error) {
+      setText(this._about, error instanceof Error ? error.message : String(error));
+    }
+    this._asking = false;
+    const more = this._chunk !== null && this._chunk.offset < this._chunk.size && this._chunk.text !== '';
+    this._again(more || this._whose !== whose ? 50 : EVERY_MS);
+  }
+
+  private _take(chunk: LogChunk, goesOn: boolean): void {
+    if (!goesOn) {
+      this._log.clear();
+    }
+    this._chunk = chunk;
+    setText(this._about, `rank ${chunk.rank}, attempt ${chunk.attempt} \u00b7 ${size(chunk.size)}`);
+    if (chunk.text !== '' || !goesOn) {
+      this._log.append(chunk.text);
+      this._write();
+    }
+  }
+
+  private _write(): void {
+    const box = this._box;
+    const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
+    setText(box, this._log.text || 'nothing was written yet');
+    if (atEnd) {
+      box.scrollTop = box.scrollHeight;
+    }
+  }
+}
+
+function next(chunk: LogChunk): { offset: number; attempt: number; rank: number } {
+  return { offset: chunk.offset, attempt: chunk.attempt, rank: chunk.rank };
+}

@@ -1,0 +1,44 @@
+/** A log as a terminal would show it: no colours, progress bars in one line, and only the newest lines. */
+
+export const LINES = 2000;
+const WIDE = 2000; // characters of a line: more are cut
+
+// eslint-disable-next-line no-control-regex -- these characters are what is looked for
+const ESCAPES = /\u001b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
+// eslint-disable-next-line no-control-regex -- as above
+const UNFINISHED = /\u001b(?:\[[0-9;:?]*[ -/]*|\][^\u0007\u001b]*)?$/;
+
+export class LogText {
+  private _lines: string[] = [];
+  private _open = ''; // the last line, as it came, until its end comes
+
+  /** Take in what was appended to the log; it may begin and end anywhere. */
+  append(text: string): void {
+    const all = (this._open + text).split('\n');
+    this._open = withoutPast(all.pop() ?? '');
+    this._lines = [...this._lines, ...all.slice(-LINES).map(shown)].slice(-LINES);
+  }
+
+  clear(): void {
+    this._lines = [];
+    this._open = '';
+  }
+
+  /** What there is to read. */
+  get text(): string {
+    return [...this._lines, shown(this._open)].slice(-LINES).join('\n');
+  }
+}
+
+/** A line without what moves a terminal's cursor: after a return, what follows replaces what stands there. */
+function shown(line: string): string {
+  const plain = line.replace(ESCAPES, '').replace(UNFINISHED, '').replace(/\r+$/, '');
+  const last = plain.slice(plain.lastIndexOf('\r') + 1);
+  return last.length > WIDE ? `${last.slice(0, WIDE)} \u2026` : last;
+}
+
+/** A bar that is drawn a million times in one line is not kept a million times. */
+function withoutPast(line: string): string {
+  const last = line.lastIndexOf('\r', line.length - 2);
+  return line.slice(last + 1);
+}

@@ -1,0 +1,29 @@
+/** What befell the attempts, and what to be warned of. */
+
+import { attemptLines } from '../model/text';
+import type { Look } from '../service/watch';
+import { changes, h, setLines, show } from './dom';
+
+const NO_LINES: readonly string[] = [];
+
+export class Notes {
+  private readonly _attempts = h('ul', { class: 'dl-notes', 'aria-label': 'Attempts' });
+  private readonly _warnings = h('ul', { class: 'dl-notes dl-warnings', 'aria-label': 'Warnings' });
+  private readonly _changed = changes();
+  readonly root = h('div', {}, this._attempts, this._warnings);
+
+  update(look: Look): void {
+    const overview = look.overview;
+    if (!this._changed(overview?.attempts, overview?.warnings)) {
+      return;
+    }
+    for (const [list, lines] of [
+      [this._attempts, overview ? attemptLines(overview) : NO_LINES],
+      [this._warnings, overview?.warnings ?? NO_LINES]
+    ] as const) {
+      setLines(list, lines, () => h('li'));
+      show(list, lines.length > 0);
+    }
+    show(this.root, !this._attempts.hidden || !this._warnings.hidden);
+  }
+}

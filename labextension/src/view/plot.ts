@@ -1,0 +1,160 @@
+/** Lines on a canvas: a small interface over uPlot. */
+
+import uPlot from 'uplot';
+
+import { setAttribute } from './dom';
+import { aligned, type Line } from './lines';
+import { axesOf, bandsOf, cursorOf, lastSeriesOf, layers, type Picture, scalesOf, seriesOf, shapeOf } from './plotlook';
+import type { Theme } from './theme';
+
+const LEAST = 20; // pixels: less is no room for a plot
+const CROSS = 3; // half the size of a mark for what is not finite, in pixels
+const NOTHING: Picture = { lines: [], axis: 'epoch', log: false };
+
+/** Where the pointer is: x, and for each line the index of its nearest point. */
+export interface Hover {
+  readonly x: number;
+  readonly nearest: readonly (number | null)[];
+}
+
+/** A plot in a node, made anew when its shape changes and fed otherwise. */
+export class Plot {
+  private _plot: uPlot | null = null;
+  private _shape = '';
+  private _picture = NOTHING;
+  private _width = 0;
+  private _height = 0;
+
+  /** `group` names the plots whose crosshairs move together. */
+  constructor(
+    private readonly _node: HTMLElement,
+    private readonly _theme: Theme,
+    private readonly _group: string,
+    private readonly _hovered: (hover: Hover | null) => void
+  ) {}
+
+  resize(width: number, height: number): void {
+    [this._width, this._height] = [Math.floor(width), Math.floor(height)];
+  }
+
+  /** Draw; false while there is no room for it. `words` say the same to those who cannot see it. */
+  draw(picture: Picture, words: string): boolean {
+    if (this._width < LEAST || this._height < LEAST) {
+      return false;
+    }
+    this._picture = picture;
+    const plot = this._shape === shapeOf(picture) ? this._fed() : this._made();
+    setAttribute(plot.ctx.canvas, 'role', 'img');
+    setAttribute(plot.ctx.canvas, 'aria-label', words);
+    return true;
+  }
+
+  /** Forget how it looked: the next drawing takes the theme's colours. */
+  restyle(): void {
+    this._shape = '';
+  }
+
+  dispose(): void {
+    this._plot?.destroy();
+    this._plot = null;
+    this._shape = '';
+  }
+
+  private _made(): uPlot {
+    this.dispose();
+    const plot = new uPlot(this._options(), dataOf(this._picture.lines), this._node);
+    this._plot = plot;
+    this._shape = shapeOf(this._picture);
+    return plot;
+  }
+
+  private _fed(): uPlot {
+    const plot = this._plot ?? this._made();
+    plot.batch(() => {
+      if (plot.width !== this._width || plot.height !== this._height) {
+        plot.setSize({ width: this._width, height: this._height });
+      }
+      plot.setData(dataOf(this._picture.lines));
+    });
+    return plot;
+  }
+
+  private _options(): uPlot.Options {
+    const { lines } = this._picture;
+    const points = (line: number): number => this._picture.lines[line]?.x.length ?? 0;
+    return {
+      width: this._width,
+      height: this._height,
+      padding: [6, 16, 0, 0],
+      legend: { show: false },
+      scales: scalesOf(this._picture),
+      axes: axesOf(this._picture, this._theme),
+      series: [{}, ...seriesOf(lines, this._theme, points)],
+      bands: bandsOf(lines, this._theme),
+      cursor: cursorOf(lines, this._theme, this._group),
+      hooks: { draw: [this._crosses], setCursor: [this._moved] }
+    };
+  }
+
+  private readonly _moved = (plot: uPlot): void => {
+    const { left, idx, idxs } = plot.cursor;
+    const all = plot.data[0];
+    const x = typeof idx === 'number' && left !== undefined && left >= 0 ? all[idx] : undefined;
+    if (x === undefined) {
+      this._hovered(null);
+      return;
+    }
+    const { lines } = this._picture;
+    const places = lastSeriesOf(lines).map(index => idxs?.[index] ?? null);
+    const own = lines.map((line, index) => placeIn(line, all[places[index] ?? -1]));
+    this._hovered({ x, nearest: own });
+  };
+
+  /** A red × at the foot where a value is not finite. */
+  private readonly _crosses = (plot: uPlot): void => {
+    const { ctx, bbox } = plot;
+    const half = CROSS * devicePixelRatio;
+    const y = bbox.top + bbox.height - 2 * half;
+    ctx.save();
+    ctx.beginPath();
+    for (const x of apart(
+      this._broken().map(each => plot.valToPos(each, 'x', true)),
+      2 * half
+    )) {
+      ctx.moveTo(x - half, y - half);
+      ctx.lineTo(x + half, y + half);
+      ctx.moveTo(x - half, y + half);
+      ctx.lineTo(x + half, y - half);
+    }
+    ctx.strokeStyle = this._theme.colour('bad');
+    ctx.lineWidth = 1.5 * devicePixelRatio;
+    ctx.stroke();
+    ctx.restore();
+  };
+
+  private _broken(): number[] {
+    return this._picture.lines.flatMap(line => line.broken).sort((one, other) => one - other);
+  }
+}
+
+function dataOf(lines: readonly Line[]): uPlot.AlignedData {
+  return aligned(
+    lines.map(line => line.x),
+    lines.map(line => layers(line).map(layer => line[layer] ?? []))
+  );
+}
+
+function placeIn(line: Line, x: number | undefined): number | null {
+  const place = x === undefined ? -1 : line.x.indexOf(x);
+  return place < 0 ? null : place;
+}
+
+/** Those of rising places that keep their distance: marks upon marks say no more. */
+function apart(places: readonly number[], distance: number): number[] {
+  let before = -Infinity;
+  return places.filter(place => {
+    const kept = place - before >= distance;
+    before = kept ? place : before;
+    return kept;
+  });
+}

@@ -1,0 +1,94 @@
+/** A grid of figures, a metric each; those that are many hide behind a button. */
+
+import { button, h, setChildren, setText, show } from './dom';
+import { Figure } from './figure';
+import { Sight } from './frame';
+import type { Plotted } from './plotted';
+import { Theme } from './theme';
+
+const SHOWN = 6;
+let groups = 0;
+
+export class Plots {
+  readonly root: HTMLElement;
+  private readonly _grid = h('div', { class: 'dl-plots' });
+  private readonly _more = button('', () => this._toggle(), 'dl-quiet');
+  private readonly _figures = new Map<string, { figure: Figure; from: readonly unknown[] }>();
+  private readonly _theme: Theme;
+  private readonly _sight: Sight;
+  private readonly _group = `daylight-${(groups += 1)}`;
+  private _plotted: readonly Plotted[] = [];
+  private _all = false;
+
+  /** `wanted` is called when `draw` shall be called although nothing new was said. */
+  constructor(
+    host: HTMLElement,
+    private readonly _wanted: () => void
+  ) {
+    this.root = h('div', {}, this._grid, this._more);
+    this._theme = new Theme(host, () => {
+      this._each(figure => figure.restyle());
+      this._wanted();
+    });
+    this._sight = new Sight(this.root, this._wanted);
+  }
+
+  update(plotted: readonly Plotted[]): void {
+    this._plotted = plotted;
+    const shown = this._all ? plotted : plotted.slice(0, SHOWN);
+    this._forget(new Set(shown.map(each => each.metric)));
+    setChildren(
+      this._grid,
+      shown.map(each => this._updated(each).root)
+    );
+    const hidden = plotted.length - SHOWN;
+    show(this._more, hidden > 0);
+    setText(this._more, this._all ? 'fewer' : `${hidden} more`);
+    this._more.ariaExpanded = String(this._all);
+  }
+
+  /** Draw, where it is in sight; true if all is drawn now. */
+  draw(): boolean {
+    return this._sight.visible && [...this._figures.values()].map(({ figure }) => figure.draw()).every(drawn => drawn);
+  }
+
+  dispose(): void {
+    this._sight.dispose();
+    this._theme.dispose();
+    this._forget(new Set());
+  }
+
+  private _updated(plotted: Plotted): Figure {
+    const known = this._figures.get(plotted.metric);
+    const figure = known?.figure ?? new Figure(plotted.metric, this._theme, this._group, this._wanted);
+    if (!known || !same(known.from, plotted.from)) {
+      const { picture, note } = plotted.make();
+      figure.update(picture, note);
+      this._figures.set(plotted.metric, { figure, from: plotted.from });
+    }
+    return figure;
+  }
+
+  private _forget(kept: ReadonlySet<string>): void {
+    for (const [metric, { figure }] of this._figures) {
+      if (!kept.has(metric)) {
+        figure.dispose();
+        this._figures.delete(metric);
+      }
+    }
+  }
+
+  private _toggle(): void {
+    this._all = !this._all;
+    this.update(this._plotted);
+    this._wanted();
+  }
+
+  private _each(act: (figure: Figure) => void): void {
+    this._figures.forEach(({ figure }) => act(figure));
+  }
+}
+
+function same(one: readonly unknown[], other: readonly unknown[]): boolean {
+  return one.length === other.length && one.every((thing, index) => Object.is(thing, other[index]));
+}

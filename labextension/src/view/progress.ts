@@ -1,0 +1,37 @@
+/** How far the training has come: a bar, and the same in words. */
+
+import { secondsLeft } from '../model/estimate';
+import { progressText } from '../model/text';
+import type { Trial } from '../model/words';
+import type { Look } from '../service/watch';
+import { h, setAttribute, setText, show } from './dom';
+
+export class Progress {
+  private readonly _done = h('div', { class: 'dl-bar-done' });
+  private readonly _bar = h(
+    'div',
+    { class: 'dl-bar', role: 'progressbar', 'aria-label': 'progress', 'aria-valuemin': 0, 'aria-valuemax': 100 },
+    this._done
+  );
+  private readonly _text = h('div', { class: 'dl-progress-text' });
+  readonly root = h('div', { class: 'dl-progress' }, this._bar, this._text);
+
+  update(look: Look): void {
+    const trial = look.overview?.trials[0];
+    show(this.root, trial !== undefined);
+    if (look.overview && trial) {
+      const { config } = look.overview.experiment;
+      const left = look.connection === 'live' ? secondsLeft(look.overview, look.curves, Date.now() / 1000) : null;
+      const share = shareDone(trial, config.epochs) * 100;
+      setText(this._text, progressText(trial, config, left));
+      setAttribute(this._bar, 'aria-valuenow', share.toFixed(0));
+      this._done.style.width = `${share.toFixed(2)}%`;
+    }
+  }
+}
+
+/** From 0 to 1. */
+export function shareDone(trial: Trial, epochs: number): number {
+  const share = trial.total_steps ? trial.step / trial.total_steps : trial.epoch / Math.max(epochs, 1);
+  return trial.state === 'completed' ? 1 : Math.min(1, Math.max(0, share));
+}

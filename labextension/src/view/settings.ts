@@ -1,0 +1,12 @@
+/** How a person wants curves drawn. */
+
+export type Axis = 'epoch' | 'step' | 'time';
+export const AXES: readonly Axis[] = ['epoch', 'step', 'time'];
+
+export interface ViewSettings {
+  smoothing: number; // 0..0.99
+  logAxis: boolean;
+  axis: Axis;
+}
+
+export const DEFAULTS: ViewSettings = { smoothing: 0, logAxis: false, axis: 'epoch' };

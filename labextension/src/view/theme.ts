@@ -1,0 +1,57 @@
+/** The colours of the page, for canvases: they come from the `--dl-*` variables of `style/view.css`. */
+
+import { h } from './dom';
+
+// JupyterLab; VS Code; Colab; pages of other makes
+const TOLD_BY = ['data-jp-theme-name', 'data-jp-theme-light', 'data-vscode-theme-kind', 'theme', 'class', 'style'];
+
+/** Reads colours below one element; calls `changed` when the page has got another theme. */
+export class Theme {
+  private readonly _known = new Map<string, string>();
+  private readonly _probe = h('span', { class: 'dl-probe', 'aria-hidden': 'true' });
+  private readonly _observer: MutationObserver;
+  private readonly _dark = matchMedia('(prefers-color-scheme: dark)');
+
+  constructor(
+    node: HTMLElement,
+    private readonly _changed: () => void
+  ) {
+    node.append(this._probe);
+    this._observer = new MutationObserver(this._reread);
+    for (const root of [document.documentElement, document.body]) {
+      this._observer.observe(root, { attributes: true, attributeFilter: TOLD_BY });
+    }
+    this._dark.addEventListener('change', this._reread);
+  }
+
+  /** What `--dl-<name>` is here and now, as a canvas understands it. */
+  colour(name: string): string {
+    const known = this._known.get(name) ?? this._read(name);
+    this._known.set(name, known);
+    return known;
+  }
+
+  /** The page's font at a size in pixels. */
+  font(pixels: number): string {
+    return `${pixels}px ${getComputedStyle(this._probe).fontFamily}`;
+  }
+
+  dispose(): void {
+    this._observer.disconnect();
+    this._dark.removeEventListener('change', this._reread);
+  }
+
+  private _read(name: string): string {
+    // A variable's own value is text with other variables in it; a colour that was computed from it is not.
+    this._probe.style.color = `var(--dl-${name})`;
+    return getComputedStyle(this._probe).color;
+  }
+
+  private readonly _reread = (): void => {
+    const before = [...this._known];
+    this._known.clear();
+    if (before.some(([name, value]) => this.colour(name) !== value)) {
+      this._changed();
+    }
+  };
+}

@@ -1,0 +1,22 @@
+/** What is wrong with the connection, and a way to try again at once. */
+
+import type { Look, Watch } from '../service/watch';
+import { button, h, setText, show } from './dom';
+
+export class Trouble {
+  private readonly _text = h('p', { class: 'dl-connection', role: 'status' });
+  private readonly _retry: HTMLButtonElement;
+  readonly root: HTMLElement;
+
+  constructor(watch: Pick<Watch, 'retry'>) {
+    this._retry = button('Try now', () => watch.retry());
+    this.root = h('div', { class: 'dl-trouble' }, this._text, this._retry);
+  }
+
+  update(look: Look): void {
+    const troubled = look.connection === 'lost' || look.connection === 'gone' || look.connection === 'foreign';
+    setText(this._text, troubled ? (look.trouble ?? '') : '');
+    show(this._retry, troubled);
+    this.root.classList.toggle('dl-none', !troubled);
+  }
+}

@@ -1,0 +1,128 @@
+/** One experiment, drawn into a node and kept up to date for as long as it is there. */
+
+import { stateOf } from '../model/overview';
+import type { Look, Watch } from '../service/watch';
+import { About } from './about';
+import { Actions } from './actions';
+import { Curves } from './curves';
+import { h, keepKeys, setAttribute } from './dom';
+import { FailureBox } from './failure';
+import { Frame } from './frame';
+import { Head, ticking } from './head';
+import { Log } from './log';
+import { Notes } from './notes';
+import { newestStep } from './plotted';
+import { Progress } from './progress';
+import { DEFAULTS, type ViewSettings } from './settings';
+import { Trouble } from './trouble';
+
+export { DEFAULTS, type Axis, type ViewSettings } from './settings';
+
+const TICK_MS = 1000;
+
+/** What a view needs of a Watch. */
+export type Watched = Pick<Watch, 'look' | 'subscribe' | 'act' | 'retry' | 'logs'>;
+
+export class ExperimentView {
+  private readonly _root = h('article', { class: 'dl-view', onkeydown: keepKeys });
+  private readonly _frame = new Frame(() => this._draw());
+  private readonly _head = new Head();
+  private readonly _about = new About();
+  private readonly _progress = new Progress();
+  private readonly _failure = new FailureBox();
+  private readonly _notes = new Notes();
+  private readonly _trouble: Trouble;
+  private readonly _actions: Actions;
+  private readonly _curves: Curves;
+  private readonly _log: Log;
+  private readonly _unsubscribe: () => void;
+  private readonly _ticking: ReturnType<typeof setInterval>;
+  private _look: Look;
+  private _fresh = true; // it is not shown yet
+
+  constructor(node: HTMLElement, watch: Watched, settings: ViewSettings = DEFAULTS) {
+    this._look = watch.look;
+    node.append(this._root);
+    this._trouble = new Trouble(watch);
+    this._actions = new Actions(watch);
+    this._curves = new Curves(this._root, settings, () => this._frame.request());
+    this._log = new Log(watch);
+    this._root.append(...this._parts());
+    this._unsubscribe = watch.subscribe(look => {
+      this._look = look;
+      this._fresh = true;
+      this._frame.request();
+    });
+    this._ticking = setInterval(() => this._tick(), TICK_MS);
+    this._draw();
+  }
+
+  /** Other settings for the curves. */
+  set settings(settings: ViewSettings) {
+    this._curves.settings = settings;
+    this._frame.request();
+  }
+
+  dispose(): void {
+    clearInterval(this._ticking);
+    this._unsubscribe();
+    this._frame.dispose();
+    this._actions.dispose();
+    this._curves.dispose();
+    this._log.dispose();
+    this._root.remove();
+  }
+
+  private _parts(): HTMLElement[] {
+    const top = h('header', { class: 'dl-top' }, this._head.root, this._actions.buttons);
+    return [
+      top,
+      this._actions.root,
+      this._trouble.root,
+      this._about.root,
+      this._progress.root,
+      this._failure.root,
+      this._notes.root,
+      this._curves.root,
+      this._log.root
+    ];
+  }
+
+  private _draw(): void {
+    const look = this._look;
+    if (this._fresh) {
+      this._fresh = false;
+      this._write(look);
+    }
+    if (this._curves.draw() || look.curves.length === 0) {
+      setAttribute(this._root, 'data-step', String(newestStep(look.overview, look.curves)));
+    }
+  }
+
+  private _write(look: Look): void {
+    const name = look.overview?.experiment.name ?? '';
+    setAttribute(this._root, 'aria-label', `Experiment #${look.number} ${name}`.trim());
+    setAttribute(this._root, 'data-state', look.overview ? stateOf(look.overview) : '');
+    setAttribute(this._root, 'data-connection', look.connection);
+    for (const part of [
+      this._head,
+      this._about,
+      this._progress,
+      this._failure,
+      this._notes,
+      this._trouble,
+      this._actions,
+      this._curves,
+      this._log
+    ]) {
+      part.update(look);
+    }
+  }
+
+  private _tick(): void {
+    if (ticking(this._look)) {
+      this._head.tick(this._look);
+      this._progress.update(this._look);
+    }
+  }
+}

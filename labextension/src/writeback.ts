@@ -1,0 +1,139 @@
+/** When a notebook's output is brought up to date with what is seen. */
+
+import { stateOf } from './model/overview';
+import type { Overview } from './model/words';
+import type { Connection, Look, Watch } from './service/watch';
+
+const BETWEEN_S = 30; // from one writing to the next while it goes on
+const STATE_S = 2; // the same when its state has changed
+const LONGEST_S = 600; // when writing fails again and again
+
+export interface Moment {
+  now: number; // seconds
+  enabled: boolean; // by the person's settings
+  visible: boolean; // of several pages the one that is looked at writes
+  connection: Connection;
+  shown: Overview | null;
+  kept: Overview; // as the output has it
+  triedAt: number | null;
+  failures: number; // in a row
+}
+
+/** In how many seconds it is time to write, 0 for now; null while there is no reason to. */
+export function writeIn(moment: Moment): number | null {
+  const { enabled, visible, shown, kept, triedAt, failures, now } = moment;
+  if (!enabled || !visible || shown === null || !settled(moment.connection, shown)) {
+    return null;
+  }
+  if (shown.seq < kept.seq || told(shown) === told(kept)) {
+    return null;
+  }
+  if (triedAt === null) {
+    return 0;
+  }
+  const pause = stateOf(shown) === stateOf(kept) ? BETWEEN_S : STATE_S;
+  const patience = failures === 0 ? pause : Math.min(BETWEEN_S * 2 ** (failures - 1), LONGEST_S);
+  return Math.max(0, triedAt + patience - now);
+}
+
+/** Whether the service says so: of an end only once the last word was heard. */
+function settled(connection: Connection, shown: Overview): boolean {
+  const open = shown.experiment.ended_at === null;
+  return connection === 'ended' || (connection === 'live' && open);
+}
+
+/** What a reader of the notebook would see change; sequence numbers move on with other experiments, too. */
+function told(overview: Overview): string {
+  const { experiment, trials, attempts, warnings } = overview;
+  return JSON.stringify([
+    [experiment.name, experiment.state, warnings],
+    trials.map(({ index, state, step, epoch, metrics, failure }) => [
+      [index, state, step, epoch, failure?.type, failure?.message],
+      Object.entries(metrics).sort()
+    ]),
+    attempts.map(({ trial, number, state, outcome }) => [trial, number, state, outcome])
+  ]);
+}
+
+/** What a test stands in for: the page and the clock. */
+export interface Page {
+  enabled(): boolean;
+  visible(): boolean;
+  now(): number; // seconds
+}
+
+/** Calls `write` whenever it is time to; what it throws is silent, and tried again. */
+export class WriteBack {
+  private _triedAt: number | null = null;
+  private _failures = 0;
+  private _writing = false;
+  private _disposed = false;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly _unsubscribe: () => void;
+
+  constructor(
+    private readonly _watch: Pick<Watch, 'look' | 'subscribe'>,
+    private _kept: Overview,
+    private readonly _page: Page,
+    private readonly _write: () => Promise<void>
+  ) {
+    this._unsubscribe = _watch.subscribe(() => this.consider());
+  }
+
+  /** The output was changed by someone else. */
+  keep(overview: Overview): void {
+    this._kept = overview;
+    this.consider();
+  }
+
+  /** Something has changed: the look, the page, or a setting. */
+  consider(): void {
+    clearTimeout(this._timer);
+    if (this._writing || this._disposed) {
+      return;
+    }
+    const pause = writeIn(this._moment(this._watch.look));
+    if (pause === 0) {
+      void this._try();
+    } else if (pause !== null) {
+      this._timer = setTimeout(() => this.consider(), 1000 * pause);
+    }
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    this._unsubscribe();
+    clearTimeout(this._timer);
+  }
+
+  private _moment(look: Look): Moment {
+    return {
+      now: this._page.now(),
+      enabled: this._page.enabled(),
+      visible: this._page.visible(),
+      connection: look.connection,
+      shown: look.overview,
+      kept: this._kept,
+      triedAt: this._triedAt,
+      failures: this._failures
+    };
+  }
+
+  private async _try(): Promise<void> {
+    const shown = this._watch.look.overview;
+    const before = this._kept;
+    this._triedAt = this._page.now();
+    this._writing = true;
+    try {
+      await this._write();
+      this._failures = 0;
+      if (this._kept === before) {
+        this._kept = shown ?? before; // else the output has told by now what it holds
+      }
+    } catch {
+      this._failures += 1;
+    }
+    this._writing = false;
+    this.consider();
+  }
+}

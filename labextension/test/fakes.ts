@@ -1,0 +1,197 @@
+/** A service that says what a test tells it to, and small builders, so that a test says only what matters to it. */
+
+import type { Attempt, Curves, Experiment, Message, Overview, Saved, StoredReport, Trial } from '../src/model/words';
+import { ServiceError } from '../src/service/source';
+import type { Listener, Query, Source, Subscription } from '../src/service/source';
+
+export const silence = new ServiceError(0, 'no answer');
+export const missing = new ServiceError(404, 'there is no experiment #12');
+
+/** An open stream, as the service sees it. */
+export class FakeStream implements Subscription {
+  closed = false;
+
+  constructor(
+    readonly after: number,
+    readonly experiment: number,
+    readonly listener: Listener
+  ) {}
+
+  close(): void {
+    this.closed = true;
+  }
+
+  say(...messages: Message[]): void {
+    messages.forEach(message => this.listener.message(message));
+  }
+}
+
+/** Answers with what is in `overview` and `curves`, or throws what is there; an answer waits while `held`. */
+export class FakeSource implements Source {
+  overview: Overview | ServiceError = overview();
+  curves: Curves | ServiceError = curves();
+  readonly asked: string[] = [];
+  readonly queries: (Query | undefined)[] = [];
+  readonly streams: FakeStream[] = [];
+  opens = true;
+  private _held: Promise<void> | null = null;
+
+  async get(path: string, query?: Query): Promise<unknown> {
+    this.asked.push(path);
+    this.queries.push(query);
+    const answer = path.endsWith('/curves') ? this.curves : this.overview;
+    await this._held;
+    return given(answer);
+  }
+
+  post(path: string): Promise<unknown> {
+    return this.get(path);
+  }
+
+  watch(after: number, experiment: number, listener: Listener): Subscription {
+    const stream = new FakeStream(after, experiment, listener);
+    this.streams.push(stream);
+    void Promise.resolve().then(() => (this.opens ? listener.opened() : listener.closed(silence)));
+    return stream;
+  }
+
+  /** Keep all answers back until the result is called. */
+  hold(): () => void {
+    let release = (): void => undefined;
+    this._held = new Promise(resolve => (release = resolve));
+    return () => {
+      this._held = null;
+      release();
+    };
+  }
+
+  get stream(): FakeStream {
+    const newest = this.streams.at(-1);
+    if (!newest) {
+      throw new Error('nobody watches');
+    }
+    return newest;
+  }
+}
+
+function given(answer: unknown): unknown {
+  if (answer instanceof ServiceError) {
+    throw answer;
+  }
+  return answer;
+}
+
+export function experiment(fields: Partial<Experiment> = {}): Experiment {
+  return {
+    number: 12,
+    name: 'digits',
+    state: 'active',
+    owner: 'ada',
+    group: 'ada',
+    snapshot: '0'.repeat(64),
+    config: {
+      form: 'functions',
+      slots: 2,
+      backend: 'auto',
+      epochs: 10,
+      batch_size: 32,
+      seed: 0,
+      threads: 1,
+      checkpoint_every: { seconds: 60, epochs: null, steps: null },
+      max_restarts: 5
+    },
+    params: {},
+    python: 'python',
+    cwd: '/',
+    notebook: null,
+    created_at: 100,
+    ended_at: null,
+    ...fields
+  };
+}
+
+export function trial(fields: Partial<Trial> = {}): Trial {
+  return {
+    experiment: 12,
+    index: 1,
+    state: 'running',
+    holds: [],
+    params: {},
+    attempt: 1,
+    failures: 0,
+    queued_at: 100,
+    step: 0,
+    epoch: 0,
+    total_steps: 1000,
+    checkpoint: null,
+    metrics: {},
+    failure: null,
+    ended_at: null,
+    ...fields
+  };
+}
+
+export function attempt(number = 1, fields: Partial<Attempt> = {}): Attempt {
+  return {
+    experiment: 12,
+    trial: 1,
+    number,
+    state: 'running',
+    placement: [],
+    resume_from: null,
+    created_at: 100,
+    ended_at: null,
+    outcome: null,
+    failure: null,
+    accepted: 0,
+    backend: null,
+    backend_reason: null,
+    ...fields
+  };
+}
+
+export function overview(fields: Partial<Overview> = {}): Overview {
+  const defaults = { attempts: [], wait: null, warnings: [], seq: 5 };
+  return { experiment: experiment(), trials: [trial()], ...defaults, ...fields };
+}
+
+export function done(fields: Partial<Overview> = {}): Overview {
+  const ended = {
+    experiment: experiment({ state: 'completed', ended_at: 200 }),
+    trials: [trial({ state: 'completed' })]
+  };
+  return overview({ ...ended, seq: 90, ...fields });
+}
+
+export function queued(fields: Partial<Overview> = {}): Overview {
+  const wait = { reason: '2nd in queue; 2 of 2 slots in use', place: 2, estimate: null };
+  return overview({ trials: [trial({ state: 'queued', attempt: 0 })], wait, ...fields });
+}
+
+export function report(step: number, seq = step, fields: Partial<StoredReport> = {}): StoredReport {
+  const defaults = { trial: 1, attempt: 1, kind: 'training' as const, metrics: { loss: 1 / step } };
+  return { seq, at: 100 + step, step, epoch: step / 100, ...defaults, ...fields };
+}
+
+export function curves(...reports: StoredReport[]): Curves {
+  const column = (of: (each: StoredReport) => number): number[] => reports.map(of);
+  const loss = column(each => Number(each.metrics.loss));
+  const [size, step, epoch] = [column(() => 1), column(each => each.step), column(each => each.epoch)];
+  const one = { size, step, epoch, at: column(each => each.at), mean: loss, low: loss, high: loss, broken: [] };
+  const drawn = { kind: 'training' as const, metric: 'loss', ...one, last: loss.at(-1) ?? null };
+  return { trial: 1, curves: reports.length ? [drawn] : [], seq: reports.at(-1)?.seq ?? 0 };
+}
+
+/** A message about this experiment. */
+export function said(seq: number, about: Pick<Message, 'type' | 'data'>): Message {
+  return { seq, at: 100, experiment: 12, trial: null, ...about } as Message;
+}
+
+export function reported(step: number, seq = step, fields: Partial<StoredReport> = {}): Message {
+  return said(seq, { type: 'report', data: report(step, seq, fields) });
+}
+
+export function saved(fields: Partial<Saved> = {}): Saved {
+  const defaults = { captured: ['2 values captured'], overview: overview(), curves: null };
+  return { version: 1, number: 12, at: 150, ...defaults, ...fields };
+}

@@ -1,0 +1,130 @@
+/** What the panel asks for, how often, and what it makes of settings, keys and names. */
+
+import {
+  EVERYTHING,
+  hasMoved,
+  isActive,
+  isNarrow,
+  maybeMore,
+  nextPause,
+  numbersIn,
+  ofNotebook,
+  placeAfter,
+  queryFor
+} from '../src/panel/list';
+import { DEFAULTS, settingsIn } from '../src/panel/settings';
+import type { Overview } from '../src/model/words';
+import { done, experiment, overview, queued, trial } from './fakes';
+
+const quiet = { failed: false, moved: false, active: false };
+
+function pauses(first: number, refreshSeconds: number, count: number): number[] {
+  const found = [first];
+  for (let turn = 1; turn < count; turn += 1) {
+    found.push(nextPause(found.at(-1) ?? first, refreshSeconds, quiet));
+  }
+  return found;
+}
+
+test('while something goes on the panel looks as often as the person wants', () => {
+  expect(nextPause(15, 2, { ...quiet, active: true })).toBe(2);
+  expect(nextPause(15, 2, { ...quiet, moved: true })).toBe(2);
+});
+
+test('while nothing changes it looks less and less often, down to every 15 seconds', () => {
+  expect(pauses(2, 2, 8)).toEqual([2, 3, 4.5, 6.75, 10.125, 15, 15, 15]);
+});
+
+test('a service that does not answer is not asked more often', () => {
+  expect(nextPause(10, 2, { failed: true, moved: true, active: true })).toBe(15);
+});
+
+test('it never looks more often than the person wants', () => {
+  expect(pauses(60, 60, 3)).toEqual([60, 60, 60]);
+});
+
+test('what runs is active; what waits, is paused or has ended is not', () => {
+  const paused = overview({ trials: [trial({ state: 'paused' })] });
+  expect(isActive([done(), queued(), paused])).toBe(false);
+  expect(isActive([done(), overview()])).toBe(true);
+});
+
+test('a newer number or another count is something new', () => {
+  expect(hasMoved([overview({ seq: 5 })], [overview({ seq: 5 })])).toBe(false);
+  expect(hasMoved([overview({ seq: 5 })], [overview({ seq: 6 })])).toBe(true);
+  expect(hasMoved([overview()], [])).toBe(true);
+});
+
+test('only what narrows the list is asked for', () => {
+  expect(queryFor(EVERYTHING, 50)).toEqual({ limit: 50 });
+  expect(queryFor({ search: ' digits ', state: 'failed', notebook: null }, 100)).toEqual({
+    search: 'digits',
+    state: 'failed',
+    limit: 100
+  });
+});
+
+test('for one notebook more are looked through, but never more than the service tells', () => {
+  expect(queryFor({ ...EVERYTHING, notebook: 'a.ipynb' }, 50)).toEqual({ limit: 500 });
+  expect(queryFor(EVERYTHING, 1050)).toEqual({ limit: 1000 });
+});
+
+test('a filter is narrow when it leaves something out', () => {
+  expect(isNarrow(EVERYTHING)).toBe(false);
+  expect(isNarrow({ ...EVERYTHING, search: '  ' })).toBe(false);
+  expect(isNarrow({ ...EVERYTHING, state: 'failed' })).toBe(true);
+  expect(isNarrow({ ...EVERYTHING, notebook: 'a.ipynb' })).toBe(true);
+});
+
+test('a full page may have more behind it', () => {
+  const page = Array.from({ length: 50 }, () => overview());
+  expect(maybeMore(page, queryFor(EVERYTHING, 50))).toBe(true);
+  expect(maybeMore(page.slice(1), queryFor(EVERYTHING, 50))).toBe(false);
+  const all = Array.from({ length: 1000 }, () => overview());
+  expect(maybeMore(all, queryFor(EVERYTHING, 2000))).toBe(false);
+});
+
+function from(notebook: string | null): Overview {
+  return overview({ experiment: experiment({ notebook }) });
+}
+
+test.each([
+  ['/home/ada/nets/a.ipynb', 'nets/a.ipynb', true],
+  ['C:\\Users\\ada\\nets\\a.ipynb', 'nets/a.ipynb', true],
+  ['a.ipynb', 'a.ipynb', true],
+  ['/home/ada/nets/a.ipynb', 'RTC:nets/a.ipynb', true],
+  ['/home/ada/data.ipynb', 'a.ipynb', false],
+  ['/home/ada/other/a.ipynb', 'nets/a.ipynb', false],
+  [null, 'a.ipynb', false]
+])('%s was submitted from the notebook %s: %s', (notebook, path, expected) => {
+  expect(ofNotebook([from(notebook)], path)).toHaveLength(expected ? 1 : 0);
+});
+
+test('without a notebook all are shown', () => {
+  expect(ofNotebook([from(null), from('/a.ipynb')], null)).toHaveLength(2);
+});
+
+test('arrow keys lead from one to the next and stay in the list', () => {
+  const places = ['ArrowDown', 'ArrowUp', 'Home', 'End'].map(key => placeAfter(key, 1, 4));
+  expect(places).toEqual([2, 0, 0, 3]);
+  expect([placeAfter('ArrowUp', 0, 4), placeAfter('ArrowDown', 3, 4)]).toEqual([0, 3]);
+  expect(placeAfter('Enter', 1, 4)).toBeNull();
+});
+
+test('numbers are found as people write them, each once', () => {
+  expect(numbersIn('#12, #15 and 12')).toEqual([12, 15]);
+  expect(numbersIn('digits')).toEqual([]);
+  expect(numbersIn('0 99999999999')).toEqual([]);
+});
+
+test('settings are what a person wrote', () => {
+  const written = { refreshSeconds: 5, writeBack: false, smoothing: 0.6, logAxis: true, axis: 'time' };
+  const view = { smoothing: 0.6, logAxis: true, axis: 'time' };
+  expect(settingsIn(written)).toEqual({ refreshSeconds: 5, writeBack: false, view });
+});
+
+test('a setting that makes no sense is as by default', () => {
+  const written = { refreshSeconds: 0, writeBack: 'yes', smoothing: 1, logAxis: 1, axis: 'mood' };
+  expect(settingsIn(written)).toEqual(DEFAULTS);
+  expect(settingsIn({})).toEqual(DEFAULTS);
+});

@@ -1,0 +1,21 @@
+/** What only the front end says; the golden cases have what Python says, too. */
+
+import { number, progressText, titleText } from '../src/model/text';
+import { experiment, overview, trial } from './fakes';
+
+test('progress in words: the epoch, the step, and what is left', () => {
+  const { config } = experiment();
+  const at = trial({ epoch: 2.4, step: 141, total_steps: 470 });
+  expect(progressText(at, config, 125)).toBe('epoch 3/10  step 141 of 470  about 2 min 05 s left');
+  expect(progressText(at, config, null)).toBe('epoch 3/10  step 141 of 470');
+  expect(progressText(trial({ total_steps: null }), config, null)).toBe('epoch 0/10  step 0');
+});
+
+test('a title has the name where there is one', () => {
+  expect(titleText(overview())).toBe('#12 digits');
+  expect(titleText(overview({ experiment: experiment({ name: '' }) }))).toBe('#12');
+});
+
+test('numbers that were computed here are said like those that came as text', () => {
+  expect([NaN, Infinity, -Infinity].map(number)).toEqual(['nan', 'inf', '-inf']);
+});

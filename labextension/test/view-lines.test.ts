@@ -1,0 +1,160 @@
+/** Which metrics share a plot, and curves as lines over an axis. */
+
+import type { Curve, Kind } from '../src/model/words';
+import { evenly, inWords, tableOf } from '../src/view/describe';
+import { aligned, allPositive, type Line, lineOf, panelsOf } from '../src/view/lines';
+import { DEFAULTS } from '../src/view/settings';
+
+function curve(kind: Kind, metric: string, mean: (number | null)[], more: Partial<Curve> = {}): Curve {
+  const step = mean.map((_, index) => 10 * (index + 1));
+  return {
+    kind,
+    metric,
+    size: mean.map(() => 1),
+    step,
+    epoch: step.map(each => each / 100),
+    at: step.map(each => 1000 + each),
+    mean,
+    low: mean,
+    high: mean,
+    broken: mean.flatMap((value, index) => (value === null ? [index] : [])),
+    last: mean.at(-1) ?? null,
+    ...more
+  };
+}
+
+function line(of: Curve, settings = DEFAULTS): Line {
+  return lineOf(of, { label: of.kind, colour: of.kind }, settings, 1000);
+}
+
+describe('panels', () => {
+  test('the loss comes first, with training before validation; what only training knows comes last', () => {
+    const told = [
+      curve('training', 'grad_norm', [1]),
+      curve('validation', 'accuracy', [1]),
+      curve('validation', 'loss', [1]),
+      curve('training', 'loss', [1])
+    ];
+    const panels = panelsOf(told).map(panel => [panel.metric, ...panel.curves.map(each => each.kind)]);
+    expect(panels).toEqual([
+      ['loss', 'training', 'validation'],
+      ['accuracy', 'validation'],
+      ['grad_norm', 'training']
+    ]);
+  });
+});
+
+describe('lines', () => {
+  test('stand over epochs, steps, or seconds since the beginning', () => {
+    const told = curve('training', 'loss', [3, 2]);
+    const along = (['epoch', 'step', 'time'] as const).map(axis => line(told, { ...DEFAULTS, axis }).x);
+    expect(along).toEqual([
+      [0.1, 0.2],
+      [10, 20],
+      [10, 20]
+    ]);
+  });
+
+  test('have a band only where points stand for several reports', () => {
+    expect(line(curve('training', 'loss', [3, 2])).low).toBeNull();
+    expect(line(curve('training', 'loss', [3, 2], { size: [1, 2], low: [3, 1], high: [3, 4] }))).toMatchObject({
+      low: [3, 1],
+      high: [3, 4]
+    });
+  });
+
+  test('are smoothed where there are many points, and keep the raw values', () => {
+    const settings = { ...DEFAULTS, smoothing: 0.9 };
+    const few = curve('validation', 'loss', [1, 0, 1, 0]);
+    expect(line(few, settings)).toMatchObject({ mean: [1, 0, 1, 0], raw: null });
+    const zigzag = Array.from({ length: 100 }, (_, index) => index % 2);
+    const many = line(curve('training', 'loss', zigzag), settings);
+    expect(many.raw).toEqual(zigzag);
+    expect(many.mean.at(-1)).toBeCloseTo(0.5, 1);
+  });
+
+  test('are broken where a value is not finite, or so large that no axis can hold it', () => {
+    const drawn = line(curve('training', 'loss', [1, null, 1e200, 2]));
+    expect(drawn.mean).toEqual([1, null, null, 2]);
+    expect(drawn.broken).toEqual([0.2, 0.3]);
+  });
+
+  test('have no more points than a screen can show, and keep the newest value', () => {
+    const long = line(
+      curve(
+        'training',
+        'loss',
+        Array.from({ length: 799 }, (_, index) => index)
+      )
+    );
+    expect(long.x.length).toBeLessThanOrEqual(400);
+    expect(long.curve.last).toBe(798);
+    expect(long.high?.at(-1)).toBe(798);
+  });
+
+  test('only positive ones can stand on a logarithmic axis', () => {
+    expect(allPositive([curve('training', 'loss', [1, null, 0.1])])).toBe(true);
+    expect(allPositive([curve('training', 'loss', [1]), curve('validation', 'loss', [0])])).toBe(false);
+    expect(allPositive([curve('training', 'loss', [1], { low: [-1], size: [2] })])).toBe(false);
+  });
+});
+
+test('columns share one x: a point that another line has is no gap, a value that is not finite is one', () => {
+  const columns = aligned(
+    [
+      [1, 2, 3],
+      [2, 2.5]
+    ],
+    [[[10, null, 30]], [[20, 25]]]
+  );
+  expect(columns).toEqual([
+    [1, 2, 2.5, 3],
+    [10, null, undefined, 30],
+    [undefined, 20, 25, undefined]
+  ]);
+});
+
+describe('in words', () => {
+  test('a plot says where each line begins and ends, its extremes, and what is not finite', () => {
+    const words = inWords('loss', [line(curve('training', 'loss', [3, null, 1, 2]))], 'epoch');
+    expect(words).toBe('loss by epoch. training: 3 at epoch 0.1, 2 at epoch 0.4, lowest 1, highest 3, 1 not finite.');
+  });
+
+  test('a line without any finite value says so', () => {
+    const words = inWords('loss', [line(curve('training', 'loss', [null], { last: 'NaN' }))], 'step');
+    expect(words).toBe('loss by step. training: no values yet, 1 not finite.');
+  });
+
+  test('the table has a row a step, and each line its own column', () => {
+    const training = line(curve('training', 'loss', [3, null, 1]));
+    const validation = line(curve('validation', 'loss', [2], { step: [30], epoch: [0.3] }));
+    expect(tableOf([training, validation])).toEqual({
+      head: ['step', 'epoch', 'training', 'validation'],
+      rows: [
+        ['10', '0.1', '3', ''],
+        ['20', '0.2', 'not finite', ''],
+        ['30', '0.3', '1', '2']
+      ],
+      left: 0
+    });
+  });
+
+  test('a long table keeps 200 rows, the first and the last among them', () => {
+    const { rows, left } = tableOf([line(curve('training', 'loss', Array<number>(399).fill(1)))]);
+    expect([rows.length, left, rows[0]?.[0], rows.at(-1)?.[0]]).toEqual([200, 199, '10', '3990']);
+  });
+
+  test('a long table keeps each validation', () => {
+    const training = line(curve('training', 'loss', Array<number>(399).fill(1)));
+    const validation = line(curve('validation', 'loss', [2, 1], { step: [1230, 2470], epoch: [12.3, 24.7] }));
+    const { rows } = tableOf([training, validation]);
+    expect(rows.filter(row => row[3]).map(row => row[0])).toEqual(['1230', '2470']);
+    expect([rows.length, rows[0]?.[0], rows.at(-1)?.[0]]).toEqual([200, '10', '3990']);
+  });
+
+  test('evenly takes each thing at most once', () => {
+    const all = Array.from({ length: 7 }, (_, index) => index);
+    expect(evenly(all, 4)).toEqual([0, 2, 4, 6]);
+    expect(evenly(all, 9)).toEqual(all);
+  });
+});

@@ -1,0 +1,130 @@
+/** What a view decides without drawing: buttons, the share that is done, compared lines and rows. */
+
+import type { Curve, ExperimentState, TrialState } from '../src/model/words';
+import type { Look } from '../src/service/watch';
+import { verbsFor } from '../src/view/actions';
+import { alone, beginning, newestStep, overlaid } from '../src/view/plotted';
+import { shareDone } from '../src/view/progress';
+import { rowsOf } from '../src/view/rows';
+import { DEFAULTS } from '../src/view/settings';
+import { attempt, curves, experiment, overview, report, trial } from './fakes';
+
+function look(fields: Partial<Look> = {}): Look {
+  const shown = { overview: overview(), curves: curves(report(1), report(2)).curves, captured: [] };
+  return { number: 12, connection: 'live', trouble: null, at: 100, ...shown, ...fields };
+}
+
+function validation(metric = 'loss'): Curve {
+  const [curve] = curves(report(2)).curves;
+  if (!curve) {
+    throw new Error('there is no curve');
+  }
+  return { ...curve, kind: 'validation', metric };
+}
+
+describe('buttons', () => {
+  const inState = (state: ExperimentState, ofTrial: TrialState): Look =>
+    look({ overview: overview({ experiment: experiment({ state }), trials: [trial({ state: ofTrial })] }) });
+
+  test.each([
+    ['active', 'queued', ['pause', 'stop']],
+    ['active', 'running', ['pause', 'stop']],
+    ['active', 'releasing', ['stop']],
+    ['paused', 'paused', ['resume', 'stop']],
+    ['paused', 'releasing', ['resume', 'stop']],
+    ['stopping', 'stopping', []],
+    ['completed', 'completed', []],
+    ['failed', 'failed', []]
+  ] as const)('an experiment that is %s, its trial %s, offers %j', (state, ofTrial, offered) => {
+    expect(verbsFor(inState(state, ofTrial))).toEqual(offered);
+  });
+
+  test('an experiment that is not known here cannot be acted on', () => {
+    expect(verbsFor(look({ overview: null }))).toEqual([]);
+    expect(verbsFor(look({ connection: 'gone' }))).toEqual([]);
+    expect(verbsFor(look({ connection: 'foreign' }))).toEqual([]);
+  });
+});
+
+describe('progress', () => {
+  test('is counted in steps, and in epochs where nobody knows how many steps there are', () => {
+    expect(shareDone(trial({ step: 250, total_steps: 1000 }), 10)).toBe(0.25);
+    expect(shareDone(trial({ epoch: 5, total_steps: null }), 10)).toBe(0.5);
+    expect(shareDone(trial({ epoch: 11, total_steps: null }), 10)).toBe(1);
+  });
+
+  test('of a completed trial is all', () => {
+    expect(shareDone(trial({ state: 'completed', step: 999 }), 10)).toBe(1);
+  });
+});
+
+describe('plots', () => {
+  test('are made again only where a curve or a setting has changed', () => {
+    const accuracy = validation('accuracy');
+    const before = alone(look({ curves: [validation(), accuracy] }), DEFAULTS);
+    const after = alone(look({ curves: [validation(), accuracy] }), DEFAULTS);
+    const same = before.map((each, index) => each.from.every((part, at) => part === after[index]?.from[at]));
+    expect(same).toEqual([false, true]);
+  });
+
+  test('say why an axis is not logarithmic', () => {
+    const zero = { ...validation(), mean: [0], low: [0] };
+    const made = alone(look({ curves: [zero, validation('f1')] }), { ...DEFAULTS, logAxis: true }).map(each =>
+      each.make()
+    );
+    expect(made.map(each => each.picture.log)).toEqual([false, true]);
+    expect(made.map(each => each.note)).toEqual(['no log axis here: there are values of zero or less', '']);
+  });
+
+  test('begin their time with the first attempt, else with the first report', () => {
+    const told = curves(report(7)).curves;
+    expect(beginning(overview({ attempts: [attempt(1, { created_at: 103 }), attempt(2)] }), told)).toBe(103);
+    expect(beginning(overview({ attempts: [attempt(2, { created_at: 900 })] }), told)).toBe(107);
+    expect(beginning(null, [])).toBe(0);
+  });
+
+  test('have come to the newest step of the training, or to the step of the trial where there are none', () => {
+    expect(newestStep(overview(), curves(report(1), report(9)).curves)).toBe(9);
+    expect(newestStep(overview({ trials: [trial({ step: 7 })] }), [])).toBe(7);
+  });
+});
+
+describe('compared experiments', () => {
+  const two = [look({ curves: [...look().curves, validation()] }), look({ number: 15, curves: [validation('f1')] })];
+
+  test('have a colour each, and a dash for training where validation is shown too', () => {
+    const [loss] = overlaid(two, DEFAULTS, false);
+    expect(loss?.make().picture.lines.map(({ label, colour, dashed }) => [label, colour, dashed])).toEqual([
+      ['#12 training', 'one', true],
+      ['#12 validation', 'one', false]
+    ]);
+  });
+
+  test('show their validation alone, unless a metric has none', () => {
+    const labels = (looks: Look[]): unknown[] =>
+      overlaid(looks, DEFAULTS, true).map(each => each.make().picture.lines.map(line => line.label));
+    expect(labels(two)).toEqual([['#12'], ['#15']]);
+    expect(labels([look(), look({ number: 15, curves: look().curves.map(curve => ({ ...curve })) })])).toEqual([
+      ['#12 training', '#15 training']
+    ]);
+  });
+
+  test('are told apart by the rows that differ', () => {
+    const one = overview({ experiment: experiment({ params: { lr: 0.1, name: 'a' }, ended_at: 160 }) });
+    const other = overview({ experiment: experiment({ number: 15, params: { lr: 0.2, name: 'a', depth: 3 } }) });
+    const [params, , results] = rowsOf([one, other], 130);
+    expect(params).toEqual({
+      title: 'Hyperparameters',
+      rows: [
+        { name: 'lr', values: ['0.1', '0.2'], differs: true },
+        { name: 'name', values: ["'a'", "'a'"], differs: false },
+        { name: 'depth', values: ['', '3'], differs: true }
+      ]
+    });
+    expect(results?.rows.at(-1)).toEqual({ name: 'time', values: ['1 min 00 s', '30 s'], differs: true });
+  });
+
+  test('may not be known yet', () => {
+    expect(rowsOf([null, null], 0)).toEqual([]);
+  });
+});

@@ -1,0 +1,39 @@
+/** What in a notebook's output can be shown. */
+
+import { savedIn } from '../src/saved';
+import { attempt, curves, overview, report, saved, trial } from './fakes';
+
+test('what stands in an output is taken as it is', () => {
+  expect(savedIn(saved())).toEqual(saved());
+});
+
+test('an output of another version, of another shape or of two minds is not shown', () => {
+  const strange = [null, 'text', [], {}, { ...saved(), version: 2 }, { ...saved(), number: 13 }];
+  const broken = [...strange, { ...saved(), overview: null }, { ...saved(), at: 'noon' }];
+  expect(broken.map(savedIn)).toEqual(broken.map(() => null));
+});
+
+test('sentences that are none and curves that are missing do no harm', () => {
+  const { version, number, at, overview } = saved();
+  expect(savedIn({ version, number, at, overview, captured: ['one', 2, null] })).toEqual({
+    ...saved(),
+    captured: ['one'],
+    curves: null
+  });
+});
+
+test.each([
+  ['an experiment without a configuration', { ...overview(), experiment: { number: 12 } }],
+  ['trials that are no list', { ...overview(), trials: { 1: trial() } }],
+  ['a trial without metrics', { ...overview(), trials: [{ ...trial(), metrics: undefined }] }],
+  ['an attempt without a place', { ...overview(), attempts: [{ ...attempt(), placement: null }] }]
+])('%s is damage and not shown', (_, damaged) => {
+  expect(savedIn({ ...saved(), overview: damaged })).toBeNull();
+});
+
+test('damaged curves are left out, and the rest is shown', () => {
+  const whole = curves(report(1));
+  expect(savedIn({ ...saved(), curves: whole })?.curves).toEqual(whole);
+  const damaged = { ...whole, curves: [{ ...whole.curves[0], mean: null }] };
+  expect(savedIn({ ...saved(), curves: damaged })).toEqual(saved());
+});

@@ -1,0 +1,124 @@
+"""Take the pictures of README and docs from a real run: real training, a real JupyterLab, a real Chromium.
+
+python scripts/screenshots.py      writes docs/images/{lab,view,view-dark,compare}.png; `make screenshots` sets up first
+
+It drives the browser by the same verbs as the browser tests.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Locator, expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.browser import chromium  # noqa: E402
+from tests.browser.jupyter import Jupyter  # noqa: E402
+from tests.browser.lab import Lab  # noqa: E402
+from tests.browser.notebooks import LOAD, write  # noqa: E402
+from tests.world import World  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
+COLOURS = 128  # of a picture: it shows an interface, and a repository keeps every version of it
+README = re.compile(r"```python\n%%dlsubmit[^\n]*\n(.*?)```", re.DOTALL)
+SUBMIT = "%%dlsubmit --slots 2 --epochs 300 --batch-size 64 --name digits width=64 lr=1e-2\n"
+
+
+def definition() -> str:
+    """The cell of the README, which these pictures illustrate."""
+    found = README.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert found is not None, "README.md has no %%dlsubmit cell"
+    return found[1]
+
+
+def take(picture: Locator | Lab, name: str) -> None:
+    """Keep a picture, small."""
+    path = IMAGES / f"{name}.png"
+    (picture.page if isinstance(picture, Lab) else picture).screenshot(path=path, animations="disabled")
+    Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
+    print(f"{path.relative_to(ROOT)}  {path.stat().st_size // 1000} kB")
+
+
+def opened(browser: Browser, jupyter: Jupyter, notebook: str | None, width: int = 1360, height: int = 860) -> Lab:
+    """A page of JupyterLab, twice as fine as a usual screen."""
+    context = browser.new_context(viewport={"width": width, "height": height}, device_scale_factor=1.5)
+    context.set_default_timeout(60_000)
+    return Lab(context.new_page(), jupyter).open(notebook)
+
+
+def past(world: World) -> tuple[int, int]:
+    """Two experiments that are done, to be compared, and one that failed."""
+    source = definition()
+    slow = world.submit(source, name="digits, small", epochs=40, batch_size=64, width=16, lr=0.003).experiment.number
+    fast = world.submit(source, name="digits, wide", epochs=40, batch_size=64, width=256, lr=0.01).experiment.number
+    wrong = source.replace("cross_entropy(output, target)", "cross_entropy(output, target - 1)")
+    failed = world.submit(wrong, name="digits, wrong labels", max_restarts=0).experiment.number
+    for number in (slow, fast, failed):
+        world.ended(number)
+    return slow, fast
+
+
+def show(world: World, browser: Browser, folder: Path) -> None:
+    """The notebook with a running experiment beside the panel; then two compared; then the same in the dark."""
+    small, wide = past(world)
+    jupyter = Jupyter(world, folder / "light")
+    write(jupyter.notebooks / "digits.ipynb", LOAD, SUBMIT + definition())
+    jupyter.start()
+    try:
+        lab = opened(browser, jupyter, "digits.ipynb")
+        lab.panel.open()
+        lab.run(0, 1)
+        view = lab.view()
+        view.until_state("running")
+        world.submit(definition(), name="digits, next", epochs=5)
+        view.until_it_moves(1500)
+        view.root.scroll_into_view_if_needed()
+        take(lab, "lab")
+        take(view.root, "view")
+        lab.panel.chosen(small).check()
+        lab.panel.chosen(wide).check()
+        lab.panel.button("Compare").click()
+        expect(lab.page.get_by_role("article", name=re.compile("^Compare"))).to_be_visible()
+        time.sleep(2)  # curves are drawn a frame after they are there
+        take(lab, "compare")
+    finally:
+        jupyter.close()
+    dark = Jupyter(world, folder / "dark", theme="JupyterLab Dark")
+    dark.start()
+    try:
+        lab = opened(browser, dark, None)
+        view = lab.tab(wide)
+        view.until_connection("ended")
+        time.sleep(2)
+        take(view.root, "view-dark")
+    finally:
+        dark.close()
+
+
+def main() -> int:
+    """Run all of it in a home of its own, and leave nothing running."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        browser = chromium.launch(playwright)
+        if browser is None:
+            print(chromium.MISSING, file=sys.stderr)
+            return 1
+        world = World(Path(folder) / "home")
+        world.serve()
+        try:
+            show(world, browser, Path(folder))
+        finally:
+            browser.close()
+            world.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

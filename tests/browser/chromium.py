@@ -1,0 +1,17 @@
+"""The Chromium that tests, benchmarks and screenshots drive: one of the machine's own, never downloaded."""
+
+from __future__ import annotations
+
+import shutil
+
+from playwright.sync_api import Browser, Playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking"]
+MISSING = f"no browser: run scripts/browser as root, or install one of {', '.join(NAMES)}"
+
+
+def launch(playwright: Playwright) -> Browser | None:
+    """A browser without a window; None where the machine has none."""
+    executable = next(filter(None, map(shutil.which, NAMES)), None)
+    return playwright.chromium.launch(executable_path=executable, args=FLAGS) if executable else None

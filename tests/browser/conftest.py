@@ -1,0 +1,129 @@
+"""A browser, Jupyter applications that all tests share, and pages that fail a test where their console complains."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from playwright.sync_api import Browser, Playwright, expect, sync_playwright
+
+from tests.browser import chromium
+from tests.browser.jupyter import LABEXTENSION, Jupyter
+from tests.browser.lab import Lab
+from tests.browser.notebooks import LOAD, Gate, submitting, write
+from tests.browser.view import SOON
+from tests.world import World
+
+_count = itertools.count(1)
+expect.set_options(timeout=SOON)
+
+
+def cannot(why: str) -> NoReturn:
+    """Skip with a reason on a person's machine; in CI these tests are never skipped."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+@pytest.fixture(scope="package")
+def playwright() -> Iterator[Playwright]:
+    # No longer than for this folder: it keeps an event loop running, and other tests want one of their own.
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@pytest.fixture(scope="package")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    browser = chromium.launch(playwright)
+    if browser is None:
+        cannot(chromium.MISSING)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="package")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One home for all Jupyter applications."""
+    world = World(tmp_path_factory.mktemp("browser") / "home")
+    world.serve()
+    yield world
+    world.close()
+
+
+@pytest.fixture(scope="package")
+def applications(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Jupyter]]:
+    """An application by its name, started at first use."""
+    started: dict[str, Jupyter] = {}
+
+    def application(name: str, **options: Any) -> Jupyter:
+        if name not in started:
+            if options.get("ours", True) and not (LABEXTENSION / "package.json").exists():
+                cannot("jupyter_ext/labextension is not built: run npm run build")
+            started[name] = Jupyter(world, tmp_path_factory.mktemp(name), **options)
+            started[name].start()
+        return started[name]
+
+    yield application
+    for jupyter in started.values():
+        jupyter.close()
+
+
+@pytest.fixture
+def jupyterlab(applications: Callable[..., Jupyter]) -> Jupyter:
+    return applications("lab")
+
+
+@pytest.fixture
+def pages(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[Jupyter], Lab]]:
+    """Fresh pages, each in a profile of its own; what their consoles complain of fails the test."""
+    made: list[Lab] = []
+
+    def page(jupyter: Jupyter) -> Lab:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        context.set_default_timeout(SOON)
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        made.append(Lab(context.new_page(), jupyter))
+        return made[-1]
+
+    yield page
+    failed = getattr(request.node, "failed", False)
+    for number, lab in enumerate(made):
+        if failed and not lab.page.is_closed():
+            lab.shot(f"failed-{request.node.name}-{number}")
+        lab.page.context.close()
+    for jupyter in {lab.jupyter for lab in made}:
+        jupyter.end_kernels()
+    complaints = [error for lab in made for error in lab.errors]
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.fixture
+def lab(pages: Callable[[Jupyter], Lab], jupyterlab: Jupyter) -> Lab:
+    """A page of JupyterLab that has not been opened yet."""
+    return pages(jupyterlab)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    """What a test's experiments wait behind; it opens at the end, so that none goes on."""
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def notebook(jupyterlab: Jupyter, gate: Gate) -> str:
+    """A notebook whose second cell submits an experiment behind the gate."""
+    path = jupyterlab.notebooks / f"n{next(_count)}.ipynb"
+    return write(path, LOAD, submitting(gate.definition))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    report = yield
+    item.failed = getattr(item, "failed", False) or report.failed  # type: ignore[attr-defined]
+    return report

@@ -1,0 +1,207 @@
+"""A page of JupyterLab or Notebook 7, with what a person does there as verbs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+from playwright.sync_api import ConsoleMessage, Dialog, Error, Locator, Page, Request, expect
+
+from jupyter_ext.views import MIME_TYPE
+from tests.browser.jupyter import ROOT, Jupyter
+from tests.browser.panel import Panel
+from tests.browser.view import LATE, SOON, View
+
+SCREENSHOTS = ROOT / "build" / "screenshots"
+OURS, THEIRS = re.compile("/extensions/daylight/|blob:"), re.compile("/static/(lab|notebook)/|/extensions/@jupyter")
+QUIET_MS = 3_000  # without a request: longer than pages pause when something has happened
+CURRENT = "window.jupyterapp.shell.currentWidget"
+_count = itertools.count(1)
+
+
+class Lab:
+    """One page; `errors` is what its console said that it should not have."""
+
+    def __init__(self, page: Page, jupyter: Jupyter) -> None:
+        self.page, self.jupyter = page, jupyter
+        self.panel = Panel(page)
+        self.errors: list[str] = []
+        self._requests: list[str] = []
+        self._workspace = f"w{next(_count)}"
+        page.on("pageerror", self._uncaught)
+        page.on("console", self._said)
+        page.on("request", self._asks)
+        page.on("dialog", self._dialog)
+
+    def open(self, notebook: str | None = None) -> Lab:
+        """Go to the application, with a notebook; return when its kernel is idle."""
+        self.page.goto(self.jupyter.page_url(notebook, self._workspace))
+        return self._ready(notebook is not None)
+
+    def open_without_kernel(self, notebook: str) -> Lab:
+        """Open a notebook where there is no kernel for it."""
+        self.open()
+        self.command("docmanager:open", path=notebook, kernelPreference={"shouldStart": False})
+        expect(self.cell(0)).to_be_visible(timeout=SOON)
+        return self
+
+    def reload(self, kernel: bool = True) -> None:
+        """Press F5; return when the notebook is back."""
+        self.page.reload()
+        self._ready(kernel)
+
+    def command(self, name: str, **args: Any) -> None:
+        """Carry out a command, without waiting for it to end."""
+        self.page.evaluate("([name, args]) => void window.jupyterapp.commands.execute(name, args)", [name, args])
+
+    def palette(self, label: str) -> None:
+        """Choose a command in the palette, by keyboard."""
+        self.page.keyboard.press("ControlOrMeta+Shift+C")
+        self.page.locator(".lm-CommandPalette-input").fill(label)
+        expect(self.page.locator(".lm-CommandPalette-item.lm-mod-active")).to_contain_text(label, timeout=SOON)
+        self.page.keyboard.press("Enter")
+
+    def use_theme(self, name: str) -> None:
+        """Change how all of it looks, for this page and the ones to come."""
+        self.command("apputils:change-theme", theme=name)
+        self.page.wait_for_function("name => document.body.dataset.jpThemeName === name", arg=name, timeout=SOON)
+
+    def tab_to(self, target: Locator) -> None:
+        """Press Tab until an element has the focus."""
+        for _ in range(40):
+            if target.evaluate("node => node === document.activeElement"):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"{target} is not reached by Tab")
+
+    # the notebook
+
+    def cell(self, index: int) -> Locator:
+        """A cell of the notebook in front."""
+        return self.page.locator(".jp-Notebook:visible .jp-Cell").nth(index)
+
+    def run(self, *indices: int) -> None:
+        """Click into each cell, press Shift+Enter and wait for its end."""
+        for index in indices:
+            self.cell(index).locator(".cm-content").click()
+            self.page.keyboard.press("Shift+Enter")
+            prompt = self.cell(index).locator(".jp-InputPrompt")
+            expect(prompt).to_have_text(re.compile(r"^\[\d+\]:$"), timeout=LATE)
+
+    def view(self, index: int = 1) -> View:
+        """The view below a cell, once it is there."""
+        return self._shown(self.cell(index).locator("article.dl-view").last)
+
+    def tab(self, number: int) -> View:
+        """The view of an experiment in a tab of its own, opened from the panel."""
+        self.panel.open().item(number).click()
+        return self.view_in_tab()
+
+    def view_in_tab(self) -> View:
+        """The view in the main area's tab in front."""
+        return self._shown(self.page.locator("#jp-main-dock-panel > .lm-Widget:visible article.dl-view").last)
+
+    def save(self) -> None:
+        """Press Ctrl+S; return when nothing is left to be saved."""
+        self.page.keyboard.press("ControlOrMeta+s")
+        self.page.wait_for_function(f"() => !{CURRENT}.context.model.dirty", timeout=SOON)
+
+    def until_kept(self, state: str, index: int = 1) -> None:
+        """Wait until the notebook's own copy of a cell's output says that the experiment is in this state."""
+        kept = (
+            f"([index, type, state]) => {CURRENT}.content.model.cells.get(index).outputs.toJSON()"
+            ".some(output => output.data?.[type]?.overview?.experiment?.state === state)"
+        )
+        self.page.wait_for_function(kept, arg=[index, MIME_TYPE, state], timeout=LATE)
+
+    def changed(self) -> bool:
+        """Whether the notebook in front differs from its file."""
+        return bool(self.page.evaluate(f"() => {CURRENT}.context.model.dirty"))
+
+    def saved(self, notebook: str) -> Any:
+        """The notebook as it is on disk."""
+        return nbformat.read(self.jupyter.notebooks / notebook, as_version=4)
+
+    def restart_kernel(self) -> None:
+        """A fresh kernel; return when it is idle."""
+        self.page.evaluate(f"() => {CURRENT}.sessionContext.restartKernel().then(() => null)")
+        self._until_idle()
+
+    def shut_kernel_down(self) -> None:
+        """No kernel any more."""
+        self.page.evaluate(f"() => {CURRENT}.sessionContext.shutdown().then(() => null)")
+
+    def kernel(self) -> psutil.Process:
+        """The process of the notebook's kernel."""
+        id = self.page.evaluate(f"() => {CURRENT}.sessionContext.session.kernel.id")
+        (process,) = self.jupyter.world.processes(f"kernel-{id}")
+        return process
+
+    # evidence
+
+    def shot(self, name: str, of: Locator | None = None) -> Path:
+        """Keep a picture of the page, or of an element, among the artefacts."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        path = SCREENSHOTS / f"{name}.png"
+        (of or self.page).screenshot(path=path, animations="disabled")
+        return path
+
+    def asked(self, pattern: str) -> int:
+        """How many requests of the page matched so far (`POST .*/bundle/`)."""
+        return sum(1 for each in self._requests if re.search(pattern, each))
+
+    def until(self, look: Callable[[], bool], what: str) -> None:
+        """Wait for something that the page does; its events are heard meanwhile."""
+        deadline = time.monotonic() + LATE / 1000
+        while not look():
+            assert time.monotonic() < deadline, f"did not happen: {what}"
+            self.page.wait_for_timeout(100)
+
+    def until_quiet(self, pattern: str) -> None:
+        """Wait until the page has asked nothing like this for a while."""
+        before = -1
+        while before != (before := self.asked(pattern)):
+            self.page.wait_for_timeout(QUIET_MS)
+
+    def _ready(self, kernel: bool) -> Lab:
+        self.page.wait_for_function("() => !!window.jupyterapp", timeout=LATE)
+        self.page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+        if kernel:
+            self._until_idle()
+        return self
+
+    def _until_idle(self) -> None:
+        # A cell that is run before its kernel is there meets a dialog that asks for one.
+        idle = f"() => {CURRENT}?.sessionContext?.isReady && {CURRENT}.sessionContext.kernelDisplayStatus === 'idle'"
+        self.page.wait_for_function(idle, timeout=LATE)
+
+    def _shown(self, root: Locator) -> View:
+        expect(root).to_be_visible(timeout=SOON)
+        return View(root)
+
+    def _uncaught(self, error: Error) -> None:
+        stack = error.stack or ""
+        # Notebook 7 and the widget manager have errors of their own.
+        if OURS.search(stack) or not THEIRS.search(stack):
+            self.errors.append(f"uncaught: {error.message}\n{stack}")
+
+    def _said(self, message: ConsoleMessage) -> None:
+        where = message.location.get("url", "")
+        ours = OURS.search(where) is not None or "aylight" in message.text
+        # What the browser itself notes about an answer of 404 or 503 is no fault of the page.
+        if message.type == "error" and ours and not message.text.startswith("Failed to load resource"):
+            self.errors.append(f"console: {message.text} ({where})")
+
+    def _asks(self, request: Request) -> None:
+        self._requests.append(f"{request.method} {request.url}")
+
+    def _dialog(self, dialog: Dialog) -> None:
+        if dialog.type != "beforeunload":
+            self.errors.append(f"dialog: {dialog.message}")
+        dialog.accept()

@@ -1,0 +1,65 @@
+"""Notebooks with an experiment that goes on for as long as a test wants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from jupyter_ext.job import Job
+from kernel_backend.client import Client
+from tests.world import DEFINITION, World
+
+LOAD = "%load_ext daylight"
+EPOCHS = 100
+
+
+class Gate:
+    """Whether experiments hurry: they train slowly, to be looked at, until the gate is opened, and then end at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open(self) -> None:
+        """Let them end."""
+        self.path.touch()
+
+    def submit(self, world: World, source: str | None = None, **options: Any) -> int:
+        """Submit an experiment that waits behind the gate, past all notebooks; its number."""
+        slow = {"slots": 1, "epochs": EPOCHS, "pause": 0.2}
+        return world.submit(source or self.definition, **(slow | options)).experiment.number
+
+    @property
+    def definition(self) -> str:
+        """The tiny experiment, behind this gate."""
+        slow = "time.sleep(pause)"
+        assert slow in DEFINITION
+        hurry = f"time.sleep(0 if os.path.exists({str(self.path)!r}) else pause)"
+        return "import os\n" + DEFINITION.replace(slow, hurry).lstrip()
+
+
+def submitting(definition: str, options: str = "", params: str = "pause=0.2") -> str:
+    """A cell that submits a definition, on one slot."""
+    line = f"%%dlsubmit --slots 1 --epochs {EPOCHS} --batch-size 8 --threads 1 {options} {params}"
+    return f"{line.rstrip()}\n{definition.strip()}"
+
+
+def write(path: Path, *cells: str, output: dict[str, Any] | None = None) -> str:
+    """Write a notebook of code cells; its name. `output` is a bundle that the last one shows already."""
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
+        metadata={
+            "kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"},
+            "language_info": {"name": "python"},  # else JupyterLab adds it, and the notebook counts as changed
+        },
+    )
+    if output is not None:
+        notebook.cells[-1].outputs = [nbformat.v4.new_output("display_data", data=output)]
+    nbformat.write(notebook, path)
+    return path.name
+
+
+def kept(world: World, number: int) -> dict[str, Any]:
+    """What a notebook keeps of an experiment as it is now."""
+    return Job(number, Client.connect(start=False, home=world.home))._repr_mimebundle_()

@@ -1,0 +1,65 @@
+"""The side panel as a person finds it."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.view import SOON
+
+
+class Panel:
+    """The panel of one page."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.tab = page.locator(".jp-SideBar .lm-TabBar-tab[title^='Daylight']")
+        self.root = page.get_by_role("region", name="Daylight", exact=True)
+
+    @property
+    def search(self) -> Locator:
+        """Where a person types what they look for."""
+        return self.root.get_by_role("searchbox", name="Search experiments")
+
+    @property
+    def items(self) -> Locator:
+        """The experiments."""
+        return self.root.get_by_role("list", name="Experiments").get_by_role("listitem")
+
+    @property
+    def meter(self) -> Locator:
+        """Slots in use."""
+        return self.root.get_by_role("meter", name="Slots in use")
+
+    @property
+    def alert(self) -> Locator:
+        """What to do where the service cannot be reached."""
+        return self.root.get_by_role("alert")
+
+    def item(self, number: int) -> Locator:
+        """The button that opens an experiment."""
+        return self.root.get_by_role("button", name=re.compile(rf"^#{number}\b"))
+
+    def entry(self, number: int) -> Locator:
+        """All that the list says of an experiment."""
+        return self.items.filter(has=self.page.get_by_role("checkbox", name=f"Compare #{number}", exact=True))
+
+    def chosen(self, number: int) -> Locator:
+        """Its checkbox for comparing."""
+        return self.root.get_by_role("checkbox", name=f"Compare #{number}", exact=True)
+
+    def button(self, name: str) -> Locator:
+        """A button by its whole name."""
+        return self.root.get_by_role("button", name=name, exact=True)
+
+    def filter(self, state: str) -> Locator:
+        """The chip that shows only the experiments in a state."""
+        return self.root.locator("button[aria-pressed]", has_text=re.compile(rf"^{state}", re.IGNORECASE))
+
+    def open(self) -> Panel:
+        """Click its icon in the side bar, unless it is open."""
+        if not self.search.is_visible():
+            self.tab.click()
+            expect(self.search).to_be_visible(timeout=SOON)
+        return self

@@ -1,0 +1,126 @@
+"""The side panel: a list that is searched and filtered, tabs, comparisons, all of it by keyboard too."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.lab import Lab
+from tests.browser.notebooks import Gate
+from tests.browser.view import LATE, narrow, overflow
+from tests.world import World
+
+pytestmark = [pytest.mark.browser, pytest.mark.distributed]
+LISTS = "GET .*/daylight/api/experiments(\\?|$)"
+
+
+@pytest.fixture(scope="module")
+def finished(world: World) -> tuple[int, int]:
+    """Two experiments that have ended, with different hyperparameters."""
+    numbers = [
+        world.submit(name=name, slots=1, epochs=3, width=width).experiment.number
+        for name, width in (("apple", 16), ("pear", 32))
+    ]
+    for number in numbers:
+        world.ended(number)
+    return numbers[0], numbers[1]
+
+
+def test_experiments_are_listed_searched_filtered_and_opened(
+    lab: Lab, finished: tuple[int, int], gate: Gate, world: World
+):
+    apple, pear = finished
+    running = gate.submit(world, name="cherry")
+    world.reached(running, 1)
+    lab.open()
+    panel = lab.panel.open()
+    expect(panel.item(apple)).to_contain_text("apple")
+    expect(panel.entry(running)).to_contain_text("running")
+    expect(panel.meter).to_have_attribute("aria-valuenow", "1", timeout=LATE)
+    expect(panel.meter).to_have_attribute("aria-valuemax", "2")
+    lab.shot("panel-list")
+
+    panel.search.fill("pear")
+    expect(panel.items).to_have_count(1)
+    expect(panel.item(pear)).to_be_visible()
+    panel.search.fill("")
+    expect(panel.item(apple)).to_be_visible()
+    panel.filter("running").click()
+    expect(panel.filter("running")).to_have_attribute("aria-pressed", "true")
+    expect(panel.item(running)).to_be_visible()
+    expect(panel.item(apple)).to_be_hidden()
+    panel.filter("running").click()
+
+    panel.item(apple).click()
+    tab = lab.view_in_tab()
+    expect(tab.root).to_have_attribute("aria-label", f"Experiment #{apple} apple")
+    panel.item(running).click()
+    expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{running} cherry")
+    tabs = lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab", has_text="apple")
+    panel.item(apple).click()
+    expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{apple} apple")
+    expect(tabs).to_have_count(1)
+
+    panel.item(running).click(button="right")
+    lab.shot("panel-menu")
+    lab.page.get_by_role("menuitem", name="Stop").click()
+    lab.page.get_by_role("dialog").get_by_role("button", name="Stop it").click()
+    expect(panel.entry(running)).to_contain_text("stopped", timeout=LATE)
+    expect(panel.meter).to_have_attribute("aria-valuenow", "0", timeout=LATE)
+
+
+def test_two_are_compared_by_keyboard_alone(lab: Lab, finished: tuple[int, int]):
+    apple, pear = finished
+    lab.open()
+    lab.palette("Show Daylight")
+    panel = lab.panel
+    expect(panel.search).to_be_visible()
+    panel.search.focus()
+    lab.page.keyboard.type("apple")
+    expect(panel.items).to_have_count(1)
+    lab.tab_to(panel.item(apple))
+    lab.page.keyboard.press("Enter")
+    expect(lab.view_in_tab().root).to_have_attribute("aria-label", f"Experiment #{apple} apple")
+
+    panel.search.fill("")
+    expect(panel.item(pear)).to_be_visible()
+    panel.search.focus()
+    for number in (pear, apple):
+        lab.tab_to(panel.chosen(number))
+        lab.page.keyboard.press("Space")
+        expect(panel.chosen(number)).to_be_checked()
+        panel.search.focus()
+    lab.tab_to(panel.button("Compare"))
+    lab.page.keyboard.press("Enter")
+    compared = lab.page.locator("#jp-main-dock-panel > .lm-Widget:visible .dl-compare")
+    expect(compared).to_contain_text(f"#{apple} apple")
+    expect(compared).to_contain_text(f"#{pear} pear")
+    row = compared.get_by_role("row", name="width")
+    expect(row).to_contain_text("16")
+    expect(row).to_contain_text("32")
+    lab.shot("compare")
+
+
+def test_a_hidden_panel_asks_nothing(lab: Lab, gate: Gate, world: World):
+    gate.submit(world)  # while something goes on the panel asks every two seconds
+    lab.open()
+    lab.panel.open()
+    before = lab.asked(LISTS)
+    lab.until(lambda: lab.asked(LISTS) >= before + 2, "the panel asks again")
+    lab.panel.tab.click()
+    expect(lab.panel.search).to_be_hidden()
+    before = lab.asked(LISTS)
+    lab.page.wait_for_timeout(6_000)
+    assert lab.asked(LISTS) == before
+    lab.panel.open()
+    lab.until(lambda: lab.asked(LISTS) > before, "it asks again when it is shown")
+
+
+def test_a_very_narrow_panel_and_view_stay_whole(lab: Lab, finished: tuple[int, int]):
+    lab.open()
+    view = lab.tab(finished[0])
+    view.until_state("completed")
+    for node, name in ((lab.panel.root, "panel-narrow"), (view.root, "view-narrow")):
+        narrow(node, 180)
+        assert overflow(node) <= 0
+        lab.shot(name)

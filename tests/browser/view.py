@@ -1,0 +1,91 @@
+"""The view of one experiment as a person finds it: by roles, names and what it says."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, expect
+
+SOON, LATE = 30_000, 90_000  # milliseconds: for the page alone; where something is to be started or trained
+
+
+class View:
+    """One `<article class="dl-view">`."""
+
+    def __init__(self, root: Locator) -> None:
+        self.root = root
+
+    @property
+    def chip(self) -> Locator:
+        """The state, with its reason."""
+        return self.root.locator(".dl-chip")
+
+    @property
+    def note(self) -> Locator:
+        """What it says about its connection."""
+        return self.root.locator(".dl-connection")
+
+    @property
+    def progress(self) -> Locator:
+        """The bar."""
+        return self.root.get_by_role("progressbar").first
+
+    @property
+    def curve(self) -> Locator:
+        """The curves, a figure a metric."""
+        return self.root.get_by_role("figure")
+
+    @property
+    def question(self) -> Locator:
+        """Whether to stop for good."""
+        return self.root.get_by_role("alertdialog")
+
+    @property
+    def log(self) -> Locator:
+        """The text of the log, once it is open."""
+        return self.root.get_by_role("log")
+
+    @property
+    def step(self) -> int:
+        """The step that it shows."""
+        return int(self.root.get_attribute("data-step") or 0)
+
+    def button(self, name: str) -> Locator:
+        """A button by its whole name."""
+        return self.root.get_by_role("button", name=name, exact=True)
+
+    def until_state(self, *states: str) -> None:
+        """Wait until the experiment is drawn in one of these states."""
+        expect(self.root).to_have_attribute("data-state", _one_of(states), timeout=LATE)
+
+    def until_connection(self, *connections: str) -> None:
+        """Wait until the view is `live`, `lost`, ..."""
+        expect(self.root).to_have_attribute("data-connection", _one_of(connections), timeout=LATE)
+
+    def until_it_moves(self, by: int = 1) -> int:
+        """Wait until it shows a later step than now; that step."""
+        target = self.step + by
+        grown = "([node, step]) => Number(node.dataset.step) >= step"
+        self.root.page.wait_for_function(grown, arg=[self.root.element_handle(), target], timeout=LATE)
+        return self.step
+
+    def open_log(self) -> None:
+        """Unfold the log, unless it is open; return when it has something to read."""
+        if not self.log.is_visible():
+            self.root.locator("summary", has_text=re.compile("^Log")).click()
+        expect(self.log).to_have_text(re.compile("."), timeout=SOON)
+
+
+def narrow(node: Locator, width: int) -> None:
+    """Make an element as narrow as JupyterLab's own minimum forbids, and others do not."""
+    node.evaluate("(node, width) => { node.style.cssText += `min-width: 0; width: ${width}px !important`; }", width)
+    node.page.wait_for_timeout(300)  # what observes sizes has drawn
+
+
+def overflow(node: Locator) -> int:
+    """By how many pixels the content of an element is wider than it is."""
+    return int(node.evaluate("node => node.scrollWidth - node.clientWidth"))
+
+
+def _one_of(words: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(f"^({'|'.join(words)})$")

@@ -1,0 +1,193 @@
+"""What a browser hears through the Jupyter server is what the service says, and no more than that."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import Delivery
+from tests.api.served import TOKEN, report, started, submit, token_of
+from tests.jupyter import standin
+from tests.jupyter.hosted import TOKEN as JUPYTERS
+from tests.jupyter.standin import StandIn
+
+READS = [
+    "/api/experiments",
+    "/api/experiments?limit=1",
+    "/api/experiments?search=oth%65r&1732147200000",
+    "/api/experiments?state=running&limit=x",
+    "/api/experiments?limit=%FF",
+    "/api/experiments/1",
+    "/api/experiments/7",
+    "/api/experiments/1/reports",
+    "/api/experiments/1/reports?kind=validation&limit=1",
+    "/api/experiments/1/curves?trial=1&points=100",
+    "/api/experiments/1/logs",
+    "/api/experiments/1/logs?offset=6&rank=0",
+    "/api/experiments/1/logs?rank=4",
+    "/api/experiments/1/checkpoints",
+    "/api/experiments/1/source",
+    "/api/experiments/1/picture.png?dark=1",
+    "/api/nodes",
+    "/api/health",
+]
+NO_ROUTES = [
+    "",
+    "/",
+    "/api",
+    "/api/nothing",
+    "/api/openapi.json",
+    f"/api/snapshots/{'0' * 64}",
+    "/api/attempts/1.1-1/records",
+    "/api/experiments/",
+    "/api/experiments/1/",
+    "/api/experiments/1/stop/x",
+    "/api/experiments/-1",
+    "/api/experiments/%31",
+    "/api/experiments/1234567890",
+    "/api/experiments/1/picturexpng",
+    "/api/experiments/../nodes",
+    "/api/experiments/..%2fnodes",
+    "/api/experiments/%2e%2e/nodes",
+    "/api/experiments/1/logs/../../../openapi.json",
+    "/api//nodes",
+    "/api/nodes%3f",
+    "/api/nodes%00",
+    "/bundle/x",
+]
+
+
+@pytest.fixture
+def told(served, client) -> None:
+    """Two experiments, of which the first has been heard of."""
+    submit(client)
+    submit(client, name="other")
+    token = token_of(served, AttemptId(1, 1, 1))
+    client.deliver("1.1-1", token, Delivery(records=(started(), report(2), report(3, loss=float("nan")))))
+
+
+@pytest.fixture
+def in_its_place(home: Path) -> Iterator[Callable[..., StandIn]]:
+    """Puts a stand-in at the service's place."""
+    made: list[StandIn] = []
+
+    def put(answer: Callable[[], bytes | None]) -> StandIn:
+        made.append(StandIn(home, answer))
+        return made[-1]
+
+    yield put
+    for each in made:
+        each.close()
+
+
+def own(served, method: str, path: str) -> httpx.Response:
+    """What the service itself says."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    return httpx.request(method, served.url + path, headers=headers, timeout=20, trust_env=False)
+
+
+def raw(hosted, method: str, path: str) -> tuple[int, bytes]:
+    """Status and body, of a path that is sent as it is."""
+    connection = http.client.HTTPConnection("127.0.0.1", hosted.port, timeout=20)
+    connection.putrequest(method, f"{hosted.app.base_url}daylight{path}")
+    connection.putheader("Authorization", f"token {JUPYTERS}")
+    connection.endheaders()
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body
+
+
+def test_what_is_read_through_the_server_is_the_services_own_answer(told, hosted, served):
+    for path in READS:
+        mine, its = hosted.get(path), own(served, "GET", path)
+        assert (mine.status_code, mine.headers["Content-Type"]) == (its.status_code, its.headers["Content-Type"]), path
+        if "picture" not in path:  # it is drawn anew each time
+            assert mine.content == its.content, path
+    assert mine.json()["version"]
+    assert hosted.get("/api/experiments/1/picture.png").content.startswith(b"\x89PNG")
+    assert [each["name"] for each in hosted.get("/api/experiments?search=oth%65r").json()["experiments"]] == ["other"]
+
+
+def test_an_experiment_is_paused_resumed_and_stopped(told, hosted, client):
+    assert hosted.post("/api/experiments/1/pause").json()["id"] == 1
+    assert client.experiment(1).trials[0].holds
+    hosted.post("/api/experiments/1/resume").raise_for_status()
+    assert not client.experiment(1).trials[0].holds
+    assert hosted.post("/api/experiments/1/stop", content=b"x" * 3_000_000).json()["experiment"]["state"] == "stopping"
+    assert client.experiment(1).experiment.state == "stopping"
+    assert client.experiment(2).experiment.state == "active"
+
+
+def test_what_the_service_refuses_is_refused_in_its_words(told, hosted, served):
+    hosted.post("/api/experiments/1/stop").raise_for_status()
+    for path in ("/api/experiments/1/pause", "/api/experiments/7/stop"):
+        mine, its = hosted.post(path), own(served, "POST", path)
+        assert mine.status_code == its.status_code >= 400
+        assert mine.json() == its.json()
+
+
+def test_what_is_no_route_of_ours_reaches_none_of_the_services(hosted, in_its_place):
+    service = in_its_place(lambda: standin.http(b'{"secret": 1}'))
+    for path in NO_ROUTES:
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            status, body = raw(hosted, method, path)
+            assert status == 404, (method, path)
+            assert b'"error": "NotFound"' in body
+            assert b"secret" not in body
+        assert raw(hosted, "HEAD", path)[0] == 404
+    assert service.heard == []
+
+
+def test_other_methods_of_a_route_are_refused(hosted, in_its_place):
+    service = in_its_place(lambda: standin.http(b"{}"))
+    for method, path in (("POST", "/api/experiments"), ("PUT", "/api/nodes"), ("GET", "/api/experiments/1/stop")):
+        status, body = raw(hosted, method, path)
+        assert status == 405
+        assert b'"error": "MethodNotAllowed"' in body
+    assert service.heard == []
+
+
+def test_nothing_of_the_browsers_reaches_the_service_but_path_and_query(hosted, in_its_place):
+    service = in_its_place(lambda: standin.http(b"{}"))
+    query = f"limit=3&token={JUPYTERS}&search=a%20b%26+c&t%6Fken={JUPYTERS}&token&x"
+    hosted.get(f"/api/experiments?{query}", headers={"Cookie": "login=cookie-of-jupyter", "X-Secret": "browsers"})
+    hosted.post(f"/api/experiments/1/stop?token={JUPYTERS}", content=b"body-of-the-browser")
+    read, act = service.heard
+    assert read.startswith(b"GET /api/experiments?limit=3&search=a%20b%26+c&x HTTP/1.1\r\n")
+    assert act.startswith(b"POST /api/experiments/1/stop HTTP/1.1\r\n")
+    for heard in (read, act):
+        assert f"Authorization: Bearer {standin.TOKEN}\r\n".encode() in heard
+        for foreign in (JUPYTERS.encode(), b"ookie", b"browser"):
+            assert foreign not in heard
+        assert heard.count(b"Authorization") == 1
+
+
+def test_of_the_services_headers_only_the_media_type_reaches_the_browser(hosted, in_its_place):
+    headers = ("Connection: close", "Set-Cookie: a=b", "Keep-Alive: timeout=5", f"X-Token: {standin.TOKEN}")
+    in_its_place(lambda: standin.http(b'{"a": 1}', *headers))
+    answer = hosted.get("/api/nodes")
+    assert answer.json() == {"a": 1}
+    assert not {"keep-alive", "x-token", "connection"} & set(answer.headers)
+    assert "a" not in answer.cookies
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_the_services_token_never_reaches_the_browser(told, hosted):
+    for path in READS:
+        answer = hosted.get(path)
+        assert TOKEN.encode() not in answer.content, path
+        assert TOKEN not in str(answer.headers), path
+
+
+def test_the_service_sends_the_browser_nowhere_else(hosted, in_its_place):
+    away = b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 2\r\n\r\n{}"
+    service = in_its_place(lambda: away)
+    answer = hosted.get("/api/nodes")
+    assert (answer.status_code, len(service.heard)) == (302, 1)
+    assert "Location" not in answer.headers

@@ -1,0 +1,115 @@
+"""The wheel, built from the sources alone and installed where nothing else of ours is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.packaging, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+FIRST_LOAD = 250_000  # bytes of JavaScript that a page may load before anything lazy
+
+
+def run(*command: str | Path, cwd: Path, **variables: str) -> str:
+    """What a command says on both its streams; it has to succeed."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    return done.stdout
+
+
+def link(source: str, target: str) -> None:
+    """Save the time of a copy, where a link is possible and nothing writes to it."""
+    try:
+        if source.endswith(".package-lock.json"):
+            raise OSError("npm writes to it")
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of what is checked in (and of new files): nothing that was built before goes into it."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    for name in run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines():
+        if (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, source / name)
+    # The tools that build it may be the ones that are here.
+    shutil.copytree(ROOT / "node_modules", source / "node_modules", copy_function=link, symlinks=True)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    # Without isolation: where Node.js came from its Python package, `npm` has to find that package.
+    build = ("wheel", "--no-deps", "--no-build-isolation", "-w", out, ".")
+    run(sys.executable, "-m", "pip", *build, cwd=source, PATH=path)
+    return next(out.glob("daylight-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of a fresh environment with the wheel and JupyterLab in it."""
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder, with_pip=True)
+    run(folder / "bin/pip", "install", "-q", f"{wheel}[server,widget]", "jupyterlab>=4.4", cwd=folder)
+    return folder / "bin"
+
+
+def ask(installed: Path, *arguments: str) -> str:
+    """What `jupyter ...` of that environment says, with no configuration but its own."""
+    own = {name: str(installed.parent / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "HOME")}
+    return run(
+        installed / "jupyter",
+        *arguments,
+        cwd=installed.parent,
+        PATH=f"{installed}:/usr/bin:/bin",
+        JUPYTER_PREFER_ENV_PATH="1",
+        **own,
+    )
+
+
+def test_jupyterlab_finds_the_extension(installed: Path) -> None:
+    said = ask(installed, "labextension", "list")
+    assert "daylight v0.1.0" in said
+    assert next(line for line in said.splitlines() if "daylight v0.1.0" in line).count("OK") == 1
+
+
+def test_the_jupyter_server_loads_its_side(installed: Path) -> None:
+    said = ask(installed, "server", "extension", "list")
+    told = [line for line in said.splitlines() if "jupyter_ext" in line]
+    assert "enabled" in told[0]
+    assert "OK" in told[-1]
+
+
+def test_a_kernel_finds_the_widget_that_was_built(installed: Path) -> None:
+    code = "from importlib.resources import files as f; print((f('jupyter_ext.views') / 'static/widget.js').is_file())"
+    assert run(installed / "python", "-c", code, cwd=installed.parent).strip() == "True"
+
+
+def test_the_wheel_holds_what_it_needs_and_no_sources_of_the_front_end(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert any(name.endswith("share/jupyter/labextensions/daylight/package.json") for name in names)
+    assert any(name.endswith("jupyter_server_config.d/daylight.json") for name in names)
+    assert not [
+        name for name in names if name.endswith((".ts", ".tsx")) or name.startswith(("tests/", "labextension/"))
+    ]
+
+
+def test_a_page_loads_little_before_it_needs_more(wheel: Path) -> None:
+    static = [each for each in zipfile.ZipFile(wheel).infolist() if "labextensions/daylight/static/" in each.filename]
+    scripts = {Path(each.filename).name: each.file_size for each in static if each.filename.endswith(".js")}
+    assert sum(scripts.values()) <= FIRST_LOAD, scripts

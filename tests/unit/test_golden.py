@@ -1,0 +1,298 @@
+"""One set of answers for two languages: Jest asks the front end for what Python says here.
+
+The files in tests/golden/ are made from the functions of this package: `python -m tests.unit.test_golden` writes them
+anew after one of those has changed, and `npm test` then tells what the front end has to follow.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel_backend import text
+from kernel_backend.model.curves import gather, thin
+from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.overview import Overview, Wait
+from kernel_backend.model.record import Record
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.states import AttemptState, ExperimentState, Hold, Outcome, TrialState
+from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import Attempt, Failure, Frame, Trial, checkpoint_step
+from tests.builders import attempt, trial, user_error
+
+FOLDER = Path(__file__).parents[1] / "golden"
+
+UGLY = "<img src=x onerror=alert(1)> 'é' \U0001f33b & \"co\""
+LOST = Failure(rank=1, type="SIGKILL", message="rank 1 was ended by SIGKILL", step=88)
+DEEP = Failure(
+    rank=3,
+    type="KeyError",
+    message="'<b>'\nsecond line",
+    frames=(
+        Frame(file="train.py", line=7, function="<lambda>", text="", cell=None),
+        Frame(file="helpers.py", line=12, function="batch", text="return rows['<b>']"),
+        Frame(file="definition.py", line=2, function="train_data", text="x = batch(rows)", cell=11, cell_line=1),
+    ),
+)
+
+
+def experiment(state: str = "active", **fields: Any) -> Experiment:
+    defaults: dict[str, Any] = {
+        "number": 1,
+        "name": "digits",
+        "owner": "ada",
+        "group": "ada",
+        "snapshot": "0" * 64,
+        "config": Config(slots=2, epochs=10),
+        "params": {"width": 64, "lr": 0.01},
+        "python": "python",
+        "cwd": "/",
+        "notebook": None,
+        "created_at": 100.0,
+    }
+    return Experiment(state=ExperimentState(state), **(defaults | fields))
+
+
+def overview(*trials: Trial, state: str = "active", name: str = "digits", **fields: Any) -> Overview:
+    return Overview(experiment=experiment(state, name=name), trials=trials or (trial(),), **({"seq": 5} | fields))
+
+
+def report(step: int, seq: int = 0, kind: str = "training", **fields: Any) -> StoredReport:
+    defaults = {"trial": 1, "attempt": 1, "at": 100.0 + step, "epoch": step / 8, "metrics": {"loss": 1 / (1 + step)}}
+    return StoredReport.model_validate({"seq": seq, "kind": kind, "step": step, **defaults, **fields})
+
+
+# Text: what each function says of each of its arguments
+
+
+def text_cases() -> list[dict[str, Any]]:
+    return [*_of_numbers(), *_of_records(), *_of_overviews()]
+
+
+def _of_numbers() -> Iterator[dict[str, Any]]:
+    chance = random.Random(7)
+    seconds = [-1, 0, 0.04, 0.05, 0.25, 0.35, 9.949, 9.95, 9.99, 10, 10.5, 11.5, 59.4, 59.5, 60, 119.5, 185, 3599.5]
+    yield from said(text.duration, *zip([*seconds, 3600, 7620, 86399.5, 86400, 97200, 999999.5]))
+    values = [0.0, -0.0, 1.0, -3, 12.125, 12.375, 0.41234, 0.00012345, 0.0001, 0.00001, 1.23e-5, -1e-5, 9999.5, 99995.5]
+    values += [999999.0, 1e6, 1e9, 1.5e300, 5e-324, 0.99995, 9.9995, 123456.7, math.nan, math.inf, -math.inf]
+    values += [chance.choice((1, -1)) * chance.random() * 10 ** chance.randint(-9, 9) for _ in range(40)]
+    values += [chance.randint(1, 80000) / 2 ** chance.randint(1, 6) for _ in range(40)]  # many lie in the middle
+    yield from said(text.number, *zip(values))
+    yield from said(text.size, *zip([0, 512, 999, 1000, 1050, 1250, 1500, 999_949, 999_950, 58_900_000, 7 * 10**15]))
+    epochs = [0, -1, 0.1, 1, 1.0000001, 2.9999999, 3, 3.0000000001, 3.00001, 10, 11]
+    yield from said(text.epoch_text, *((epoch, 10) for epoch in epochs), (0.5, 1))
+    yield from said(checkpoint_step, (None,), ("150-1",), ("0-12",))
+
+
+def _of_records() -> Iterator[dict[str, Any]]:
+    names = {"width": 64, "act": "relu", "bias": True, "cut": None, "sizes": [1, 2.5, "x", [False, None]]}
+    ugly = {"a": "it's", "b": 'say "it\'s"', "c": "tab\tline\n\\ \x00\x7f\xa0\xad", "d": UGLY, "e": "\u2028\U000e0001"}
+    floats = {"a": 1e-05, "b": 0.0001, "c": 1.5e-7, "d": 123456.789, "e": 2.5e-05, "f": -0.1, "g": 1e300, "h": -7}
+    yield from said(text.params_text, ({},), (names,), (ugly,), (floats,))
+    told = {"accuracy": 0.912, "loss": math.nan, UGLY: -math.inf}
+    yield from said(text.metrics_text, ({},), ({"loss": 0.412},), (told,))
+    failures = [user_error(), user_error(None, ""), user_error(message=UGLY, rank=2), LOST, DEEP]
+    failures += [Failure(rank=0, type="SIGKILL", message=""), Failure(rank=0, type="X", message="\r\nlate")]
+    yield from said([text.failure_text, text.cause_text], *zip(failures))
+    yield from said(where_text, *zip(DEEP.frames))
+    yield from said(text.reference, (trial(),), (trial(experiment=12, index=3),))
+    config, later = Config(epochs=10), trial(step=141, epoch=3.5, metrics={"error": 1e-9})
+    validation = report(141, kind="validation", epoch=3, metrics={"accuracy": 0.912, "loss": 0.412})
+    yield from said(text.progress_line, (trial(), config), (later, config), (trial(index=3), config, validation))
+
+
+def _of_overviews() -> Iterator[dict[str, Any]]:
+    yield from said([state_of, ended, text.state_text, text.gang_text, text.attempt_lines], *zip(_pictures()))
+    later = overview().model_copy(update={"experiment": experiment("completed", ended_at=4000.5)})
+    moments = (overview(), 165.0), (overview(name=""), 99.0), (overview(name=UGLY), 1e6), (later, 9e9)
+    yield from said([text.elapsed, text.head_text], *moments)
+
+
+def _pictures() -> Iterator[Overview]:
+    yield from (overview(trial(state)) for state in TrialState)
+    yield from (overview(trial(TrialState.RUNNING), state=state) for state in ExperimentState)
+    yield overview(trial(TrialState.COMPLETED), trial(TrialState.QUEUED, index=2), trial(TrialState.RELEASING, index=3))
+    for estimate in (None, 0.25, 720):
+        wait = Wait(reason="2nd in queue; 2 of 2 slots in use", place=2, estimate=estimate)
+        yield from (overview(trial(state), wait=wait) for state in (TrialState.QUEUED, TrialState.RUNNING))
+        yield overview(trial(TrialState.PAUSED, holds={Hold.ENGINE}), wait=wait)
+        yield overview(trial(TrialState.PAUSED), state="paused", wait=wait)
+    yield overview(trial(TrialState.FAILED), trial(TrialState.FAILED, index=2, failure=DEEP), state="failed")
+    yield overview(trial(TrialState.FAILED, failure=user_error()), trial(index=2))
+    ends = [attempt(number, outcome=outcome, failure=LOST) for number, outcome in enumerate(Outcome, 1)]
+    yield overview(attempts=tuple(ends))
+    goes_on = attempt(2, resume_from="150-1", outcome=Outcome.FAILED, failure=DEEP, backend="torch")
+    yield overview(attempts=(attempt(backend="horovod"), goes_on, attempt(3)))
+    one = overview(attempts=(attempt(),))
+    yield one.model_copy(update={"experiment": experiment(config=Config(slots=1))})
+
+
+def where_text(frame: Frame) -> str:
+    return frame.where
+
+
+def state_of(picture: Overview) -> str:
+    return picture.state
+
+
+def ended(picture: Overview) -> bool:
+    return picture.experiment.state in ("stopped", "completed", "failed")
+
+
+def said(ask: Callable[..., Any] | list[Callable[..., Any]], *calls: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """What each function says of each list of arguments."""
+    functions = ask if isinstance(ask, list) else [ask]
+    for arguments in map(list, calls):
+        answers = {function.__name__: function(*arguments) for function in functions}
+        yield as_json({"arguments": arguments, "said": answers})
+
+
+# Folds: what an overview is after messages
+
+
+def fold_cases() -> list[dict[str, Any]]:
+    return [_folded(name, before, messages) for name, (before, *messages) in _folds().items()]
+
+
+def _folds() -> dict[str, tuple[Any, ...]]:
+    queued = overview(trial(TrialState.QUEUED, attempt=0), wait=Wait(reason="next in queue", place=1))
+    two = overview(trial(), trial(TrialState.QUEUED, index=2, step=3), attempts=(attempt(), attempt(2)))
+    starting, placed = trial(TrialState.STARTING), attempt(state=AttemptState.PLACED, placement=())
+    validated = report(8, 9, "validation", metrics={"loss": math.inf, "error": math.nan, UGLY: 1})
+    failed = attempt(state=AttemptState.ENDED, outcome=Outcome.FAILED, failure=DEEP, ended_at=200.0)
+    again = attempt(2, resume_from="8-1", placement=())
+    other_trials = attempt().model_copy(update={"trial": 2})
+    return {
+        "a queued trial starts": (queued, message(6, starting), message(7, placed)),
+        "an attempt alone ends the wait": (queued, message(6, placed)),
+        "reports move a trial on": (two, message(6, report(7, 6)), message(8, report(8, 8)), message(9, validated)),
+        "an old step changes no number": (
+            overview(trial(step=50, epoch=6.25, metrics={"loss": 1.0})),
+            message(6, report(49, 6, "validation")),
+            message(7, report(50, 7, "validation")),
+        ),
+        "a report of the second trial": (two, message(6, report(4, 6, trial=2))),
+        "a report of a trial that is not known": (two, message(6, report(4, 6, trial=3))),
+        "a trial that is new": (two, message(6, trial(TrialState.PAUSED, index=4)), message(7, trial(index=3))),
+        "a gang fails and goes on": (two, message(6, failed), message(7, again), message(8, attempt(10))),
+        "a trial of many attempts": (two, *(message(6 + each, attempt(3 + each)) for each in range(12))),
+        "attempts of two trials": (two, message(6, other_trials), message(7, attempt(3)), message(8, other_trials)),
+        "an experiment ends": (
+            two,
+            message(6, trial(TrialState.COMPLETED, ended_at=300.0)),
+            message(7, experiment("completed", ended_at=300.5)),
+        ),
+        "notes are noted once": (
+            overview(warnings=("careful",)),
+            message(6, {"text": UGLY, "level": "warning", "attempt": 1}),
+            message(7, {"text": "careful"}),
+            message(8, {"text": UGLY}),
+        ),
+        "what is known changes nothing": (two, message(5, starting), message(4, {"text": "old"})),
+        "a message twice": (queued, message(6, {"text": "once"}), message(6, starting)),
+        "another experiment's": (two, message(6, starting).model_copy(update={"experiment": 2})),
+    }
+
+
+def message(seq: int, about: Record | dict[str, Any]) -> Message:
+    types = {Experiment: "experiment", Trial: "trial", Attempt: "attempt", StoredReport: "report", dict: "note"}
+    trial = {Trial: "index", Attempt: "trial", StoredReport: "trial"}.get(type(about))
+    return Message.model_validate(
+        {
+            "seq": seq,
+            "at": 100.0 + seq,
+            "experiment": 1,
+            "trial": getattr(about, trial) if trial else None,
+            "type": types[type(about)],
+            "data": as_json(about),
+        }
+    )
+
+
+def _folded(name: str, before: Overview, messages: Iterable[Message]) -> dict[str, Any]:
+    after = before
+    for each in messages:
+        after = after.after(each)
+    return as_json({"name": name, "before": before, "messages": list(messages), "after": after})
+
+
+# Curves: what reports have told, before there is anything to thin
+
+
+def curve_cases() -> list[dict[str, Any]]:
+    told = [
+        ("nothing", []),
+        ("one curve", [report(step, step) for step in range(1, 5)]),
+        ("metrics and kinds", [report(1, 1), report(2, 2, metrics={"loss": 2.5, UGLY: 3}), report(2, 3, "validation")]),
+        ("what no axis can hold", [report(step, step, metrics={"loss": loss}) for step, loss in enumerate(BROKEN, 1)]),
+        ("an older attempt's word comes late", [report(step, seq) for seq, step in enumerate((3, 9, 5, 1, 12, 11), 4)]),
+    ]
+    return [_drawn(name, reports) for name, reports in told]
+
+
+BROKEN = (1.0, math.nan, math.inf, -1e200, 1e150, 0.5, 9.9e149, -math.inf)
+
+
+def _drawn(name: str, reports: list[StoredReport]) -> dict[str, Any]:
+    heard = [(each.kind, each.step, each.epoch, each.at, each.metrics) for each in reports]
+    curves = thin(1, gather(heard, seq=max((each.seq for each in reports), default=0)), points=400)
+    return as_json({"name": name, "reports": reports, "curves": curves})
+
+
+# Files
+
+
+FILES: dict[str, Callable[[], list[dict[str, Any]]]] = {
+    "text.json": text_cases,
+    "fold.json": fold_cases,
+    "curves.json": curve_cases,
+}
+
+
+def as_json(value: Any) -> Any:
+    """As it is in the API's JSON: an overview without what is only there to be read along."""
+    if isinstance(value, Record):
+        return Record.to_json(value)
+    if isinstance(value, dict):
+        return {key: as_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    return value
+
+
+def written(cases: list[dict[str, Any]]) -> str:
+    """A case a line, so that a change is seen in a diff."""
+    lines = ",\n".join(json.dumps(case, ensure_ascii=True) for case in cases)
+    return f"[\n{lines}\n]\n"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_file_holds_what_python_says(name):
+    assert json.loads((FOLDER / name).read_text()) == json.loads(written(FILES[name]())), (
+        f"tests/golden/{name} is older than the code: python -m tests.unit.test_golden"
+    )
+
+
+def test_every_function_of_a_view_has_its_cases():
+    asked = {name for case in text_cases() for name in case["said"]}
+    untold = {"table_row", "message_line"}  # lists and plain logs: only Python prints these
+    assert {name for name in vars(text) if _is_public(name)} - untold <= asked
+
+
+def _is_public(name: str) -> bool:
+    found = getattr(text, name)
+    return callable(found) and not name.startswith("_") and getattr(found, "__module__", None) == text.__name__
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, cases in FILES.items():
+        (FOLDER / name).write_text(written(cases()))
