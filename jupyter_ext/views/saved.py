@@ -23,6 +23,7 @@ class Saved(Record):
     number: int
     at: float  # when this was true: seconds since the epoch
     captured: tuple[str, ...] = ()  # sentences about the submission
+    names: tuple[str, ...] = ()  # of the hyperparameters, in their order: notebooks are saved with sorted keys
     overview: Overview
     curves: Curves | None = None
 
@@ -31,8 +32,14 @@ def saved_json(
     overview: Overview, now: float, captured: Sequence[str] = (), curves: Curves | None = None
 ) -> dict[str, Any]:
     """The value under MIME_TYPE: plain JSON, where NaN is text."""
-    number = overview.experiment.number
-    return Saved(number=number, at=now, captured=tuple(captured), overview=overview, curves=curves).to_json()
+    return Saved(
+        number=overview.experiment.number,
+        at=now,
+        captured=tuple(captured),
+        names=tuple(overview.experiment.params),
+        overview=overview,
+        curves=curves,
+    ).to_json()
 
 
 def curves_of(client: Client, overview: Overview) -> Curves | None:

@@ -86,7 +86,7 @@ def _metrics(options: Namespace) -> int:
     else:
         names = list(dict.fromkeys(name for report in reports for name in report.metrics))
         rows = [_report_row(report, names) for report in reports]
-        print_table(["step", "epoch", "kind", *names], rows, "no reports yet")
+        print_table(["step", "epoch", "kind", *names], rows, "no reports")
     return OK
 
 

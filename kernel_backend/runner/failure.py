@@ -40,7 +40,7 @@ def describe(
         message=_message(error),
         step=step,
         frames=tuple(_frames(error, code, cwd, snapshot))[-_MOST_FRAMES:],
-        traceback="".join(traceback.format_exception(error)),
+        traceback=_traceback(error),
         consequence=is_consequence(error),
         invalid=any(kind.__name__ == "InvalidHyperparameters" for kind in type(error).__mro__),
         at=time.time(),
@@ -69,6 +69,22 @@ def _message(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return error.msg or "invalid syntax"
     return str(error)
+
+
+def _traceback(error: BaseException) -> str:
+    """As Python prints it, without the frames of ours through which the user's code was called."""
+    told = traceback.TracebackException.from_exception(error)
+    link: traceback.TracebackException | None = told
+    while link is not None:
+        theirs = [index for index, entry in enumerate(link.stack) if not _is_way(entry.filename)]
+        del link.stack[: theirs[0] if theirs else 0]  # an error of our own keeps all of its frames
+        link = link.__cause__ or link.__context__
+    return "".join(told.format())
+
+
+def _is_way(file: str) -> bool:
+    """Whether a frame of this file only led to the user's code."""
+    return Path(file).is_relative_to(_OURS) or file.startswith("<frozen importlib")
 
 
 def _frames(error: BaseException, code: Path, cwd: Path, snapshot: Snapshot | None) -> Iterator[Frame]:

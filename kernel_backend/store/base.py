@@ -157,8 +157,5 @@ class Store(Protocol):
         Late reports of an older attempt have new sequence numbers, so asking on from the newest misses none.
         """
 
-    def notes(self, number: int) -> list[Message]:
-        """What attempts of this experiment had to say to the person, oldest first."""
-
     def close(self) -> None:
         """Let go of the database; the store is of no use afterwards."""

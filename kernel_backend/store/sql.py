@@ -266,9 +266,3 @@ class SqlStore(Store):
     def told(self, number: int, trial: int, after: int = 0) -> Told:
         with self._reading() as db:
             return read_told(db, number, trial, after)
-
-    @override
-    def notes(self, number: int) -> list[Message]:
-        here = tables.events.c
-        query = rows_of(Message, tables.events).where(here.experiment == number, here.type == "note")
-        return self._all(Message, query.order_by(here.seq))

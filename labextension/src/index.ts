@@ -6,6 +6,7 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
+import { isWritable } from './document';
 import { rendererFactory } from './mime';
 import { activatePanel, refreshPanel } from './panel/plugin';
 import { LiveSettings } from './panel/settings';
@@ -22,7 +23,14 @@ const output: JupyterFrontEndPlugin<void> = {
   activate: (app: JupyterFrontEnd, rendermime: IRenderMimeRegistry, registry: ISettingRegistry | null) => {
     const source = new LabSource(app.serviceManager.serverSettings);
     const settings = followed(registry);
-    rendermime.addFactory(rendererFactory({ source, settings, news: () => refreshPanel(app) }));
+    rendermime.addFactory(
+      rendererFactory({
+        source,
+        settings,
+        writable: node => isWritable(app, node),
+        news: () => refreshPanel(app)
+      })
+    );
   }
 };
 

@@ -21,6 +21,7 @@ const CANNOT = 'This version of Daylight cannot show what stands here.';
 export interface Surroundings {
   source: LabSource;
   settings: LiveSettings;
+  writable: (node: Node) => boolean; // whether the document that a node stands in may be changed
   news: () => void;
 }
 
@@ -98,7 +99,7 @@ class Live {
     this._watch = new Watch(_world.source, _saved.number, _saved);
     this._view = new ExperimentView(node, this._watch, _world.settings.current.view);
     const page = {
-      enabled: () => _world.settings.current.writeBack,
+      enabled: () => _world.settings.current.writeBack && _world.writable(node),
       visible: () => document.visibilityState === 'visible',
       now: () => Date.now() / 1000
     };

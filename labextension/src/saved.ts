@@ -1,7 +1,7 @@
 /** What stands in a notebook's output, looked at before it is believed: notebooks are edited, merged and damaged. */
 
 import { overviewIn } from './model/overview';
-import type { Curve, Curves, Overview, Saved } from './model/words';
+import type { Curve, Curves, Overview, Saved, Value } from './model/words';
 
 const COLUMNS = ['size', 'step', 'epoch', 'at', 'mean', 'low', 'high', 'broken'] as const;
 
@@ -18,8 +18,25 @@ export function savedIn(data: unknown): Saved | null {
   if (!isWhole(shown) || shown.experiment.number !== number) {
     return null;
   }
-  const sentences = Array.isArray(captured) ? captured.filter(each => typeof each === 'string') : [];
-  return { version, number, at, captured: sentences, overview: shown, curves: isDrawable(curves) ? curves : null };
+  const names = strings(data.names);
+  return {
+    version,
+    number,
+    at,
+    captured: strings(captured),
+    names,
+    overview: { ...shown, experiment: { ...shown.experiment, params: inOrder(shown.experiment.params, names) } },
+    curves: isDrawable(curves) ? curves : null
+  };
+}
+
+function strings(list: unknown): string[] {
+  return Array.isArray(list) ? list.filter(each => typeof each === 'string') : [];
+}
+
+function inOrder(params: Record<string, Value>, names: readonly string[]): Record<string, Value> {
+  const place = (name: string): number => (names.includes(name) ? names.indexOf(name) : names.length);
+  return Object.fromEntries(Object.entries(params).sort(([one], [other]) => place(one) - place(other)));
 }
 
 function isWhole({ experiment, trials, attempts, warnings }: Overview): boolean {

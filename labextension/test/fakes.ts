@@ -192,6 +192,6 @@ export function reported(step: number, seq = step, fields: Partial<StoredReport>
 }
 
 export function saved(fields: Partial<Saved> = {}): Saved {
-  const defaults = { captured: ['2 values captured'], overview: overview(), curves: null };
+  const defaults = { captured: ['2 values captured'], names: [], overview: overview(), curves: null };
   return { version: 1, number: 12, at: 150, ...defaults, ...fields };
 }

@@ -338,6 +338,34 @@ describe('after a cut', () => {
     expect(connection()).toBe('lost');
   });
 
+  test('where no stream comes through, it looks every few seconds and says so', async () => {
+    source.opens = false;
+    await begun();
+    await passed(2);
+    expect([connection(), source.streams.length]).toEqual(['live', 3]);
+    expect(watch.look.trouble).toContain('looking every 5 s');
+    source.curves = curves(report(1), report(2));
+    await passed(5.1);
+    expect([connection(), watch.look.curves[0]?.step]).toEqual(['live', [1, 2]]);
+    source.opens = true;
+    await passed(5.1);
+    expect([connection(), watch.look.trouble]).toEqual(['live', null]);
+    source.stream.say(reported(7));
+    expect(watch.look.curves[0]?.step).toEqual([1, 2, 7]);
+  });
+
+  test('without a stream its end is heard, and a service that is gone is missed', async () => {
+    source.opens = false;
+    await begun();
+    await passed(2);
+    source.overview = silence;
+    await passed(5.1);
+    expect(connection()).toBe('lost');
+    source.overview = done();
+    await passed(30);
+    expect(connection()).toBe('ended');
+  });
+
   test('trying now does not wait for the pause', async () => {
     source.overview = silence;
     await begun();

@@ -1,7 +1,7 @@
 /** What in a notebook's output can be shown. */
 
 import { savedIn } from '../src/saved';
-import { attempt, curves, overview, report, saved, trial } from './fakes';
+import { attempt, curves, experiment, overview, report, saved, trial } from './fakes';
 
 test('what stands in an output is taken as it is', () => {
   expect(savedIn(saved())).toEqual(saved());
@@ -11,6 +11,16 @@ test('an output of another version, of another shape or of two minds is not show
   const strange = [null, 'text', [], {}, { ...saved(), version: 2 }, { ...saved(), number: 13 }];
   const broken = [...strange, { ...saved(), overview: null }, { ...saved(), at: 'noon' }];
   expect(broken.map(savedIn)).toEqual(broken.map(() => null));
+});
+
+test('hyperparameters come back in their order, which a saved notebook has lost', () => {
+  const shown = overview({ experiment: experiment({ params: { depth: 2, lr: 0.1, width: 8 } }) });
+  const params = savedIn({ ...saved({ overview: shown }), names: ['width', 'lr', 'gone'] })?.overview.experiment.params;
+  expect(Object.entries(params ?? {})).toEqual([
+    ['width', 8],
+    ['lr', 0.1],
+    ['depth', 2]
+  ]);
 });
 
 test('sentences that are none and curves that are missing do no harm', () => {

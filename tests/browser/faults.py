@@ -6,8 +6,35 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 
+from playwright.sync_api import Page, Route
+
 from kernel_backend import discovery
 from tests.world import World, until
+
+# Like a proxy that knows no websockets: the connection fails, whatever else goes through.
+NO_STREAMS = """
+const Socket = window.WebSocket;
+window.WebSocket = class extends Socket {
+  constructor(url, protocols) {
+    super(String(url).includes('/daylight/api/stream') ? 'ws://127.0.0.1:9/' : url, protocols);
+  }
+};
+"""
+
+
+def block_streams(page: Page) -> None:
+    """From the next loading of the page on, none of our streams comes through to it."""
+    page.add_init_script(NO_STREAMS)
+
+
+def read_only(page: Page, notebook: str) -> None:
+    """To this page the notebook is one that it may not change (root may write any file, so modes prove nothing)."""
+
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json=response.json() | {"writable": False})
+
+    page.route(f"**/api/contents/{notebook}?**", answer)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from jupyter_ext.views import MIME_TYPE
 from kernel_backend.client import Client
-from tests.browser.faults import empty_store, no_service
+from tests.browser.faults import block_streams, empty_store, no_service, read_only
 from tests.browser.jupyter import Jupyter
 from tests.browser.lab import QUIET_MS, Lab
 from tests.browser.notebooks import Gate, kept, write
@@ -66,6 +66,25 @@ def test_an_experiment_that_is_gone_or_another_one_keeps_its_last_state_and_says
         expect(view.button(name)).to_be_hidden()
     expect(view.root.get_by_text("Log", exact=True)).to_be_hidden()  # it would be that of the other experiment
     lab.shot("view-foreign")
+
+
+def test_where_websockets_are_blocked_it_looks_now_and_then_and_a_notebook_for_reading_is_left_alone(
+    lab: Lab, jupyterlab: Jupyter, gate: Gate, world: World
+):
+    number = gate.submit(world, name="behind a proxy")
+    world.reached(number, 1)
+    write(jupyterlab.notebooks / "proxy.ipynb", "pass", output=kept(world, number))
+    block_streams(lab.page)
+    read_only(lab.page, "proxy.ipynb")
+    lab.open_without_kernel("proxy.ipynb")
+    view = lab.view(0)
+    expect(view.note).to_contain_text("websockets are blocked", timeout=LATE)
+    view.until_it_moves()
+    lab.shot("view-without-websockets")
+    gate.open()
+    view.until_state("completed")
+    expect(view.note).to_be_empty()
+    assert (lab.asked(WRITES), lab.changed()) == (0, False)
 
 
 def test_names_are_text_whatever_they_hold_and_numbers_may_be_no_numbers(lab: Lab, world: World):

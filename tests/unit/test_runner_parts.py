@@ -17,6 +17,7 @@ from kernel_backend.model.reports import Note
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.runner.failure import describe, is_consequence
 from kernel_backend.runner.link import Spool
+from kernel_backend.runner.load import load
 from kernel_backend.runner.pace import Pace
 from kernel_backend.runner.ranks import Alone, choose
 from kernel_backend.runner.reducer import Flags, OwnGradients, buckets
@@ -134,6 +135,29 @@ def test_a_project_file_is_shown_by_its_own_name(tmp_path):
 def test_a_syntax_error_points_at_its_line(tmp_path):
     failure = failure_of("x = 1\ny = = 2\n", tmp_path)
     assert (failure.frames[-1].where, failure.frames[-1].text) == ("cell [9] line 4", "y = = 2")
+
+
+def test_a_traceback_begins_with_the_first_line_that_the_user_wrote(tmp_path):
+    lines = [
+        "def model(): raise KeyError('a') from ValueError('b')",
+        "def train_data(): ...",
+        "def loss(output): ...",
+        "model()",
+    ]
+    (tmp_path / "definition.py").write_text("\n".join(lines))
+    with pytest.raises(KeyError) as caught:
+        load(tmp_path, tmp_path)
+    failure = describe(caught.value.with_traceback(caught.tb.tb_next), 0, None, tmp_path, tmp_path, None)
+    files = [line for line in failure.traceback.splitlines() if line.startswith("  File")]
+    assert files[0] == f'  File "{tmp_path}/definition.py", line 4, in <module>'
+    assert "ValueError: b" in failure.traceback
+
+
+def test_an_error_of_our_own_keeps_its_frames(tmp_path):
+    with pytest.raises(InvalidRequest) as caught:
+        choose("horovod", "tpu")
+    failure = describe(caught.value.with_traceback(caught.tb.tb_next), 0, None, tmp_path, tmp_path, None)
+    assert "ranks.py" in failure.traceback
 
 
 def test_leaving_the_process_is_a_failure_that_says_so(tmp_path):

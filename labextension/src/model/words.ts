@@ -205,6 +205,7 @@ export interface Saved {
   number: number;
   at: number; // when this was true: seconds since the epoch
   captured: string[]; // sentences about the submission
+  names: string[]; // of the hyperparameters, in their order: notebooks are saved with sorted keys
   overview: Overview;
   curves: Curves | null;
 }

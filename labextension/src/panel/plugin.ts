@@ -2,8 +2,8 @@
 
 import type { ILabShell, ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import type { ICommandPalette } from '@jupyterlab/apputils';
-import type { Widget } from '@lumino/widgets';
 
+import { notebookIn } from '../document';
 import { LabSource } from '../service/request';
 import { Commands, COMPARE, OPEN, REFRESH } from './commands';
 import { Experiments } from './experiments';
@@ -50,10 +50,4 @@ export function refreshPanel(app: JupyterFrontEnd): void {
   if (app.commands.hasCommand(REFRESH)) {
     void app.commands.execute(REFRESH);
   }
-}
-
-/** The path of a notebook, if a widget is one. */
-function notebookIn(widget: Widget | null): string | null {
-  const path = (widget as { context?: { path?: unknown } } | null)?.context?.path;
-  return typeof path === 'string' && path.endsWith('.ipynb') ? path : null;
 }

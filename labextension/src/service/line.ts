@@ -9,7 +9,7 @@ import type { Listener, Source, Subscription } from './source';
 
 /**
  * connecting  nothing was heard yet (the saved state is shown, if there is one)
- * live        the stream is open
+ * live        the stream is open; or, where no stream comes through, the service is asked every few seconds
  * lost        the stream was cut, or the service cannot be reached; it is tried again with back-off
  * ended       the experiment has ended and all is known: no stream is held open
  * gone        the service knows no such experiment (any more)
@@ -28,8 +28,11 @@ const SOON_MS = 250; // and soon after it was queued
 const PAUSES_S = [0.5, 1, 2, 4, 8, 15]; // before the service is tried again
 const STEADY_S = 10; // a stream that was open for this long was a good one: pauses begin anew
 const FAR = 2_000; // messages missed: from here on thinned curves are less to read than the stream
+const DEAF = 3; // streams in a row that did not open although the service answered: something on the way blocks them
+const POLL_S = 5; // between two looks then
 
 const SILENT = "Daylight's service does not answer";
+const BLOCKED = `live updates do not come through to this page (websockets are blocked on the way?); looking every ${POLL_S} s`;
 const NO_ANSWER: readonly number[] = [0, 502, 503, 504];
 
 type Timer = ReturnType<typeof setTimeout>;
@@ -42,6 +45,8 @@ export class Line {
   private _turn = 0; // counts connections: what an older one still answers is of no interest
   private _busy = false; // this turn waits for answers
   private _failures = 0;
+  private _answered = false; // in this turn
+  private _unopened = 0; // streams in a row
   private _stream: Subscription | null = null;
   private _openedAt: number | null = null;
   private _retrying: Timer | undefined;
@@ -59,7 +64,7 @@ export class Line {
     return this._connection;
   }
 
-  /** In words, for `lost`, `gone` and `foreign`. */
+  /** In words, for `lost`, `gone` and `foreign`, and where no stream comes through; else null. */
   get trouble(): string | null {
     return this._trouble;
   }
@@ -101,6 +106,7 @@ export class Line {
   /** Close the stream and let go of timers and answers that are still to come. */
   leave(): void {
     this._turn += 1;
+    this._answered = false;
     this._openedAt = null;
     this._stream?.close();
     this._stream = null;
@@ -120,11 +126,12 @@ export class Line {
   private async _load(turn: number): Promise<boolean> {
     const known = this._known;
     const last = known.ended; // it has said its last word: what is fetched now is all that there will be
-    const whole = last || !known.complete;
+    const whole = last || !known.complete || this._isDeaf;
     const [overview, curves] = await Promise.all([this._getOverview(), whole ? this._getCurves() : null]);
     if (turn !== this._turn) {
       return false;
     }
+    this._answered = true;
     if (!known.agrees(overview)) {
       this._become('foreign', foreignText(this._number));
       return false;
@@ -172,6 +179,7 @@ export class Line {
   }
 
   private _opened(): void {
+    this._unopened = 0;
     this._openedAt = this._world.clock();
     this._become('live');
     this._askWhy(WAIT_MS);
@@ -191,11 +199,16 @@ export class Line {
   /** The stream was cut, or a request failed: each way back to a person's peace of mind. */
   private _failed(error: unknown): void {
     const steady = this._openedAt !== null && this._world.clock() - this._openedAt >= STEADY_S;
+    this._unopened = this._answered && this._openedAt === null ? this._unopened + 1 : 0;
     this.leave();
     if (error instanceof ServiceError && error.status === 404) {
       this._become('gone', this._goneText());
     } else if (this._known.ended) {
       this._become('ended');
+    } else if (this._isDeaf) {
+      this._failures = 0;
+      this._become('live', BLOCKED);
+      this._connectIn(POLL_S);
     } else {
       this._failures = steady ? 0 : this._failures;
       this._tryAgain(error);
@@ -212,8 +225,17 @@ export class Line {
     const pause = PAUSES_S[Math.min(this._failures, PAUSES_S.length - 1)] ?? 0;
     this._failures += 1;
     this._become('lost', `${reason(error)}; trying again in ${pause} s`);
+    this._connectIn(pause);
+  }
+
+  private _connectIn(seconds: number): void {
     // Not all views of a page at the same moment.
-    this._retrying = setTimeout(() => this.connect(), 1000 * pause * (0.8 + 0.4 * this._world.chance()));
+    this._retrying = setTimeout(() => this.connect(), 1000 * seconds * (0.8 + 0.4 * this._world.chance()));
+  }
+
+  /** Whether the service answers and no stream of it comes through. */
+  private get _isDeaf(): boolean {
+    return this._unopened >= DEAF;
   }
 
   // Why it waits

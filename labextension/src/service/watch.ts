@@ -16,7 +16,7 @@ export interface Look {
   readonly curves: readonly Curve[];
   readonly captured: readonly string[];
   readonly connection: Connection;
-  readonly trouble: string | null; // in words, for `lost`, `gone` and `foreign`
+  readonly trouble: string | null; // in words: what is wrong with the connection
   readonly at: number; // when this was true: seconds since the epoch
 }
 

@@ -1,6 +1,6 @@
 /** Two and more experiments beside each other: curves overlaid, and a table of what they were given and came to. */
 
-import { stateOf } from '../model/overview';
+import { ended, stateOf } from '../model/overview';
 import { stateText, titleText } from '../model/text';
 import type { Look } from '../service/watch';
 import { h, keepKeys, setAttribute, setText, show } from './dom';
@@ -20,7 +20,7 @@ export class CompareView {
   private readonly _toolbar: Toolbar;
   private readonly _validation: HTMLInputElement;
   private readonly _plots: Plots;
-  private readonly _empty = h('p', { class: 'dl-empty' }, 'no reports yet');
+  private readonly _empty = h('p', { class: 'dl-empty' });
   private readonly _table = new RowTable();
   private readonly _unsubscribe: (() => void)[];
   private _fresh = true;
@@ -73,6 +73,8 @@ export class CompareView {
   private _write(looks: readonly Look[]): void {
     looks.forEach((look, index) => this._heads[index]?.update(look));
     this._plots.update(overlaid(looks, this._toolbar.settings, this._validation.checked));
+    const over = looks.every(look => look.overview && ended(look.overview));
+    setText(this._empty, over ? 'no reports' : 'no reports yet');
     show(
       this._empty,
       looks.every(look => look.curves.length === 0)

@@ -1,7 +1,8 @@
 /** The curves of one experiment: a figure a metric, with a toolbar above. */
 
+import { ended } from '../model/overview';
 import type { Look } from '../service/watch';
-import { h, show } from './dom';
+import { h, setText, show } from './dom';
 import { alone } from './plotted';
 import { Plots } from './plots';
 import type { ViewSettings } from './settings';
@@ -9,7 +10,7 @@ import { Toolbar } from './toolbar';
 
 export class Curves {
   readonly root: HTMLElement;
-  private readonly _empty = h('p', { class: 'dl-empty' }, 'no reports yet');
+  private readonly _empty = h('p', { class: 'dl-empty' });
   private readonly _toolbar: Toolbar;
   private readonly _plots: Plots;
   private _look: Look | null = null;
@@ -33,6 +34,7 @@ export class Curves {
     const some = look.curves.length > 0;
     show(this._toolbar.root, some);
     show(this.root, look.overview !== null);
+    setText(this._empty, look.overview && ended(look.overview) ? 'no reports' : 'no reports yet');
     show(this._empty, !some);
     this._plan();
   }

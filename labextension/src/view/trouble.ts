@@ -14,9 +14,8 @@ export class Trouble {
   }
 
   update(look: Look): void {
-    const troubled = look.connection === 'lost' || look.connection === 'gone' || look.connection === 'foreign';
-    setText(this._text, troubled ? (look.trouble ?? '') : '');
-    show(this._retry, troubled);
-    this.root.classList.toggle('dl-none', !troubled);
+    setText(this._text, look.trouble ?? '');
+    show(this._retry, look.trouble !== null && look.connection !== 'live');
+    this.root.classList.toggle('dl-none', look.trouble === null);
   }
 }

@@ -54,7 +54,12 @@ export class ExperimentView {
       this._frame.request();
     });
     this._ticking = setInterval(() => this._tick(), TICK_MS);
-    this._draw();
+    try {
+      this._draw();
+    } catch (error) {
+      this.dispose(); // what a notebook says may be damaged
+      throw error;
+    }
   }
 
   /** Other settings for the curves. */

@@ -1,0 +1,28 @@
+/** The document in which something stands, by the little that we need of it: no dependency on notebooks for that. */
+
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { Widget } from '@lumino/widgets';
+
+/** What a document's widget has, where it is one. */
+interface Context {
+  path?: unknown;
+  contentsModel?: { writable?: unknown } | null;
+  model?: { readOnly?: unknown };
+}
+
+/** The path of a notebook, if a widget is one. */
+export function notebookIn(widget: Widget | null): string | null {
+  const path = contextOf(widget)?.path;
+  return typeof path === 'string' && path.endsWith('.ipynb') ? path : null;
+}
+
+/** Whether the document that a node stands in may be changed: one that cannot be saved is not to be called changed. */
+export function isWritable(app: Pick<JupyterFrontEnd, 'shell'>, node: Node): boolean {
+  const around = [...app.shell.widgets('main')].find(widget => widget.node.contains(node));
+  const context = contextOf(around ?? null);
+  return context?.contentsModel?.writable !== false && context?.model?.readOnly !== true;
+}
+
+function contextOf(widget: Widget | null): Context | undefined {
+  return (widget as { context?: Context } | null)?.context;
+}
