@@ -11,6 +11,7 @@ they run on one machine.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import statistics
 import sys
 import tempfile
@@ -88,6 +89,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=30.0, help="how long to watch each")
     seconds = parser.parse_args().seconds
+    if importlib.util.find_spec("plotly") is None:
+        sys.exit("the peer is not installed: `make bench` installs it, or pip install 'plotly>=6'")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = chromium.launch(playwright)
         if browser is None:
@@ -130,11 +133,15 @@ def watched(world: World, client: Client, browser: Browser, jupyter: Jupyter, se
         found[name] = (lags(client, number, seen), share)
     client.stop(number)
     for name, (lag, share) in found.items():
-        p50, p95 = statistics.median(lag), statistics.quantiles(lag, n=20)[-1]
-        print(
-            f"{name:13}  report to pixel p50 {p50 * 1000:5.0f} ms  p95 {p95 * 1000:5.0f} ms  ({len(lag)} steps seen)  "
-            f"kernel {share:6.1%} of a core"
-        )
+        print(f"{name:13}  report to pixel {spread(lag)}  ({len(lag)} steps seen)  kernel {share:6.1%} of a core")
+
+
+def spread(lag: list[float]) -> str:
+    """Median and 95th percentile."""
+    if len(lag) < 2:
+        return "none: it never drew a newer one"
+    p50, p95 = statistics.median(lag), statistics.quantiles(lag, n=20)[-1]
+    return f"p50 {p50 * 1000:5.0f} ms  p95 {p95 * 1000:5.0f} ms"
 
 
 def lags(client: Client, number: int, seen: list[tuple[int, float]]) -> list[float]:
