@@ -1,12 +1,22 @@
-"""Executed cells, as a test reads them, and kernels of other environments."""
+"""Kernels, those of other environments too, and executed cells as a test reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import KernelManager
 
 Run = Callable[..., list[Any]]
+
+
+class Kernel(NamedTuple):
+    """A running kernel, and a front end's way to it."""
+
+    manager: KernelManager
+    client: BlockingKernelClient
 
 
 def printed(cell: Any) -> str:

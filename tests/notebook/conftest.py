@@ -8,9 +8,10 @@ from typing import Any
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from tests.notebook.cells import Run
+from tests.notebook.cells import Kernel, Run
 from tests.world import World
 
 
@@ -19,6 +20,20 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world = World(tmp_path_factory.mktemp("home"))
     yield world
     world.close()
+
+
+@pytest.fixture(scope="module")
+def kernel(world: World) -> Iterator[Kernel]:
+    """A kernel beside a service that runs already."""
+    world.serve()
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(env={**os.environ, **world.environment}, cwd=str(world.home))
+    client = manager.blocking_client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    yield Kernel(manager, client)
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture(scope="module")

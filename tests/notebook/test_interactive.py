@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from tests.notebook.cells import Kernel
 from tests.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.notebook
@@ -47,18 +46,10 @@ class Notebook:
 
 
 @pytest.fixture(scope="module")
-def notebook(world: World) -> Iterator[Notebook]:
-    world.serve()
-    manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(env={**os.environ, **world.environment}, cwd=str(world.home))
-    client = manager.blocking_client()
-    client.start_channels()
-    client.wait_for_ready(timeout=60)
-    notebook = Notebook(manager, client)
+def notebook(kernel: Kernel) -> Notebook:
+    notebook = Notebook(kernel.manager, kernel.client)
     notebook.run("%load_ext daylight")
-    yield notebook
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+    return notebook
 
 
 def test_a_cell_returns_at_once_and_shows_where_its_experiment_is(notebook: Notebook, world: World):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from queue import Empty
 from typing import Any
 
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager
 
 from jupyter_ext.views import MIME_TYPE
 from kernel_backend.errors import NotFound
-from tests.notebook.cells import Run, error, shown
+from tests.notebook.cells import Kernel, Run, error, shown
 from tests.world import DEFINITION, PATIENCE_S, World, until
 
 pytestmark = pytest.mark.notebook
@@ -113,18 +111,10 @@ def _about(message: Message) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def page(world: World) -> Iterator[Page]:
-    world.serve()
-    manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(env={**os.environ, **world.environment}, cwd=str(world.home))
-    client = manager.blocking_client()
-    client.start_channels()
-    client.wait_for_ready(timeout=60)
-    page = Page(client)
+def page(kernel: Kernel) -> Page:
+    page = Page(kernel.client)
     page.run("%load_ext daylight")
-    yield page
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+    return page
 
 
 @pytest.fixture(scope="module")
