@@ -66,7 +66,8 @@ class Job:
             text += chunk.text
             if chunk.offset >= chunk.size or chunk.offset == offset:
                 return text
-            offset = chunk.offset
+            # On with the same file, should another attempt begin meanwhile.
+            offset, attempt, rank = chunk.offset, chunk.attempt, chunk.rank
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Its committed checkpoints."""

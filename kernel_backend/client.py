@@ -184,11 +184,14 @@ class Client:
 
         A cut connection is made again and goes on after the last message that was seen. Patience begins anew
         with each connection that had lasted a while: silence is no reason to give up at its first cut. `close`,
-        called from another thread, ends it.
+        called from another thread, ends it, before the first message too.
         """
+        return self._watch(after, experiment, self._closed)
+
+    def _watch(self, after: int, experiment: int | None, closed: int) -> Iterator[Message]:
         from websockets.exceptions import ConnectionClosed
 
-        trying, closed = _Patience(self._patience, self._say), self._closed
+        trying = _Patience(self._patience, self._say)
         while self._closed == closed:
             opened: float | None = None
             try:

@@ -109,11 +109,12 @@ class _Run:
 
     def _messages(self) -> Iterator[Message]:
         """The stream, up to the message with which the experiment ended."""
+        messages = self._client.watch(self.position, self._number)  # first: an end from here on is this one's end
         now = self._client.experiment(self._number)
         self._answered.set()
         if _ended(now) and now.seq <= self.position:
             return
-        for message in self._client.watch(self.position, self._number):
+        for message in messages:
             if self._over.is_set():
                 return
             yield message

@@ -6,11 +6,11 @@ then `failure-<rank>.json` says why.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,10 +55,12 @@ def main(folder: Path) -> int:
     except BaseException as error:
         step = trainings[0].step + 1 if trainings else None
         code = Path(job.code)
-        described = failure.describe(error, rank, step, code, Path(job.cwd), read_snapshot(code))
-        with contextlib.suppress(OSError):  # a full disk: the log may still take it
+        try:
+            described = failure.describe(error, rank, step, code, Path(job.cwd), read_snapshot(code))
+            print(described.traceback, file=sys.stderr, end="")
             failure.write(described, folder)
-        print(described.traceback, file=sys.stderr, end="")
+        except Exception:  # a full disk, or an error that breaks whoever looks at it: the exit code still tells
+            traceback.print_exc()
         return 1
 
 

@@ -37,10 +37,10 @@ def describe(
     return Failure(
         rank=rank,
         type=type(error).__name__,
-        message=_message(error),
+        message=_plain(_message(error)),
         step=step,
         frames=tuple(_frames(error, code, cwd, snapshot))[-_MOST_FRAMES:],
-        traceback=_traceback(error),
+        traceback=_plain(_traceback(error)),
         consequence=is_consequence(error),
         invalid=any(kind.__name__ == "InvalidHyperparameters" for kind in type(error).__mro__),
         at=time.time(),
@@ -51,7 +51,7 @@ def is_consequence(error: BaseException) -> bool:
     """Whether the error only says that another rank is gone."""
     if any(kind.__name__ in _CONSEQUENCES for kind in type(error).__mro__):
         return True
-    text = str(error).lower()
+    text = _message(error).lower()
     from_gloo = isinstance(error, RuntimeError) and ("gloo" in text or "peer" in text)
     return from_gloo and any(sign in text for sign in _LOST_PEER)
 
@@ -68,7 +68,15 @@ def _message(error: BaseException) -> str:
         return f"the definition called sys.exit({error.code!r})"
     if isinstance(error, SyntaxError):
         return error.msg or "invalid syntax"
-    return str(error)
+    try:
+        return str(error)
+    except Exception as broken:  # of an exception class of the user's own
+        return f"its text cannot be had: __str__ raised {type(broken).__name__}"
+
+
+def _plain(text: str) -> str:
+    """The text without what UTF-8 cannot write, such as half of a surrogate pair."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _traceback(error: BaseException) -> str:
@@ -96,11 +104,11 @@ def _frames(error: BaseException, code: Path, cwd: Path, snapshot: Snapshot | No
         lines.append((error.filename, error.lineno or 0, "<module>", error.text or ""))
     for file, line, function, text in lines:
         path = Path(os.path.abspath(file))
-        name = _users(path, code, cwd)
+        name = None if file.startswith("<") else _users(path, code, cwd)  # <frozen importlib>, <string>
         if name is None:
             continue
         origin = snapshot.locate(line) if snapshot and path == code / "definition.py" else None
-        frame = Frame(file=name, line=line, function=function, text=text.strip())
+        frame = Frame(file=name, line=line, function=function, text=_plain(text.strip()))
         if origin and origin.cell is not None:
             frame = frame.model_copy(update={"cell": origin.cell, "cell_line": origin.line})
         elif origin and origin.file is not None:

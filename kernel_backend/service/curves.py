@@ -34,6 +34,6 @@ class CurveReader:
         return told, thin(trial, told, points)
 
     def _forget(self) -> None:
-        """Let go of what was asked for longest ago, until the rest is small enough."""
-        while sum(told.values for told in self._told.values()) > self._kept:
+        """Let go of what was asked for longest ago, until the rest is small enough; the newest is always kept."""
+        while len(self._told) > 1 and sum(told.values for told in self._told.values()) > self._kept:
             del self._told[next(iter(self._told))]

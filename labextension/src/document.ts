@@ -16,11 +16,14 @@ export function notebookIn(widget: Widget | null): string | null {
   return typeof path === 'string' && path.endsWith('.ipynb') ? path : null;
 }
 
-/** Whether the document that a node stands in may be changed: one that cannot be saved is not to be called changed. */
-export function isWritable(app: Pick<JupyterFrontEnd, 'shell'>, node: Node): boolean {
+/**
+ * Whether the document that a node stands in may be changed: one that cannot be saved is not to be called changed.
+ * Null where the node is in no document: an output that was scrolled out of sight is in none.
+ */
+export function isWritable(app: Pick<JupyterFrontEnd, 'shell'>, node: Node): boolean | null {
   const around = [...app.shell.widgets('main')].find(widget => widget.node.contains(node));
   const context = contextOf(around ?? null);
-  return context?.contentsModel?.writable !== false && context?.model?.readOnly !== true;
+  return context ? context.contentsModel?.writable !== false && context.model?.readOnly !== true : null;
 }
 
 function contextOf(widget: Widget | null): Context | undefined {

@@ -21,7 +21,7 @@ const CANNOT = 'This version of Daylight cannot show what stands here.';
 export interface Surroundings {
   source: LabSource;
   settings: LiveSettings;
-  writable: (node: Node) => boolean; // whether the document that a node stands in may be changed
+  writable: (node: Node) => boolean | null; // whether its document may be changed; null while it is in none
   news: () => void;
 }
 
@@ -71,6 +71,10 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
     }
   }
 
+  protected override onAfterAttach(): void {
+    this._live?.attached();
+  }
+
   private _clear(): void {
     this._live?.dispose();
     this._live = null;
@@ -89,6 +93,7 @@ class Live {
   private readonly _view: ExperimentView;
   private readonly _writing: WriteBack;
   private _disposed = false;
+  private _writable = false; // as far as is known
 
   constructor(
     node: HTMLElement,
@@ -99,7 +104,7 @@ class Live {
     this._watch = new Watch(_world.source, _saved.number, _saved);
     this._view = new ExperimentView(node, this._watch, _world.settings.current.view);
     const page = {
-      enabled: () => _world.settings.current.writeBack && _world.writable(node),
+      enabled: () => _world.settings.current.writeBack && this._isWritable(node),
       visible: () => document.visibilityState === 'visible',
       now: () => Date.now() / 1000
     };
@@ -121,6 +126,11 @@ class Live {
     this._writing.keep(saved.overview);
   }
 
+  /** It stands in a document now. */
+  attached(): void {
+    this._writing.consider();
+  }
+
   dispose(): void {
     this._disposed = true;
     this._world.settings.changed.disconnect(this._settingsChanged);
@@ -137,6 +147,11 @@ class Live {
       return;
     }
     this._write(fresh);
+  }
+
+  private _isWritable(node: Node): boolean {
+    this._writable = this._world.writable(node) ?? this._writable;
+    return this._writable;
   }
 
   /** Tell the rest of the page what happens here. */

@@ -1,10 +1,11 @@
 /** A service that says what a test tells it to, and small builders, so that a test says only what matters to it. */
 
 import type { Attempt, Curves, Experiment, Message, Overview, Saved, StoredReport, Trial } from '../src/model/words';
-import { ServiceError } from '../src/service/source';
+import { ServiceError, StreamCut } from '../src/service/source';
 import type { Listener, Query, Source, Subscription } from '../src/service/source';
 
-export const silence = new ServiceError(0, 'no answer');
+export const silence = new ServiceError(503, 'no answer');
+export const snapped = new StreamCut('the connection was cut (1006)');
 export const missing = new ServiceError(404, 'there is no experiment #12');
 
 /** An open stream, as the service sees it. */
@@ -34,6 +35,8 @@ export class FakeSource implements Source {
   readonly queries: (Query | undefined)[] = [];
   readonly streams: FakeStream[] = [];
   opens = true;
+  cuts = false;
+  refuses = false;
   private _held: Promise<void> | null = null;
 
   async get(path: string, query?: Query): Promise<unknown> {
@@ -49,9 +52,19 @@ export class FakeSource implements Source {
   }
 
   watch(after: number, experiment: number, listener: Listener): Subscription {
+    if (this.refuses) {
+      throw snapped;
+    }
     const stream = new FakeStream(after, experiment, listener);
     this.streams.push(stream);
-    void Promise.resolve().then(() => (this.opens ? listener.opened() : listener.closed(silence)));
+    void Promise.resolve().then(() => {
+      if (this.opens) {
+        listener.opened();
+      }
+      if (!this.opens || this.cuts) {
+        listener.closed(snapped);
+      }
+    });
     return stream;
   }
 

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'net';
 import { ServerConnection } from '@jupyterlab/services';
 
 import { cut, LabSource, refusal } from '../src/service/request';
-import { ServiceError } from '../src/service/source';
+import { ServiceError, StreamCut } from '../src/service/source';
 import type { Listener } from '../src/service/source';
 import { reported } from './fakes';
 
@@ -164,6 +164,27 @@ test('a stream tells what comes, and its end once', () => {
   Socket.last.onclose({ code: 1006, reason: '' });
   Socket.last.onmessage({ data: JSON.stringify(reported(9)) });
   expect(told).toEqual(['opened', 'message 8', 'closed: gone']);
+});
+
+test('a stream that does not open in time has ended', () => {
+  jest.useFakeTimers();
+  const { told } = watching();
+  jest.advanceTimersByTime(5_100);
+  Socket.last.onopen();
+  expect([told, Socket.last.closed]).toEqual([['closed: the connection does not open'], 1]);
+  watching().close();
+  const open = watching();
+  Socket.last.onopen();
+  jest.advanceTimersByTime(60_000);
+  expect(open.told).toEqual(['opened']);
+  jest.useRealTimers();
+});
+
+test('a stream that the browser refuses to try is a cut', () => {
+  const WebSocket = function refuse(): void {
+    throw new DOMException('insecure', 'SecurityError');
+  } as unknown as typeof globalThis.WebSocket;
+  expect(() => watching({ WebSocket })).toThrow(StreamCut);
 });
 
 test('who closes a stream hears nothing more of it, not even its end', () => {

@@ -34,3 +34,11 @@ test('only the newest lines are kept, however much comes', () => {
 test('a line without end is cut', () => {
   expect(logged('x'.repeat(100_000)).length).toBeLessThan(2100);
 });
+
+test('a line that never ends is not kept whole', () => {
+  const log = new LogText();
+  for (let times = 0; times < 20_000; times += 1) {
+    log.append('x'.repeat(1_000)); // would take minutes if each were put to all that came before
+  }
+  expect(log.text.length).toBeLessThan(2100);
+});

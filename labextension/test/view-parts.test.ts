@@ -124,6 +124,12 @@ describe('compared experiments', () => {
     expect(results?.rows.at(-1)).toEqual({ name: 'time', values: ['1 min 00 s', '30 s'], differs: true });
   });
 
+  test('may have a hyperparameter by any name', () => {
+    const strange = overview({ experiment: experiment({ params: { constructor: 3 } }) });
+    const [params] = rowsOf([strange, overview()], 130);
+    expect(params?.rows).toEqual([{ name: 'constructor', values: ['3', ''], differs: true }]);
+  });
+
   test('may not be known yet', () => {
     expect(rowsOf([null, null], 0)).toEqual([]);
   });

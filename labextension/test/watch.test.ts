@@ -18,6 +18,7 @@ import {
   said,
   saved,
   silence,
+  snapped,
   trial
 } from './fakes';
 
@@ -56,7 +57,7 @@ async function passed(seconds: number): Promise<void> {
   await jest.advanceTimersByTimeAsync(seconds * 1000);
 }
 
-async function cut(error = silence): Promise<void> {
+async function cut(error: ServiceError = snapped): Promise<void> {
   source.stream.listener.closed(error);
   await passed(0.06);
 }
@@ -256,7 +257,7 @@ describe('after a cut', () => {
     source.overview = silence;
     await cut();
     expect(connection()).toBe('lost');
-    expect(watch.look.trouble).toBe("Daylight's service does not answer; trying again in 0.5 s");
+    expect(watch.look.trouble).toBe('the connection was cut (1006); trying again in 0.5 s');
     expect(watch.look.curves[0]?.step).toEqual([7]);
   });
 
@@ -338,20 +339,37 @@ describe('after a cut', () => {
     expect(connection()).toBe('lost');
   });
 
-  test('where no stream comes through, it looks every few seconds and says so', async () => {
+  test.each([
+    ['never opens', (): void => void (source.opens = false)],
+    ['is cut before it has said anything', (): void => void (source.cuts = true)],
+    ['is not even tried by the browser', (): void => void (source.refuses = true)]
+  ])('where every stream %s, it looks every few seconds and says so', async (_, block) => {
+    block();
+    await begun();
+    await passed(2);
+    expect([connection(), watch.look.trouble]).toEqual(['live', expect.stringContaining('looking every 5 s')]);
+    source.curves = curves(report(1), report(2));
+    const before = source.asked.length;
+    await passed(50);
+    expect([connection(), watch.look.curves[0]?.step]).toEqual(['live', [1, 2]]);
+    expect(source.asked).toHaveLength(before + 2 * 10);
+    [source.opens, source.cuts, source.refuses] = [true, false, false];
+    await passed(10.1);
+    expect([connection(), watch.look.trouble]).toEqual(['live', null]);
+    expect(source.stream.closed).toBe(false);
+    source.stream.say(reported(7));
+    expect(watch.look.curves[0]?.step).toEqual([1, 2, 7]);
+  });
+
+  test('one message is proof enough that a stream comes through', async () => {
     source.opens = false;
     await begun();
     await passed(2);
-    expect([connection(), source.streams.length]).toEqual(['live', 3]);
-    expect(watch.look.trouble).toContain('looking every 5 s');
-    source.curves = curves(report(1), report(2));
-    await passed(5.1);
-    expect([connection(), watch.look.curves[0]?.step]).toEqual(['live', [1, 2]]);
     source.opens = true;
     await passed(5.1);
-    expect([connection(), watch.look.trouble]).toEqual(['live', null]);
+    expect(watch.look.trouble).not.toBeNull();
     source.stream.say(reported(7));
-    expect(watch.look.curves[0]?.step).toEqual([1, 2, 7]);
+    expect([connection(), watch.look.trouble]).toEqual(['live', null]);
   });
 
   test('without a stream its end is heard, and a service that is gone is missed', async () => {
@@ -360,10 +378,16 @@ describe('after a cut', () => {
     await passed(2);
     source.overview = silence;
     await passed(5.1);
-    expect(connection()).toBe('lost');
+    expect([connection(), watch.look.trouble]).toEqual(['lost', expect.stringContaining('no answer; trying again')]);
     source.overview = done();
     await passed(30);
     expect(connection()).toBe('ended');
+  });
+
+  test('what has several lines keeps them', async () => {
+    source.overview = new ServiceError(503, 'it could not start. Its log ends:\n  no space left');
+    await begun();
+    expect(watch.look.trouble).toMatch(/no space left\ntrying again in /);
   });
 
   test('trying now does not wait for the pause', async () => {
@@ -372,7 +396,7 @@ describe('after a cut', () => {
     await passed(10);
     source.overview = overview();
     watch.retry();
-    expect(watch.look.trouble).toBe("Daylight's service does not answer; trying again now");
+    expect(watch.look.trouble).toBe('no answer; trying again now');
     const before = source.asked.length;
     watch.retry(); // it is being tried
     expect(source.asked).toHaveLength(before);

@@ -189,6 +189,16 @@ def test_a_cut_stream_goes_on_without_loss_or_doubles(served, client, token):
     assert sum(cuts) >= 1
 
 
+def test_a_stream_that_is_closed_before_it_began_never_begins(served, client):
+    submit(client)
+    own = served.client()
+    messages = own.watch(after=0, experiment=1)
+    own.close()
+    own.experiment(1)  # a question that was still open is answered by a new connection
+    assert list(messages) == []
+    own.close()
+
+
 def test_a_stream_outlives_the_service(tmp_path):
     first = Served(tmp_path, StillEngine())
     submit(first.client())

@@ -15,7 +15,8 @@ from kernel_backend.launch.spool import read_after
 from kernel_backend.model.experiment import Cadence
 from kernel_backend.model.reports import Note
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
-from kernel_backend.runner.failure import describe, is_consequence
+from kernel_backend.model.trial import Failure
+from kernel_backend.runner.failure import describe, is_consequence, write
 from kernel_backend.runner.link import Spool
 from kernel_backend.runner.load import load
 from kernel_backend.runner.pace import Pace
@@ -151,6 +152,23 @@ def test_a_traceback_begins_with_the_first_line_that_the_user_wrote(tmp_path):
     files = [line for line in failure.traceback.splitlines() if line.startswith("  File")]
     assert files[0] == f'  File "{tmp_path}/definition.py", line 4, in <module>'
     assert "ValueError: b" in failure.traceback
+
+
+def test_an_import_that_fails_shows_the_users_line_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    failure = failure_of("import broken", tmp_path)
+    assert [frame.where for frame in failure.frames] == ["cell [9] line 3", "broken.py line 1"]
+
+
+def test_an_error_that_cannot_be_put_into_words_is_told_all_the_same(tmp_path):
+    mute = "class Mute(Exception):\n    def __str__(self): raise RuntimeError\nraise Mute()"
+    assert failure_of(mute, tmp_path).message == "its text cannot be had: __str__ raised RuntimeError"
+    torn = failure_of("raise ValueError('half \\ud800 of a pair')", tmp_path)
+    write(torn, tmp_path)
+    assert torn.message == r"half \ud800 of a pair"
+    assert Failure.model_validate_json((tmp_path / f"failure-{torn.rank}.json").read_bytes()) == torn
 
 
 def test_an_error_of_our_own_keeps_its_frames(tmp_path):

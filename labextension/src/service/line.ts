@@ -4,7 +4,7 @@ import { POINTS } from '../model/curves';
 import type { Known } from '../model/known';
 import { overviewIn, stateOf } from '../model/overview';
 import type { Curves, Message, Overview } from '../model/words';
-import { ServiceError } from './source';
+import { ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';
 
 /**
@@ -28,12 +28,10 @@ const SOON_MS = 250; // and soon after it was queued
 const PAUSES_S = [0.5, 1, 2, 4, 8, 15]; // before the service is tried again
 const STEADY_S = 10; // a stream that was open for this long was a good one: pauses begin anew
 const FAR = 2_000; // messages missed: from here on thinned curves are less to read than the stream
-const DEAF = 3; // streams in a row that did not open although the service answered: something on the way blocks them
+const DEAF = 3; // streams in a row that brought nothing although the service answered: something on the way blocks them
 const POLL_S = 5; // between two looks then
 
-const SILENT = "Daylight's service does not answer";
 const BLOCKED = `live updates do not come through to this page (websockets are blocked on the way?); looking every ${POLL_S} s`;
-const NO_ANSWER: readonly number[] = [0, 502, 503, 504];
 
 type Timer = ReturnType<typeof setTimeout>;
 
@@ -45,8 +43,9 @@ export class Line {
   private _turn = 0; // counts connections: what an older one still answers is of no interest
   private _busy = false; // this turn waits for answers
   private _failures = 0;
+  private _why = ''; // it was lost
   private _answered = false; // in this turn
-  private _unopened = 0; // streams in a row
+  private _fruitless = 0; // streams in a row
   private _stream: Subscription | null = null;
   private _openedAt: number | null = null;
   private _retrying: Timer | undefined;
@@ -80,7 +79,7 @@ export class Line {
     const turn = this._turn;
     this._busy = true;
     if (this._connection === 'lost') {
-      this._become('lost', `${SILENT}; trying again now`);
+      this._become('lost', then(this._why, 'trying again now'));
     }
     const over = (then: () => void): void => {
       if (turn === this._turn) {
@@ -107,11 +106,15 @@ export class Line {
   leave(): void {
     this._turn += 1;
     this._answered = false;
+    this._dropStream();
+    clearTimeout(this._retrying);
+    clearTimeout(this._asking);
+  }
+
+  private _dropStream(): void {
     this._openedAt = null;
     this._stream?.close();
     this._stream = null;
-    clearTimeout(this._retrying);
-    clearTimeout(this._asking);
   }
 
   /** Take an answer that came beside the stream, unless the stream was faster. */
@@ -165,12 +168,21 @@ export class Line {
         then();
       }
     };
+    if (this._isDeaf) {
+      this._goBlocked();
+    }
     const listener: Listener = {
       opened: () => during(() => this._opened()),
       message: message => during(() => this._hear(message)),
       closed: error => during(() => this._failed(error))
     };
-    const stream = this._source.watch(this._known.seq, this._number, listener);
+    let stream: Subscription;
+    try {
+      stream = this._source.watch(this._known.seq, this._number, listener);
+    } catch (error) {
+      during(() => this._failed(error));
+      return;
+    }
     if (turn === this._turn) {
       this._stream = stream;
     } else {
@@ -179,10 +191,36 @@ export class Line {
   }
 
   private _opened(): void {
-    this._unopened = 0;
     this._openedAt = this._world.clock();
-    this._become('live');
-    this._askWhy(WAIT_MS);
+    if (!this._isDeaf) {
+      this._become('live');
+      this._askWhy(WAIT_MS);
+    }
+  }
+
+  private _goBlocked(): void {
+    this._failures = 0;
+    this._become('live', BLOCKED);
+    this._retrying = setTimeout(() => this._lookAgain(), 1000 * POLL_S);
+  }
+
+  /** No stream came through the last time: look, unless the one that is open now has lasted. */
+  private _lookAgain(): void {
+    if (this._openedAt === null) {
+      this.connect();
+    } else {
+      this._comesThrough();
+    }
+  }
+
+  private _comesThrough(): void {
+    const wasDeaf = this._isDeaf;
+    this._fruitless = 0;
+    if (wasDeaf) {
+      clearTimeout(this._retrying);
+      this._become('live');
+      this._askWhy(WAIT_MS);
+    }
   }
 
   private _hear(message: Message): void {
@@ -190,6 +228,7 @@ export class Line {
       return;
     }
     this._failures = 0;
+    this._comesThrough();
     this._heard();
     if (message.type === 'trial' || message.type === 'attempt') {
       this._askWhy(SOON_MS);
@@ -199,16 +238,22 @@ export class Line {
   /** The stream was cut, or a request failed: each way back to a person's peace of mind. */
   private _failed(error: unknown): void {
     const steady = this._openedAt !== null && this._world.clock() - this._openedAt >= STEADY_S;
-    this._unopened = this._answered && this._openedAt === null ? this._unopened + 1 : 0;
+    if (error instanceof StreamCut && this._answered && this._isDeaf) {
+      this._dropStream(); // the next look is on its way
+      return;
+    }
+    if (steady) {
+      this._fruitless = 0;
+    } else if (error instanceof StreamCut && this._answered) {
+      this._fruitless += 1;
+    }
     this.leave();
     if (error instanceof ServiceError && error.status === 404) {
       this._become('gone', this._goneText());
     } else if (this._known.ended) {
       this._become('ended');
-    } else if (this._isDeaf) {
-      this._failures = 0;
-      this._become('live', BLOCKED);
-      this._connectIn(POLL_S);
+    } else if (error instanceof StreamCut && this._isDeaf) {
+      this._goBlocked();
     } else {
       this._failures = steady ? 0 : this._failures;
       this._tryAgain(error);
@@ -224,18 +269,15 @@ export class Line {
   private _tryAgain(error: unknown): void {
     const pause = PAUSES_S[Math.min(this._failures, PAUSES_S.length - 1)] ?? 0;
     this._failures += 1;
-    this._become('lost', `${reason(error)}; trying again in ${pause} s`);
-    this._connectIn(pause);
-  }
-
-  private _connectIn(seconds: number): void {
+    this._why = error instanceof Error ? error.message : String(error);
+    this._become('lost', then(this._why, `trying again in ${pause} s`));
     // Not all views of a page at the same moment.
-    this._retrying = setTimeout(() => this.connect(), 1000 * seconds * (0.8 + 0.4 * this._world.chance()));
+    this._retrying = setTimeout(() => this.connect(), 1000 * pause * (0.8 + 0.4 * this._world.chance()));
   }
 
   /** Whether the service answers and no stream of it comes through. */
   private get _isDeaf(): boolean {
-    return this._unopened >= DEAF;
+    return this._fruitless >= DEAF;
   }
 
   // Why it waits
@@ -295,8 +337,10 @@ export class Line {
   }
 }
 
-function reason(error: unknown): string {
-  return error instanceof ServiceError && !NO_ANSWER.includes(error.status) ? error.message : SILENT;
+/** What is wrong, and what is done about it. */
+function then(why: string, next: string): string {
+  const sentence = why.trim().replace(/\.$/, '');
+  return sentence.includes('\n') ? `${sentence}\n${next}` : `${sentence}; ${next}`;
 }
 
 /** What is wrong where the service's experiment of this number is not the one that a notebook has. */

@@ -5,7 +5,7 @@ import { ServerConnection } from '@jupyterlab/services';
 import type { PartialJSONObject } from '@lumino/coreutils';
 
 import type { Message } from '../model/words';
-import { ServiceError } from './source';
+import { ServiceError, StreamCut } from './source';
 import type { Listener, Query, Source, Subscription } from './source';
 
 const NO_SERVER = "Jupyter's server does not answer: look whether it still runs";
@@ -13,6 +13,8 @@ const NO_EXTENSION =
   "Daylight's part of the Jupyter server is not there: run jupyter server extension enable jupyter_ext, " +
   'then start the server again';
 const NO_JSON = "this is no answer of Daylight's service: reload the page, you may have to log in again";
+
+const OPENING_MS = 5_000; // what a websocket gets to open: some proxies never answer
 
 export class LabSource implements Source {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
@@ -35,7 +37,16 @@ export class LabSource implements Source {
 
   watch(after: number, experiment: number, listener: Listener): Subscription {
     const url = URLExt.join(this._settings.wsUrl, 'daylight/api/stream');
-    return new Stream(new this._settings.WebSocket(url + this._streamQuery(after, experiment)), listener);
+    return new Stream(this._socket(url + this._streamQuery(after, experiment)), listener);
+  }
+
+  /** Throws StreamCut where the browser does not even try. */
+  private _socket(url: string): WebSocket {
+    try {
+      return new this._settings.WebSocket(url);
+    } catch (error) {
+      throw new StreamCut(String(error));
+    }
   }
 
   private _streamQuery(after: number, experiment: number): string {
@@ -67,19 +78,29 @@ export class LabSource implements Source {
 /** A websocket that tells a listener: it is told of the end once, and of nothing once it has closed. */
 class Stream implements Subscription {
   private _over = false;
+  private readonly _opening: ReturnType<typeof setTimeout>;
 
   constructor(
     private readonly _socket: WebSocket,
     private readonly _listener: Listener
   ) {
-    _socket.onopen = () => this._over || _listener.opened();
+    this._opening = setTimeout(() => this._end(new StreamCut('the connection does not open')), OPENING_MS);
+    _socket.onopen = () => this._opened();
     _socket.onmessage = (event: MessageEvent) => this._hear(event.data);
     _socket.onclose = event => this._end(cut(event.code, event.reason));
   }
 
   close(): void {
     this._over = true;
+    clearTimeout(this._opening);
     this._socket.close();
+  }
+
+  private _opened(): void {
+    clearTimeout(this._opening);
+    if (!this._over) {
+      this._listener.opened();
+    }
   }
 
   private _hear(data: unknown): void {
@@ -116,8 +137,8 @@ export function refusal(status: number, body: unknown): ServiceError {
 }
 
 /** Why a stream was closed, from the websocket's close code and reason. */
-export function cut(code: number, reason: string): ServiceError {
-  return new ServiceError(0, reason || `the connection was cut (${code})`);
+export function cut(code: number, reason: string): StreamCut {
+  return new StreamCut(reason || `the connection was cut (${code})`);
 }
 
 function parsed(text: string): unknown {

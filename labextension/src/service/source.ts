@@ -34,3 +34,10 @@ export class ServiceError extends Error {
     this.name = 'ServiceError';
   }
 }
+
+/** A stream that was cut, or that never opened: whether the service is there is for its answers to say. */
+export class StreamCut extends ServiceError {
+  constructor(message: string) {
+    super(0, message);
+  }
+}

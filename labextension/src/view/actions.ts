@@ -3,7 +3,7 @@
 import { ended, stateOf } from '../model/overview';
 import type { Look, Verb, Watch } from '../service/watch';
 import { copy } from './clipboard';
-import { button, h, setText, show } from './dom';
+import { button, changes, h, setText, show } from './dom';
 import { Question } from './question';
 
 const SAID_MS = 2000; // how long "copied" stays
@@ -18,6 +18,7 @@ export class Actions {
   private readonly _question: Question;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _acting = false;
+  private readonly _moved = changes();
 
   readonly buttons: HTMLElement;
   readonly root: HTMLElement; // the question, and what went wrong
@@ -29,6 +30,9 @@ export class Actions {
   }
 
   update(look: Look): void {
+    if (this._moved(look.connection, look.overview && stateOf(look.overview))) {
+      setText(this._error, ''); // it was about what is over now
+    }
     const offered = verbsFor(look);
     const focused = this.buttons.contains(document.activeElement) ? document.activeElement : null;
     show(this._stop, offered.includes('stop'));

@@ -2,6 +2,7 @@
 
 export const LINES = 2000;
 const WIDE = 2000; // characters of a line: more are cut
+const OPEN = 4 * WIDE; // of one whose end has not come: colours take room, too
 
 // eslint-disable-next-line no-control-regex -- these characters are what is looked for
 const ESCAPES = /\u001b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
@@ -15,7 +16,7 @@ export class LogText {
   /** Take in what was appended to the log; it may begin and end anywhere. */
   append(text: string): void {
     const all = (this._open + text).split('\n');
-    this._open = withoutPast(all.pop() ?? '');
+    this._open = withoutPast(all.pop() ?? '').slice(0, OPEN);
     this._lines = [...this._lines, ...all.slice(-LINES).map(shown)].slice(-LINES);
   }
 

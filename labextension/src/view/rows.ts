@@ -69,7 +69,7 @@ function results(overview: Overview | null, now: number): Told {
 function union(columns: readonly Told[]): Row[] {
   const names = [...new Set(columns.flatMap(column => Object.keys(column)))];
   return names.map(name => {
-    const values = columns.map(column => column[name] ?? '');
+    const values = columns.map(column => (Object.hasOwn(column, name) ? (column[name] ?? '') : ''));
     return { name, values, differs: new Set(values).size > 1 };
   });
 }
