@@ -16,10 +16,8 @@ QUIET_S = 30.0  # a plain log says something at least this often
 
 
 def show(client: Client, overview: Overview, captured: Sequence[str], *, widget: bool = False) -> None:
-    """The experiment from here on: a card or a widget, with how to look again and how to end it."""
-    number = overview.experiment.number
-    more = f"%dl show {number} looks again, %dl stop {number} ends it"
-    LiveView(client, [*captured, more], widget=widget).show(overview, final=True)
+    """The experiment from here on: a card or a widget."""
+    LiveView(client, captured, widget=widget).show(overview, final=True)
 
 
 def wait(

@@ -52,6 +52,11 @@ def metrics_text(metrics: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {number(value)}" for name, value in ordered)
 
 
+def newest_text(trial: Trial) -> str:
+    """The newest validation values; where there is no validation, `training loss 0.412`."""
+    return metrics_text(trial.metrics) or (f"training {metrics_text(trial.training)}" if trial.training else "")
+
+
 def params_text(params: Mapping[str, Value]) -> str:
     """`width=64 lr=0.01`, in the order of the definition."""
     return " ".join(
@@ -72,10 +77,9 @@ def reference(trial: Trial) -> str:
 
 def progress_line(trial: Trial, config: Config, report: StoredReport | None = None) -> str:
     """`#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`: of a report, else the trial's newest numbers."""
-    epoch, step, metrics = (
-        (report.epoch, report.step, report.metrics) if report else (trial.epoch, trial.step, trial.metrics)
-    )
-    parts = [reference(trial), epoch_text(epoch, config.epochs), f"step {step}", metrics_text(metrics)]
+    epoch, step = (report.epoch, report.step) if report else (trial.epoch, trial.step)
+    values = metrics_text(report.metrics) if report else newest_text(trial)
+    parts = [reference(trial), epoch_text(epoch, config.epochs), f"step {step}", values]
     return "  ".join(part for part in parts if part)
 
 
@@ -112,9 +116,16 @@ def gang_text(overview: Overview) -> str:
 
 
 def elapsed(overview: Overview, now: float) -> float:
-    """Seconds from the submission to its end, or to `now`."""
-    experiment = overview.experiment
-    return (experiment.ended_at or now) - experiment.created_at
+    """Seconds in which it had slots; before its first attempt, and where that is long past, since its submission."""
+    experiment, attempts = overview.experiment, overview.attempts
+    whole = {attempt.trial for attempt in attempts if attempt.number == 1}  # an overview has the newest ones only
+    if not attempts or any(attempt.trial not in whole for attempt in attempts):
+        return (experiment.ended_at or now) - experiment.created_at
+    seconds, until = 0.0, float("-inf")
+    for begin, end in sorted((attempt.created_at, attempt.ended_at or now) for attempt in attempts):
+        seconds += max(0.0, end - max(begin, until))  # of trials that ran at once, each moment counts once
+        until = max(until, end)
+    return seconds
 
 
 def head_text(overview: Overview, now: float) -> str:
@@ -132,7 +143,7 @@ def table_row(overview: Overview, now: float) -> tuple[str, ...]:
         experiment.name,
         state_text(overview),
         epoch_text(trial.epoch, experiment.config.epochs).removeprefix("epoch "),
-        metrics_text(trial.metrics),
+        newest_text(trial),
         str(experiment.config.slots),
         duration(elapsed(overview, now)),
     )
@@ -167,8 +178,16 @@ def _report_line(message: Message, overview: Overview) -> str:
 
 
 def attempt_lines(overview: Overview) -> list[str]:
-    """What befell the attempts: how those that did not end well ended, and from where the next ones went on."""
-    said = (part for attempt in overview.attempts for part in (_begins(attempt), _ends(attempt)))
+    """What befell the attempts: how those that did not end well ended, and from where the next ones went on.
+
+    The failure with which a trial itself has failed is not among them: it is told at length.
+    """
+    final = {(trial.index, trial.attempt) for trial in overview.trials if trial.state == "failed"}
+    said = (
+        part
+        for attempt in overview.attempts
+        for part in (_begins(attempt), None if (attempt.trial, attempt.number) in final else _ends(attempt))
+    )
     return [line for line in said if line]
 
 

@@ -23,7 +23,7 @@ def trial(state: TrialState = TrialState.RUNNING, **fields: Any) -> Trial:
 
 
 def attempt(number: int = 1, placement: Placement | None = None, **fields: Any) -> Attempt:
-    defaults: dict[str, Any] = {"state": AttemptState.RUNNING, "created_at": 0.0}
+    defaults: dict[str, Any] = {"state": AttemptState.RUNNING, "created_at": 100.0}
     return Attempt(
         experiment=1,
         trial=1,

@@ -11,6 +11,7 @@ from jupyter_ext.views.saved import MIME_TYPE, saved_json
 from jupyter_ext.views.tables import rows_html
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.text import (
     attempt_lines,
@@ -71,7 +72,7 @@ def bundle(
 
 def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
     """The experiment in a few lines of text."""
-    lines = [head_text(overview, now), *captured, *attempt_lines(overview)]
+    lines = [head_text(overview, now), *captured, *_hint(overview, captured), *attempt_lines(overview)]
     for trial in overview.trials:
         if trial.step:
             lines.append(progress_line(trial, overview.experiment.config))
@@ -83,7 +84,7 @@ def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
 
 def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: bytes | None = None) -> str:
     """The experiment as a card, without scripts; every text of a person's is escaped."""
-    parts = [_head(overview, now), *(_dim(text) for text in captured)]
+    parts = [_head(overview, now), *(_dim(text) for text in [*captured, *_hint(overview, captured)])]
     if overview.experiment.params:
         parts.append(_dim(params_text(overview.experiment.params)))
     parts += [_dim(text) for text in attempt_lines(overview)]
@@ -95,6 +96,13 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
     if picture is not None:
         parts.append(_picture(picture, overview))
     return f'<div style="{_CARD}">{"".join(parts)}</div>'
+
+
+def _hint(overview: Overview, captured: Sequence[str]) -> list[str]:
+    """What a person who has just submitted can do next."""
+    number = overview.experiment.number
+    goes_on = overview.experiment.state not in EXPERIMENT_ENDED
+    return [f"%dl show {number} looks again, %dl stop {number} ends it"] if captured and goes_on else []
 
 
 def _head(overview: Overview, now: float) -> str:
@@ -114,15 +122,17 @@ def _head(overview: Overview, now: float) -> str:
 def _progress(trial: Trial, overview: Overview) -> str:
     epochs = overview.experiment.config.epochs
     share = f"{min(1.0, trial.epoch / epochs) * 100:.0f}"
+    colour = _COLOURS.get(trial.state, _GREY)
     shape = "border-radius:3px;height:5px"
     bar = (
         f'<div role="progressbar" aria-valuenow="{share}" aria-valuemin="0" aria-valuemax="100" '
         f'style="{shape};background:{_LINE};margin:6px 0">'
-        f'<div style="{shape};background:{_COLOURS["running"]};width:{share}%"></div></div>'
+        f'<div style="{shape};background:{colour};width:{share}%"></div></div>'
     )
-    rows = [(name, number(value)) for name, value in trial.metrics.items()]
-    table = rows_html(("validation", ""), rows) if rows else ""
-    line = progress_line(trial.model_copy(update={"metrics": {}}), overview.experiment.config)
+    kind, newest = ("validation", trial.metrics) if trial.metrics else ("training", trial.training)
+    rows = [(name, number(value)) for name, value in newest.items()]
+    table = rows_html((kind, ""), rows) if rows else ""
+    line = progress_line(trial.model_copy(update={"metrics": {}, "training": {}}), overview.experiment.config)
     return f"{bar}{_dim(line.removeprefix(reference(trial)).strip())}{table}"
 
 

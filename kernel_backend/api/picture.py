@@ -7,7 +7,6 @@ plain objects here, so that threads may draw at once and nothing is left behind.
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnchoredOffsetbox, HPacker, TextArea
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from kernel_backend.model.curves import Curve
 from kernel_backend.model.overview import Overview
@@ -39,7 +38,6 @@ class Palette(NamedTuple):
     grid: str
     training: str
     validation: str
-    metrics: tuple[str, ...]
     warning: str
     states: dict[str, str]
 
@@ -51,7 +49,6 @@ LIGHT = Palette(
     grid="#e9ebee",
     training="#2f6fde",
     validation="#e07b24",
-    metrics=("#17876d", "#7a55c7", "#b8446f"),
     warning="#d1242f",
     states={"running": "#2f6fde", "completed": "#1a7f37", "failed": "#d1242f"},
 )
@@ -62,7 +59,6 @@ DARK = Palette(
     grid="#2a2a2a",
     training="#6ea8fe",
     validation="#ffab5e",
-    metrics=("#4cc9a8", "#b39bf0", "#ef8fb4"),
     warning="#ff7b72",
     states={"running": "#6ea8fe", "completed": "#57c26e", "failed": "#ff7b72"},
 )
@@ -142,9 +138,9 @@ def _curves(figure: Figure, curves: Sequence[Curve], palette: Palette) -> None:
     colors = {"training": palette.training, "validation": palette.validation}
     lines = [(curve.kind, curve, colors[curve.kind]) for curve in sorted(losses, key=lambda curve: curve.kind)]
     _panel(figure.add_subplot(grid[0]), "loss", lines, most, palette)
-    for place, (curve, color) in enumerate(zip(shown, palette.metrics, strict=False), 1):
+    for place, curve in enumerate(shown, 1):
         label = _shown(curve.metric, _METRICS[len(shown)])
-        _panel(figure.add_subplot(grid[place]), label, [("", curve, color)], most, palette)
+        _panel(figure.add_subplot(grid[place]), label, [("", curve, palette.validation)], most, palette)
     if len(metrics) > len(shown):
         more = f"+ {len(metrics) - len(shown)} more"
         figure.text(0.978, 0.955, more, color=palette.quiet, fontsize=7.5, ha="right", va="top")
@@ -181,7 +177,7 @@ def _plot(axes: Axes, curve: Curve, color: str, palette: Palette) -> None:
 
 
 def _dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:
-    """A light grid and quiet numbers; a logarithmic axis where positive values span much."""
+    """A light grid and quiet numbers."""
     axes.set_facecolor(palette.paper)
     axes.grid(color=palette.grid, linewidth=0.8)
     axes.set_axisbelow(True)
@@ -193,12 +189,6 @@ def _dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:
     axes.set_xlabel("epoch", color=palette.quiet, fontsize=7.5, labelpad=2)
     if not values:
         axes.yaxis.set_major_locator(NullLocator())
-    elif min(values) > 0 and max(values) / min(values) > 50:
-        decades = math.log10(max(values) / min(values))
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0) if decades < 3 else (1.0,), numticks=6))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(_PLAIN)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(4))
         axes.yaxis.set_major_formatter(_PLAIN)

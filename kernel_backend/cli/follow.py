@@ -12,7 +12,7 @@ from kernel_backend.client import Client
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.stream import Message
-from kernel_backend.text import epoch_text, failure_text, message_line, metrics_text, state_text
+from kernel_backend.text import epoch_text, failure_text, message_line, newest_text, state_text
 
 
 class Display(Protocol):
@@ -104,7 +104,7 @@ class LiveDisplay:
             total=trial.total_steps,
             completed=trial.step,
             epoch=epoch_text(trial.epoch, config.epochs),
-            metrics=metrics_text(trial.metrics),
+            metrics=newest_text(trial),
         )
 
     def say(self, line: str) -> None:

@@ -95,8 +95,7 @@ def _moved_on(trial: Trial, report: StoredReport) -> Trial:
     if trial.index != report.trial or report.step < trial.step:
         return trial
     changed: dict[str, Any] = {"step": report.step, "epoch": report.epoch}
-    if report.kind == "validation":
-        changed["metrics"] = report.metrics
+    changed["metrics" if report.kind == "validation" else "training"] = report.metrics
     return trial.model_copy(update=changed)
 
 

@@ -61,6 +61,7 @@ class Trial(Record):
     total_steps: int | None = None
     checkpoint: str | None = None  # newest committed: "<step>-<attempt>"
     metrics: dict[str, float] = {}  # newest validation values
+    training: dict[str, float] = {}  # newest training values
     failure: Failure | None = None
     ended_at: float | None = None
 

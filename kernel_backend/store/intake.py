@@ -118,6 +118,11 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
     newest = max(fresh, key=lambda report: report.step)
     if newest.step > trial.step:
         changes |= {"step": newest.step, "epoch": newest.epoch}
+    trainings = [report for report in fresh if report.kind == "training"]
+    if trainings:
+        newest = max(trainings, key=lambda report: report.step)
+        if newest.step > trial.step or not trial.training:
+            changes["training"] = newest.metrics
     validations = [report for report in fresh if report.kind == "validation"]
     if validations:
         newest = max(validations, key=lambda report: report.step)

@@ -93,6 +93,7 @@ trials = Table(
     Column("total_steps", BigInteger),
     Column("checkpoint", Text),
     Column("metrics", JsonText, nullable=False),
+    Column("training", JsonText, nullable=False),
     Column("failure", JsonText),
     Column("ended_at", Double),
 )

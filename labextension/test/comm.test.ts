@@ -156,7 +156,9 @@ describe('a question', () => {
   test('that nobody hears says what to do', async () => {
     const stopping = failure(new CommSource(new FakeModel(), 12).post(`${ONE}/stop`));
     await pass(15_000);
-    expect(stopping.error?.message).toBe('the kernel does not answer; run %dl show 12 once it does');
+    expect(stopping.error?.message).toBe(
+      'the kernel of this view is gone or does not answer; %dl show 12 shows it again'
+    );
   });
 
   test('to a kernel that has been silent before is given up soon, and one that is back is heard', async () => {
@@ -317,7 +319,7 @@ describe('the stream', () => {
     await pass(14_000);
     expect(heard.error).toBeNull();
     await pass(1_000);
-    expect(heard.error?.message).toBe('the kernel does not answer; run %dl show 12 once it does');
+    expect(heard.error?.message).toBe('the kernel of this view is gone or does not answer; %dl show 12 shows it again');
   });
 
   test('ends at once where the host tells that the kernel restarts', () => {

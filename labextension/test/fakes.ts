@@ -138,6 +138,7 @@ export function trial(fields: Partial<Trial> = {}): Trial {
     total_steps: 1000,
     checkpoint: null,
     metrics: {},
+    training: {},
     failure: null,
     ended_at: null,
     ...fields

@@ -10,9 +10,11 @@ import {
   numbersIn,
   ofNotebook,
   placeAfter,
-  queryFor
+  queryFor,
+  toldBy
 } from '../src/panel/list';
 import { DEFAULTS, settingsIn } from '../src/panel/settings';
+import { newestText } from '../src/model/text';
 import type { Overview } from '../src/model/words';
 import { done, experiment, overview, queued, trial } from './fakes';
 
@@ -109,6 +111,23 @@ test('arrow keys lead from one to the next and stay in the list', () => {
   expect(places).toEqual([2, 0, 0, 3]);
   expect([placeAfter('ArrowUp', 0, 4), placeAfter('ArrowDown', 3, 4)]).toEqual([0, 3]);
   expect(placeAfter('Enter', 1, 4)).toBeNull();
+});
+
+test('metrics are told apart, the loss first, and so is one that is no number any more', () => {
+  expect(toldBy(trial({ metrics: { f1: 0.5, loss: 'NaN', error: '-Infinity' } }))).toEqual([
+    { name: 'loss', text: 'loss nan', broken: true },
+    { name: 'f1', text: 'f1 0.5', broken: false },
+    { name: 'error', text: 'error -inf', broken: true }
+  ]);
+});
+
+test.each([
+  ['validation', trial({ metrics: { f1: 0.5, loss: 2 }, training: { loss: 3 } })],
+  ['training alone', trial({ training: { f1: 0.5, loss: 2 } })],
+  ['nothing', trial()]
+])('the parts of what %s has told are the whole', (_, told) => {
+  const parts = toldBy(told).map(each => each.text);
+  expect(parts.join('  ')).toBe(newestText(told));
 });
 
 test('numbers are found as people write them, each once', () => {

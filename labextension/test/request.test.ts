@@ -8,7 +8,7 @@ import { ServerConnection } from '@jupyterlab/services';
 
 import { cut, LabSource, refusal } from '../src/service/request';
 import { ServiceError, StreamCut } from '../src/service/source';
-import type { Listener } from '../src/service/source';
+import type { Listener, Subscription } from '../src/service/source';
 import { reported } from './fakes';
 
 interface Asked {
@@ -137,6 +137,9 @@ class Socket {
   }
 }
 
+const open: Subscription[] = [];
+afterEach(() => open.splice(0).forEach(each => each.close()));
+
 function watching(options: Partial<ServerConnection.ISettings> = {}): { told: string[]; close: () => void } {
   const told: string[] = [];
   const listener: Listener = {
@@ -146,6 +149,7 @@ function watching(options: Partial<ServerConnection.ISettings> = {}): { told: st
   };
   const WebSocket = Socket as unknown as typeof globalThis.WebSocket;
   const subscription = source({ WebSocket, ...options }).watch(7, 12, listener);
+  open.push(subscription);
   return { told, close: () => subscription.close() };
 }
 
@@ -173,10 +177,10 @@ test('a stream that does not open in time has ended', () => {
   Socket.last.onopen();
   expect([told, Socket.last.closed]).toEqual([['closed: the connection does not open'], 1]);
   watching().close();
-  const open = watching();
+  const opened = watching();
   Socket.last.onopen();
   jest.advanceTimersByTime(60_000);
-  expect(open.told).toEqual(['opened']);
+  expect(opened.told).toEqual(['opened']);
   jest.useRealTimers();
 });
 

@@ -1,7 +1,7 @@
 /** Which metrics share a plot, and curves as lines over an axis. */
 
 import type { Curve, Kind } from '../src/model/words';
-import { evenly, inWords, tableOf } from '../src/view/describe';
+import { evenly, inWords, markedText, lastText, tableOf } from '../src/view/describe';
 import { aligned, allPositive, type Line, lineOf, panelsOf } from '../src/view/lines';
 import { DEFAULTS } from '../src/view/settings';
 
@@ -63,10 +63,17 @@ describe('lines', () => {
     });
   });
 
-  test('are smoothed where there are many points, and keep the raw values', () => {
+  test('are smoothed from the beginning, and keep the raw values', () => {
+    const settings = { ...DEFAULTS, smoothing: 0.5 };
+    const few = line(curve('validation', 'loss', [3, 0]), settings);
+    expect(few).toMatchObject({ mean: [3, 1], raw: [3, 0] });
+    const more = line(curve('validation', 'loss', [3, 0, 2]), settings);
+    expect(more.mean.slice(0, 2)).toEqual(few.mean);
+    expect(line(curve('validation', 'loss', [3, 0])).raw).toBeNull();
+  });
+
+  test('lose a zigzag where they are smoothed much', () => {
     const settings = { ...DEFAULTS, smoothing: 0.9 };
-    const few = curve('validation', 'loss', [1, 0, 1, 0]);
-    expect(line(few, settings)).toMatchObject({ mean: [1, 0, 1, 0], raw: null });
     const zigzag = Array.from({ length: 100 }, (_, index) => index % 2);
     const many = line(curve('training', 'loss', zigzag), settings);
     expect(many.raw).toEqual(zigzag);
@@ -112,6 +119,28 @@ test('columns share one x: a point that another line has is no gap, a value that
     [10, null, undefined, 30],
     [undefined, 20, 25, undefined]
   ]);
+});
+
+describe('a label', () => {
+  const zigzag = curve('training', 'loss', [3, 0, null]);
+
+  test('says the smoothed value that the ring marks, and the raw one in brackets', () => {
+    const smooth = line(zigzag, { ...DEFAULTS, smoothing: 0.5 });
+    expect([0, 1, 2].map(index => markedText(smooth, index))).toEqual(['3 (3)', '1 (0)', 'not finite']);
+    expect(tableOf([smooth]).rows.map(row => row[2])).toEqual(['3', '0', 'not finite']);
+  });
+
+  test('says the raw value alone where nothing is smoothed', () => {
+    expect([0, 1].map(index => markedText(line(zigzag), index))).toEqual(['3', '0']);
+  });
+
+  test('says the newest value in the same way', () => {
+    const told = curve('training', 'loss', [3, 0]);
+    expect(lastText(line(told, { ...DEFAULTS, smoothing: 0.5 }))).toBe('1 (0)');
+    expect(lastText(line(told))).toBe('0');
+    expect(lastText(line(curve('training', 'loss', [3, null], { last: 'NaN' })))).toBe('nan');
+    expect(lastText(line(curve('training', 'loss', [])))).toBe('');
+  });
 });
 
 describe('in words', () => {

@@ -1,6 +1,6 @@
 /** A log as a terminal would show it. */
 
-import { LINES, LogText } from '../src/view/logtext';
+import { emptyText, LINES, LogText } from '../src/view/logtext';
 
 function logged(...chunks: string[]): string {
   const log = new LogText();
@@ -41,4 +41,8 @@ test('a line that never ends is not kept whole', () => {
     log.append('x'.repeat(1_000)); // would take minutes if each were put to all that came before
   }
   expect(log.text.length).toBeLessThan(2100);
+});
+
+test('an empty log says "yet" only while something may come', () => {
+  expect([false, true].map(emptyText)).toEqual(['nothing was written yet', 'nothing was written']);
 });

@@ -1,8 +1,9 @@
 /** What a view decides without drawing: buttons, the share that is done, compared lines and rows. */
 
-import type { Curve, ExperimentState, TrialState } from '../src/model/words';
+import type { Curve, ExperimentState, Metrics, Overview, TrialState } from '../src/model/words';
 import type { Look } from '../src/service/watch';
 import { verbsFor } from '../src/view/actions';
+import { failureOf } from '../src/view/failure';
 import { alone, beginning, newestStep, overlaid } from '../src/view/plotted';
 import { shareDone } from '../src/view/progress';
 import { rowsOf } from '../src/view/rows';
@@ -12,6 +13,11 @@ import { attempt, curves, experiment, overview, report, trial } from './fakes';
 function look(fields: Partial<Look> = {}): Look {
   const shown = { overview: overview(), curves: curves(report(1), report(2)).curves, captured: [] };
   return { number: 12, connection: 'live', trouble: null, at: 100, ...shown, ...fields };
+}
+
+/** What a table of experiments is made of, without curves. */
+function row(shown: Overview | null): Look {
+  return look({ overview: shown, curves: [] });
 }
 
 function validation(metric = 'loss'): Curve {
@@ -58,6 +64,14 @@ describe('progress', () => {
   });
 });
 
+test('a failure is shown once it is final, not while another attempt goes on', () => {
+  const about = { rank: 0, type: 'ValueError', message: 'boom', step: null, frames: [], traceback: '' };
+  const failure = { ...about, consequence: false, invalid: false, at: 100 };
+  expect(failureOf(overview({ trials: [trial({ state: 'failed', failure })] }))).toBe(failure);
+  expect(failureOf(overview({ trials: [trial({ state: 'queued', failure })] }))).toBeNull();
+  expect(failureOf(null)).toBeNull();
+});
+
 describe('plots', () => {
   test('are made again only where a curve or a setting has changed', () => {
     const accuracy = validation('accuracy');
@@ -100,19 +114,31 @@ describe('compared experiments', () => {
     ]);
   });
 
-  test('show their validation alone, unless a metric has none', () => {
-    const labels = (looks: Look[]): unknown[] =>
-      overlaid(looks, DEFAULTS, true).map(each => each.make().picture.lines.map(line => line.label));
+  const labels = (looks: Look[]): unknown[] =>
+    overlaid(looks, DEFAULTS, true).map(each => each.make().picture.lines.map(line => line.label));
+  const unvalidated = (): Look => look({ number: 15, curves: curves(report(3)).curves });
+
+  test('show their validation alone; what has none keeps its training', () => {
     expect(labels(two)).toEqual([['#12'], ['#15']]);
-    expect(labels([look(), look({ number: 15, curves: look().curves.map(curve => ({ ...curve })) })])).toEqual([
-      ['#12 training', '#15 training']
+    expect(labels([look(), unvalidated()])).toEqual([['#12 training', '#15 training']]);
+    expect(labels([look({ curves: [...look().curves, validation()] }), unvalidated()])).toEqual([
+      ['#12', '#15 training']
     ]);
+  });
+
+  test('show first the metrics that more of them have, and the loss before its equals', () => {
+    const all = [
+      look({ number: 1, curves: [validation('mine'), validation('also'), validation('f1')] }),
+      look({ number: 2, curves: [validation('f1'), validation('loss')] }),
+      look({ number: 3, curves: [validation('f1'), validation('loss'), validation('also')] })
+    ];
+    expect(overlaid(all, DEFAULTS, true).map(each => each.metric)).toEqual(['f1', 'loss', 'also', 'mine']);
   });
 
   test('are told apart by the rows that differ', () => {
     const one = overview({ experiment: experiment({ params: { lr: 0.1, name: 'a' }, ended_at: 160 }) });
     const other = overview({ experiment: experiment({ number: 15, params: { lr: 0.2, name: 'a', depth: 3 } }) });
-    const [params, , results] = rowsOf([one, other], 130);
+    const [params, , progress] = rowsOf([row(one), row(other)], 130);
     expect(params).toEqual({
       title: 'Hyperparameters',
       rows: [
@@ -121,16 +147,42 @@ describe('compared experiments', () => {
         { name: 'depth', values: ['', '3'], differs: true }
       ]
     });
-    expect(results?.rows.at(-1)).toEqual({ name: 'time', values: ['1 min 00 s', '30 s'], differs: true });
+    expect(progress?.rows.at(-1)).toEqual({ name: 'time', values: ['1 min 00 s', '30 s'], differs: true });
+  });
+
+  test('have their metrics together, the loss first, before how far they are', () => {
+    const reached = (metrics: Metrics): Look => row(overview({ trials: [trial({ metrics })] }));
+    const [, metrics, progress] = rowsOf([reached({ f1: 0.5, loss: 2 }), reached({ error: 'NaN' })], 130);
+    expect([metrics?.title, progress?.title]).toEqual(['Metrics', 'Progress']);
+    expect(metrics?.rows.map(({ name, values }) => [name, ...values])).toEqual([
+      ['validation loss', '2', ''],
+      ['validation f1', '0.5', ''],
+      ['validation error', '', 'nan']
+    ]);
+    expect(progress?.rows.map(({ name }) => name)).toEqual(['state', 'epoch', 'step', 'time']);
+  });
+
+  test('are told by their training too where one has not been validated', () => {
+    const known = look({ overview: overview({ trials: [trial({ metrics: { loss: 2 } })] }) });
+    const named = (looks: Look[]): unknown[] =>
+      rowsOf(looks, 130).flatMap(({ title, rows }) =>
+        title === 'Metrics' ? rows.map(({ name, values }) => [name, ...values]) : []
+      );
+    expect(named([known, look({ curves: curves(report(4)).curves })])).toEqual([
+      ['validation loss', '2', ''],
+      ['training loss', '0.5', '0.25']
+    ]);
+    expect(named([known, known])).toEqual([['validation loss', '2', '2']]);
+    expect(named([known, row(overview())])).toEqual([['validation loss', '2', '']]);
   });
 
   test('may have a hyperparameter by any name', () => {
     const strange = overview({ experiment: experiment({ params: { constructor: 3 } }) });
-    const [params] = rowsOf([strange, overview()], 130);
+    const [params] = rowsOf([row(strange), row(overview())], 130);
     expect(params?.rows).toEqual([{ name: 'constructor', values: ['3', ''], differs: true }]);
   });
 
   test('may not be known yet', () => {
-    expect(rowsOf([null, null], 0)).toEqual([]);
+    expect(rowsOf([row(null), row(null)], 0)).toEqual([]);
   });
 });

@@ -73,11 +73,11 @@ def test_where_the_service_dies_the_last_state_is_greyed_until_it_is_back(
     seen = view.until_it_moves()
     with no_service(world):
         view.until_connection("lost")
-        expect(view.note).to_contain_text("does not answer")
+        expect(view.note).to_contain_text("trying again")
         expect(view.button("Try now")).to_be_visible()
         assert view.step >= seen
         greyed = "node => getComputedStyle(node.closest('.dl-canvas')).filter"
-        assert "grayscale" in view.root.locator("canvas").first.evaluate(greyed)
+        assert "saturate" in view.root.locator("canvas").first.evaluate(greyed)
         lab.shot("view-service-down", of=view.root)
         view.button("Try now").click()
         view.until_connection("lost")

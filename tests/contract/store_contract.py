@@ -268,15 +268,19 @@ class StoreContract:
         losses = {(one.kind, one.step): one.metrics["loss"] for one in store.reports(1, 1)}
         expected: dict[tuple[str, int], float] = {("training", step): 1.0 for step in range(1, 5)}
         assert losses == expected | {("validation", 4): 2.0, ("training", 5): 9.0}
-        assert store.trial(1, 1).metrics == {"loss": 2.0}
+        trial = store.trial(1, 1)
+        assert (trial.metrics, trial.training) == ({"loss": 2.0}, {"loss": 9.0})
 
     def test_progress_only_goes_forward(self, store: Store) -> None:
         attempt = placed(store)
-        store.accept(attempt.id, [report(1, 20), report(2, 20, "validation", accuracy=0.7), committed(3, 20)], at=4.0)
-        store.accept(attempt.id, [report(4, 7), report(5, 7, "validation", accuracy=0.1), committed(6, 7)], at=5.0)
+        first = [report(1, 20, loss=1.0), report(2, 20, "validation", accuracy=0.7), committed(3, 20)]
+        store.accept(attempt.id, first, at=4.0)
+        store.accept(
+            attempt.id, [report(4, 7, loss=5.0), report(5, 7, "validation", accuracy=0.1), committed(6, 7)], at=5.0
+        )
         trial = store.trial(1, 1)
         assert (trial.step, trial.epoch, trial.checkpoint) == (20, 2.0, "20-1")
-        assert trial.metrics == {"accuracy": 0.7}
+        assert (trial.metrics, trial.training) == ({"accuracy": 0.7}, {"loss": 1.0})
         store.accept(attempt.id, [report(7, 30), report(8, 30, "validation", accuracy=0.8)], at=6.0)
         trial = store.trial(1, 1)
         assert (trial.step, trial.metrics, trial.checkpoint) == (30, {"accuracy": 0.8}, "20-1")

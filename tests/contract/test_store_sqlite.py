@@ -68,11 +68,24 @@ def test_the_migrated_schema_is_the_one_in_tables(file: Path) -> None:
         assert compare_metadata(context, metadata) == []
 
 
+def test_a_database_of_before_is_brought_up_to_date(file: Path) -> None:
+    store = SqlStore(file)
+    store.add_experiment(draft(), at=1.0)
+    before = store.overview(1)
+    store.close()
+    with create_engine(f"sqlite:///{file}").begin() as db:
+        db.execute(text("ALTER TABLE trials DROP COLUMN training"))
+        db.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    again = SqlStore(file)
+    assert again.overview(1) == before
+    again.close()
+
+
 def test_a_database_from_the_future_is_refused(file: Path) -> None:
     SqlStore(file).close()
     with create_engine(f"sqlite:///{file}").begin() as db:
         db.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0001: upgrade"):
+    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0002: upgrade"):
         SqlStore(file)
 
 

@@ -102,9 +102,17 @@ def _of_records() -> Iterator[dict[str, Any]]:
     yield from said([text.failure_text, text.cause_text], *zip(failures))
     yield from said(where_text, *zip(DEEP.frames))
     yield from said(text.reference, (trial(),), (trial(experiment=12, index=3),))
+    unvalidated = trial(training={"acc": 0.5, "loss": 0.25})
+    yield from said(text.newest_text, (trial(),), (unvalidated,), (trial(metrics={"loss": 1}, training={"loss": 2}),))
     config, later = Config(epochs=10), trial(step=141, epoch=3.5, metrics={"error": 1e-9})
     validation = report(141, kind="validation", epoch=3, metrics={"accuracy": 0.912, "loss": 0.412})
-    yield from said(text.progress_line, (trial(), config), (later, config), (trial(index=3), config, validation))
+    yield from said(
+        text.progress_line,
+        (trial(), config),
+        (later, config),
+        (trial(index=3), config, validation),
+        (unvalidated, config),
+    )
 
 
 def _of_overviews() -> Iterator[dict[str, Any]]:
@@ -112,6 +120,17 @@ def _of_overviews() -> Iterator[dict[str, Any]]:
     later = overview().model_copy(update={"experiment": experiment("completed", ended_at=4000.5)})
     moments = (overview(), 165.0), (overview(name=""), 99.0), (overview(name=UGLY), 1e6), (later, 9e9)
     yield from said([text.elapsed, text.head_text], *moments)
+    yield from said(text.elapsed, *((overview(attempts=each), 165.0) for each in _spans()))
+
+
+def _spans() -> Iterator[tuple[Attempt, ...]]:
+    first = attempt(created_at=110.0, ended_at=120.5)
+    other = first.model_copy(update={"trial": 2, "created_at": 115.0})
+    yield (first,)
+    yield first, attempt(2, created_at=150.25)
+    yield first, other.model_copy(update={"ended_at": 118.0})
+    yield first, other.model_copy(update={"ended_at": 130.0})
+    yield attempt(2, created_at=150.0), attempt(3, created_at=160.0)  # the first is long past
 
 
 def _pictures() -> Iterator[Overview]:
@@ -125,6 +144,8 @@ def _pictures() -> Iterator[Overview]:
         yield overview(trial(TrialState.PAUSED), state="paused", wait=wait)
     yield overview(trial(TrialState.FAILED), trial(TrialState.FAILED, index=2, failure=DEEP), state="failed")
     yield overview(trial(TrialState.FAILED, failure=user_error()), trial(index=2))
+    lost = [attempt(number, outcome=Outcome.FAILED, failure=LOST) for number in (1, 2)]
+    yield overview(trial(TrialState.FAILED, attempt=2, failure=LOST), attempts=tuple(lost), state="failed")
     ends = [attempt(number, outcome=outcome, failure=LOST) for number, outcome in enumerate(Outcome, 1)]
     yield overview(attempts=tuple(ends))
     goes_on = attempt(2, resume_from="150-1", outcome=Outcome.FAILED, failure=DEEP, backend="torch")

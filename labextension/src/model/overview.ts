@@ -87,6 +87,7 @@ function movedOn(trials: Trial[], report: StoredReport): Trial[] {
   }
   const moved = { ...trial, step: report.step, epoch: report.epoch };
   const copy = [...trials];
-  copy[place] = report.kind === 'validation' ? { ...moved, metrics: report.metrics } : moved;
+  copy[place] =
+    report.kind === 'validation' ? { ...moved, metrics: report.metrics } : { ...moved, training: report.metrics };
   return copy;
 }

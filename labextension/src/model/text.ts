@@ -61,6 +61,12 @@ export function metricsText(metrics: Metrics): string {
   return ordered.map(([name, value]) => `${name} ${number(value)}`).join('  ');
 }
 
+/** The newest validation values; where there is no validation, `training loss 0.412`. */
+export function newestText(trial: Trial): string {
+  const training = metricsText(trial.training);
+  return metricsText(trial.metrics) || (training && `training ${training}`);
+}
+
 /** `width=64 lr=0.01`, in the order of the definition. */
 export function paramsText(params: Record<string, Value>): string {
   return Object.entries(params)
@@ -81,8 +87,9 @@ export function reference(trial: Trial): string {
 
 /** `#12  epoch 3/10  step 141  loss 0.412  accuracy 0.912`: of a report, else the trial's newest numbers. */
 export function progressLine(trial: Trial, config: Config, report: StoredReport | null = null): string {
-  const { epoch, step, metrics } = report ?? trial;
-  const parts = [reference(trial), epochText(epoch, config.epochs), `step ${step}`, metricsText(metrics)];
+  const { epoch, step } = report ?? trial;
+  const values = report ? metricsText(report.metrics) : newestText(trial);
+  const parts = [reference(trial), epochText(epoch, config.epochs), `step ${step}`, values];
   return parts.filter(part => part).join('  ');
 }
 
@@ -139,9 +146,21 @@ export function gangText(overview: Overview): string {
   return `${slots} slot${slots > 1 ? 's' : ''}` + (backend ? `, ${backend}` : '');
 }
 
-/** Seconds from the submission to its end, or to `now`. */
+/** Seconds in which it had slots; before its first attempt, and where that is long past, since its submission. */
 export function elapsed(overview: Overview, now: number): number {
-  return (overview.experiment.ended_at ?? now) - overview.experiment.created_at;
+  const { experiment, attempts } = overview;
+  // An overview has the newest ones only.
+  const whole = new Set(attempts.filter(attempt => attempt.number === 1).map(attempt => attempt.trial));
+  if (attempts.length === 0 || attempts.some(attempt => !whole.has(attempt.trial))) {
+    return (experiment.ended_at ?? now) - experiment.created_at;
+  }
+  const spans = attempts.map(attempt => [attempt.created_at, attempt.ended_at ?? now] as const);
+  let [seconds, until] = [0, -Infinity];
+  for (const [begin, end] of spans.sort(([one, last], [other, end]) => one - other || last - end)) {
+    seconds += Math.max(0, end - Math.max(begin, until)); // of trials that ran at once, each moment counts once
+    until = Math.max(until, end);
+  }
+  return seconds;
 }
 
 /** `#12 digits`. */
@@ -154,9 +173,17 @@ export function headText(overview: Overview, now: number): string {
   return [titleText(overview), stateText(overview), gangText(overview), duration(elapsed(overview, now))].join('  ');
 }
 
-/** What befell the attempts: how those that did not end well ended, and from where the next ones went on. */
+/**
+ * What befell the attempts: how those that did not end well ended, and from where the next ones went on.
+ * The failure with which a trial itself has failed is not among them: it is told at length.
+ */
 export function attemptLines(overview: Overview): string[] {
-  return overview.attempts.flatMap(attempt => [begins(attempt), ends(attempt)]).filter(line => line !== null);
+  const failed = overview.trials.filter(trial => trial.state === 'failed');
+  const isFinal = ({ trial, number }: Attempt): boolean =>
+    failed.some(each => each.index === trial && each.attempt === number);
+  return overview.attempts
+    .flatMap(attempt => [begins(attempt), isFinal(attempt) ? null : ends(attempt)])
+    .filter(line => line !== null);
 }
 
 /** The step of a checkpoint's name `<step>-<attempt>`; 0 where there is none. */

@@ -92,6 +92,7 @@ export interface Trial {
   total_steps: number | null;
   checkpoint: string | null;
   metrics: Metrics;
+  training: Metrics;
   failure: Failure | null;
   ended_at: number | null;
 }

@@ -23,6 +23,7 @@ export const REFRESH = 'daylight:refresh';
 const COPY = 'daylight:copy-command';
 const CATEGORY = 'Daylight';
 const SHOWN_MS = 10_000; // a notification; without this it is only counted
+const BRIEF_MS = 3_000; // one that says only that something was done
 
 type Args = ReadonlyPartialJSONObject;
 
@@ -144,7 +145,12 @@ export class Commands {
       execute: async args => {
         const number = this._numberOf(args) ?? (await askNumber('Copy the command of an experiment'));
         const command = `%dl show ${number ?? ''}`;
-        if (number !== null && !(await copy(command))) {
+        if (number === null) {
+          return;
+        }
+        if (await copy(command)) {
+          Notification.success(`Copied: ${command}`, { autoClose: BRIEF_MS });
+        } else {
           Notification.info(`This page may not use the clipboard; the command is: ${command}`, { autoClose: SHOWN_MS });
         }
       }

@@ -54,7 +54,7 @@ export function Refresh({ refresh }: { refresh: () => void }): React.JSX.Element
 
 interface FilterProps {
   filter: Filter;
-  notebook: string | null; // the one in front
+  notebook: string | null; // the one that was in front last
   narrow: (filter: Partial<Filter>) => void;
 }
 
@@ -72,14 +72,13 @@ export function Filters({ filter, notebook, narrow }: FilterProps): React.JSX.El
             text={state}
           />
         ))}
-        {here !== null && (
-          <Toggle
-            pressed={filter.notebook !== null}
-            press={pressed => narrow({ notebook: pressed ? here : null })}
-            text="this notebook"
-            title={here}
-          />
-        )}
+        <Toggle
+          pressed={filter.notebook !== null}
+          press={pressed => narrow({ notebook: pressed ? here : null })}
+          text="this notebook"
+          title={here ?? 'No notebook was opened yet'}
+          disabled={here === null}
+        />
       </div>
     </>
   );
@@ -90,11 +89,19 @@ interface ToggleProps {
   press: (pressed: boolean) => void;
   text: string;
   title?: string;
+  disabled?: boolean;
 }
 
-function Toggle({ pressed, press, text, title = '' }: ToggleProps): React.JSX.Element {
+function Toggle({ pressed, press, text, title = '', disabled = false }: ToggleProps): React.JSX.Element {
   return (
-    <button type="button" className="dl-filter" aria-pressed={pressed} title={title} onClick={() => press(!pressed)}>
+    <button
+      type="button"
+      className="dl-filter"
+      aria-pressed={pressed}
+      title={title}
+      disabled={disabled}
+      onClick={() => press(!pressed)}
+    >
       {text}
     </button>
   );

@@ -3,8 +3,9 @@
 import * as React from 'react';
 
 import { ended, stateOf } from '../model/overview';
-import { duration, elapsed, epochText, metricsText, stateText } from '../model/text';
+import { duration, elapsed, epochText, newestText, stateText } from '../model/text';
 import type { Overview } from '../model/words';
+import { toldBy } from './list';
 
 interface Props {
   overview: Overview;
@@ -40,7 +41,8 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
   const { number, name, created_at, config } = overview.experiment;
   const trial = overview.trials[0];
   const begun = trial && trial.step > 0 ? trial : null;
-  const metrics = trial ? metricsText(trial.metrics) : '';
+  const newest = trial ? newestText(trial) : '';
+  const told = trial ? toldBy(trial) : [];
   return (
     <>
       <span className="dl-item-top">
@@ -62,9 +64,13 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
           <span style={{ width: `${Math.min(100, (100 * begun.epoch) / config.epochs)}%` }} />
         </span>
       )}
-      {metrics && (
-        <span className="dl-item-metrics" title={metrics}>
-          {metrics}
+      {newest && (
+        <span className="dl-item-metrics" title={newest}>
+          {told.map(({ name, text, broken }, index) => (
+            <span key={name} className={broken ? 'dl-item-broken' : ''}>
+              {(index ? '  ' : '') + text}
+            </span>
+          ))}
         </span>
       )}
     </>

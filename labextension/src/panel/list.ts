@@ -1,8 +1,11 @@
 /** What the panel asks for, what it shows of the answer, and when it asks again. No DOM, no clock. */
 
+import { num } from '../model/curves';
 import { ended, stateOf } from '../model/overview';
-import type { Overview } from '../model/words';
+import { metricsText } from '../model/text';
+import type { Overview, Trial } from '../model/words';
 import type { Query } from '../service/source';
+import { lossFirst } from '../view/rows';
 
 export const PAGE = 50; // experiments
 const OF_A_NOTEBOOK = 500; // are looked through for those of one notebook
@@ -75,6 +78,23 @@ export function isActive(found: readonly Overview[]): boolean {
 /** Whether there is something new since the last answer. */
 export function hasMoved(before: readonly Overview[], found: readonly Overview[]): boolean {
   return before.length !== found.length || before[0]?.seq !== found[0]?.seq;
+}
+
+/** A metric as an item says it; `broken` where no number is left of it. */
+export interface Told {
+  readonly name: string;
+  readonly text: string;
+  readonly broken: boolean;
+}
+
+/** The parts of what `newestText` says of a trial. */
+export function toldBy(trial: Trial): Told[] {
+  const [kind, metrics] = Object.keys(trial.metrics).length ? ['', trial.metrics] : ['training ', trial.training];
+  return lossFirst(metrics).map(([name, value], index) => ({
+    name,
+    text: (index ? '' : kind) + metricsText({ [name]: value }),
+    broken: !Number.isFinite(num(value))
+  }));
 }
 
 /** Where an arrow key leads to from one of `count` places; null where the key means something else. */

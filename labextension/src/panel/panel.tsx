@@ -34,11 +34,14 @@ export class Panel extends ReactWidget {
     _experiments.changed.connect(() => this.update());
   }
 
-  /** The notebook in front of the person, if there is one. */
+  /** What came to the front; anything but a notebook leaves the last notebook standing: the head keeps its height. */
   set notebook(path: string | null) {
+    if (path === null) {
+      return;
+    }
     this._notebook = path;
     const { filter } = this._experiments;
-    if (path !== null && filter.notebook !== null && filter.notebook !== path) {
+    if (filter.notebook !== null && filter.notebook !== path) {
       this._narrow({ notebook: path });
     }
     this.update();

@@ -140,7 +140,7 @@ export class CommSource implements Source {
   }
 
   private get _goneText(): string {
-    return `the kernel does not answer; run %dl show ${this._number} once it does`;
+    return `the kernel of this view is gone or does not answer; %dl show ${this._number} shows it again`;
   }
 
   private get _path(): string {

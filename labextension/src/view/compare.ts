@@ -79,10 +79,9 @@ export class CompareView {
       this._empty,
       looks.every(look => look.curves.length === 0)
     );
-    const overviews = looks.map(look => look.overview);
     this._table.update(
       looks.map(look => (look.overview ? titleText(look.overview) : `#${look.number}`)),
-      rowsOf(overviews, Date.now() / 1000)
+      rowsOf(looks, Date.now() / 1000)
     );
   }
 }
@@ -95,8 +94,9 @@ class Heading {
   readonly root: HTMLElement;
 
   constructor(colour: string) {
-    const swatch = h('span', { class: 'dl-swatch' });
-    this.root = h('li', { 'data-colour': colour }, swatch, this._title, this._chip, this._trouble);
+    const name = h('span', { class: 'dl-compared-name' }, h('span', { class: 'dl-swatch' }), this._title);
+    const facts = h('span', { class: 'dl-head-facts' }, this._chip, this._trouble);
+    this.root = h('li', { 'data-colour': colour }, name, facts);
   }
 
   update(look: Look): void {

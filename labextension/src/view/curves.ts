@@ -3,6 +3,7 @@
 import { ended } from '../model/overview';
 import type { Look } from '../service/watch';
 import { h, setText, show } from './dom';
+import { failureOf } from './failure';
 import { alone } from './plotted';
 import { Plots } from './plots';
 import type { ViewSettings } from './settings';
@@ -33,7 +34,8 @@ export class Curves {
     this._look = look;
     const some = look.curves.length > 0;
     show(this._toolbar.root, some);
-    show(this.root, look.overview !== null);
+    // A failure says by itself why nothing was reported.
+    show(this.root, look.overview !== null && (some || failureOf(look.overview) === null));
     setText(this._empty, look.overview && ended(look.overview) ? 'no reports' : 'no reports yet');
     show(this._empty, !some);
     this._plan();

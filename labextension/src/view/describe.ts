@@ -55,6 +55,22 @@ export function valueText(curve: Curve, index: number): string {
   return value === null ? 'not finite' : number(value);
 }
 
+/** What the ring marks on a line, and in brackets what was reported there, where these are not the same. */
+export function markedText(line: Line, index: number): string {
+  return besideRaw(line, index, valueText(line.curve, index));
+}
+
+/** A line's newest value, said like any other. */
+export function lastText(line: Line): string {
+  const { last } = line.curve;
+  return last === null ? '' : besideRaw(line, line.mean.length - 1, number(last));
+}
+
+function besideRaw(line: Line, index: number, raw: string): string {
+  const drawn = line.raw ? line.mean[index] : undefined;
+  return typeof drawn === 'number' ? `${number(drawn)} (${raw})` : raw;
+}
+
 /** At most ROWS rows: step, epoch, and each line's values; of more, evenly many. */
 export function tableOf(lines: readonly Line[]): { head: string[]; rows: string[][]; left: number } {
   const steps = [...new Set(lines.flatMap(line => line.curve.step))].sort((one, other) => one - other);

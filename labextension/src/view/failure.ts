@@ -1,7 +1,7 @@
 /** Why an experiment failed: the error, the person's own lines by cell, and the whole traceback in a fold. */
 
 import { whereText } from '../model/text';
-import type { Failure, Frame } from '../model/words';
+import type { Failure, Frame, Overview } from '../model/words';
 import type { Look } from '../service/watch';
 import { changes, h, setText, show } from './dom';
 
@@ -23,8 +23,7 @@ export class FailureBox {
   );
 
   update(look: Look): void {
-    const failed = look.overview?.trials.find(trial => trial.state === 'failed' && trial.failure);
-    const failure = failed?.failure ?? null;
+    const failure = failureOf(look.overview);
     if (this._changed(failure)) {
       show(this.root, failure !== null);
       if (failure) {
@@ -42,6 +41,11 @@ export class FailureBox {
     show(this._frames, failure.frames.length > 0);
     show(this._fold, failure.traceback !== '');
   }
+}
+
+/** Why it has failed, if it has. */
+export function failureOf(overview: Overview | null): Failure | null {
+  return overview?.trials.find(trial => trial.state === 'failed' && trial.failure)?.failure ?? null;
 }
 
 function placeText(failure: Failure): string {

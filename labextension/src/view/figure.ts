@@ -1,10 +1,8 @@
 /** One metric: its name and newest values, the plot, and the same as a table. */
 
-import { number } from '../model/text';
-import { inWords, placeText, valueText } from './describe';
+import { inWords, markedText, lastText, placeText } from './describe';
 import { h, setText, show } from './dom';
 import { Keys } from './keys';
-import type { Line } from './lines';
 import { type Hover, Plot } from './plot';
 import type { Picture } from './plotlook';
 import { Table } from './table';
@@ -95,11 +93,11 @@ export class Figure {
   /** The newest values, or those below the pointer. */
   private _say(): void {
     const lines = this._picture?.lines ?? [];
-    this._keys.say(lines.map((line, index) => this._value(line, this._hover?.nearest[index])));
-  }
-
-  private _value(line: Line, at: number | null | undefined): string {
-    const { last } = line.curve;
-    return typeof at === 'number' ? valueText(line.curve, at) : last === null ? '' : number(last);
+    this._keys.say(
+      lines.map((line, index) => {
+        const at = this._hover?.nearest[index];
+        return typeof at === 'number' ? markedText(line, at) : lastText(line);
+      })
+    );
   }
 }

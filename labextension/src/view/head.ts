@@ -17,8 +17,7 @@ export class Head {
     'div',
     { class: 'dl-head' },
     h('span', { class: 'dl-title' }, this._number, ' ', this._name),
-    this._chip,
-    this._facts
+    h('span', { class: 'dl-head-facts' }, this._chip, this._facts)
   );
 
   update(look: Look): void {

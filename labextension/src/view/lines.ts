@@ -48,7 +48,7 @@ export function lineOf(
 ): Line {
   const curve = thinned(whole, POINTS); // what grew live has its newest points closer together than the rest
   const values = curve.mean.map(drawable);
-  const smooth = settings.smoothing > 0 && values.length > DOTS;
+  const smooth = settings.smoothing > 0;
   const several = curve.size.some(size => size > 1);
   const x = along(curve, settings.axis, origin);
   return {

@@ -6,7 +6,7 @@ import type { LogChunk } from '../model/words';
 import type { Look, Watch } from '../service/watch';
 import { h, setText, show } from './dom';
 import { Sight } from './frame';
-import { LogText } from './logtext';
+import { emptyText, LogText } from './logtext';
 
 const EVERY_MS = 2000;
 const TAIL = 65_536; // bytes
@@ -55,6 +55,9 @@ export class Log {
     const trial = overview?.trials[0];
     show(this._fold, (trial?.attempt ?? 0) > 0 && look.connection !== 'foreign');
     this._over = overview !== null && ended(overview);
+    if (this._over && this._chunk) {
+      this._write();
+    }
     const whose = trial ? `${trial.attempt} ${trial.failure?.rank ?? ''}` : '';
     if (whose !== this._whose) {
       this._whose = whose;
@@ -116,7 +119,7 @@ export class Log {
   private _write(): void {
     const box = this._box;
     const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR;
-    setText(box, this._log.text || 'nothing was written yet');
+    setText(box, this._log.text || emptyText(this._over));
     if (atEnd) {
       box.scrollTop = box.scrollHeight;
     }

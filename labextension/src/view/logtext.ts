@@ -43,3 +43,8 @@ function withoutPast(line: string): string {
   const last = line.lastIndexOf('\r', line.length - 2);
   return line.slice(last + 1);
 }
+
+/** What stands where there are no lines; `over` says that none will come. */
+export function emptyText(over: boolean): string {
+  return over ? 'nothing was written' : 'nothing was written yet';
+}

@@ -8,6 +8,7 @@ import { axesOf, bandsOf, cursorOf, lastSeriesOf, layers, type Picture, scalesOf
 import type { Theme } from './theme';
 
 const LEAST = 20; // pixels: less is no room for a plot
+const NO_AXIS = 32; // pixels of room where there is no y axis: about as much as one takes
 const CROSS = 3; // half the size of a mark for what is not finite, in pixels
 const NOTHING: Picture = { lines: [], axis: 'epoch', log: false };
 
@@ -85,7 +86,7 @@ export class Plot {
     return {
       width: this._width,
       height: this._height,
-      padding: [6, 16, 0, 0],
+      padding: [6, 16, 0, () => (hasValues(this._picture) ? 0 : NO_AXIS)],
       legend: { show: false },
       scales: scalesOf(this._picture),
       axes: axesOf(this._picture, this._theme),
@@ -135,6 +136,11 @@ export class Plot {
   private _broken(): number[] {
     return this._picture.lines.flatMap(line => line.broken).sort((one, other) => one - other);
   }
+}
+
+/** Whether there is anything for a y axis to measure. */
+function hasValues({ lines }: Picture): boolean {
+  return lines.some(line => line.mean.some(value => value !== null));
 }
 
 function dataOf(lines: readonly Line[]): uPlot.AlignedData {

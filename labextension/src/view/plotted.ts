@@ -27,22 +27,40 @@ export function alone(look: Look, settings: ViewSettings): Plotted[] {
   }));
 }
 
-/** A plot a metric with the lines of all experiments; a metric that none has validated keeps its training. */
+/**
+ * A plot a metric with the lines of all experiments, first the metrics that most of them have. Where validation alone
+ * is wanted, an experiment that has not validated a metric keeps its training.
+ */
 export function overlaid(looks: readonly Look[], settings: ViewSettings, validationOnly: boolean): Plotted[] {
   const owners = new Map(looks.flatMap((look, index) => look.curves.map(curve => [curve, { look, index }])));
-  return panelsOf([...owners.keys()]).map(panel => {
-    const validated = panel.curves.filter(curve => curve.kind === 'validation');
-    const one = validationOnly && validated.length > 0;
-    const curves = looks.flatMap(look => (one ? validated : panel.curves).filter(each => look.curves.includes(each)));
-    const line = (curve: Curve): Line => {
-      const { look, index } = owners.get(curve) ?? { look: null, index: 0 };
-      const label = `#${look?.number ?? 0}` + (one ? '' : ` ${curve.kind}`);
-      const dashed = !one && curve.kind === 'training';
-      const origin = look ? beginning(look.overview, look.curves) : 0;
-      return lineOf(curve, { label, colour: colourOf(index), dashed }, settings, origin);
-    };
-    return { metric: panel.metric, from: [settings, one, ...curves], make: () => plot(curves, settings, line) };
-  });
+  const line = (curve: Curve): Line => {
+    const { look, index } = owners.get(curve) ?? { look: null, index: 0 };
+    const dashed = curve.kind === 'training';
+    const label = `#${look?.number ?? 0}` + (validationOnly && !dashed ? '' : ` ${curve.kind}`);
+    const origin = look ? beginning(look.overview, look.curves) : 0;
+    return lineOf(curve, { label, colour: colourOf(index), dashed }, settings, origin);
+  };
+  return panelsOf([...owners.keys()])
+    .map(({ metric, curves }) => {
+      const owned = looks.map(look => curves.filter(curve => owners.get(curve)?.look === look));
+      return { metric, shared: owned.map(own => (validationOnly ? validationOf(own) : own)) };
+    })
+    .sort((one, other) => having(other.shared) - having(one.shared))
+    .map(({ metric, shared }) => {
+      const curves = shared.flat();
+      return { metric, from: [settings, validationOnly, ...curves], make: () => plot(curves, settings, line) };
+    });
+}
+
+/** The validation among an experiment's curves of one metric; all where there is none. */
+function validationOf(curves: readonly Curve[]): readonly Curve[] {
+  const validated = curves.filter(curve => curve.kind === 'validation');
+  return validated.length ? validated : curves;
+}
+
+/** How many experiments have a curve. */
+function having(shared: readonly (readonly Curve[])[]): number {
+  return shared.filter(curves => curves.length > 0).length;
 }
 
 function plot(

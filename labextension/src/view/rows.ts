@@ -2,7 +2,8 @@
 
 import { stateOf } from '../model/overview';
 import { duration, elapsed, epochText, number, paramsText } from '../model/text';
-import type { Overview, Value } from '../model/words';
+import type { Metrics, Num, Overview, Value } from '../model/words';
+import type { Look } from '../service/watch';
 
 export interface Row {
   readonly name: string;
@@ -15,12 +16,16 @@ export interface Rows {
   readonly rows: readonly Row[];
 }
 
-/** Hyperparameters, how each was trained, and results; `now` counts for those that go on. */
-export function rowsOf(overviews: readonly (Overview | null)[], now: number): Rows[] {
+type Known = Pick<Look, 'overview' | 'curves'>;
+
+/** Hyperparameters, how each was trained, what it has reached and how far it is; `now` counts for those that go on. */
+export function rowsOf(looks: readonly Known[], now: number): Rows[] {
+  const overviews = looks.map(look => look.overview);
   const told = [
     { title: 'Hyperparameters', rows: union(overviews.map(each => texts(each?.experiment.params ?? {}))) },
     { title: 'Training', rows: union(overviews.map(trained)) },
-    { title: 'Results', rows: union(overviews.map(each => results(each, now))) }
+    { title: 'Metrics', rows: metricRows(looks) },
+    { title: 'Progress', rows: union(overviews.map(each => progress(each, now))) }
   ];
   return told.filter(({ rows }) => rows.length > 0);
 }
@@ -48,18 +53,45 @@ function trained(overview: Overview | null): Told {
   };
 }
 
-function results(overview: Overview | null, now: number): Told {
+/** What is validated; of the training too where an experiment has no more than that to be compared by. */
+function metricRows(looks: readonly Known[]): Row[] {
+  const validation = looks.map(validated);
+  const training = looks.map(trainedTo);
+  const needed = looks.some((_, index) => isEmpty(validation[index]) && !isEmpty(training[index]));
+  return [...union(validation), ...(needed ? union(training) : [])];
+}
+
+function validated({ overview }: Known): Told {
+  return named('validation', lossFirst(overview?.trials[0]?.metrics ?? {}));
+}
+
+/** The newest training value of each metric. */
+function trainedTo({ curves }: Known): Told {
+  const newest = curves.filter(curve => curve.kind === 'training' && curve.last !== null);
+  return named('training', lossFirst(Object.fromEntries(newest.map(({ metric, last }) => [metric, last ?? 'NaN']))));
+}
+
+function named(kind: string, metrics: readonly [string, Num][]): Told {
+  return Object.fromEntries(metrics.map(([name, value]) => [`${kind} ${name}`, number(value)]));
+}
+
+function isEmpty(told: Told | undefined): boolean {
+  return Object.keys(told ?? {}).length === 0;
+}
+
+/** Metrics as they are listed: the loss before all others. */
+export function lossFirst(metrics: Metrics): [string, Num][] {
+  return Object.entries(metrics).sort(([one], [other]) => Number(other === 'loss') - Number(one === 'loss'));
+}
+
+function progress(overview: Overview | null, now: number): Told {
   const trial = overview?.trials[0];
   if (!overview || !trial) {
     return {};
   }
   const { config } = overview.experiment;
-  const metrics = Object.entries(trial.metrics).sort(
-    ([one], [other]) => Number(other === 'loss') - Number(one === 'loss')
-  );
   return {
     state: stateOf(overview),
-    ...Object.fromEntries(metrics.map(([name, value]) => [`validation ${name}`, number(value)])),
     epoch: epochText(trial.epoch, config.epochs).replace('epoch ', ''),
     step: String(trial.step),
     time: duration(Math.max(0, elapsed(overview, now)))

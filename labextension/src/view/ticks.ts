@@ -1,15 +1,18 @@
 /** Ranges and ticks of axes, and how their numbers are written. */
 
-type Range = [number, number];
+type Range = [number, number] | [null, null];
 
 const FINER = [[1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 7]];
 const FEW = 3;
 const MANY = 7;
 
-/** Room around values on a plain axis; what is never negative keeps its zero in sight only where it is near. */
+/**
+ * Room around values on a plain axis; what is never negative keeps its zero in sight only where it is near. Without
+ * values there is no range, and nothing is written beside the axis: made-up numbers would be taken for real ones.
+ */
 export function plainRange(min: number | null, max: number | null): Range {
   if (min === null || max === null) {
-    return [0, 1];
+    return [null, null];
   }
   const room = max > min ? (max - min) * 0.06 : Math.abs(max) * 0.1 || 1;
   return [min >= 0 && min - room < 0 ? 0 : min - room, max + room];
@@ -18,7 +21,7 @@ export function plainRange(min: number | null, max: number | null): Range {
 /** Room around positive values on a logarithmic axis. */
 export function logRange(min: number | null, max: number | null): Range {
   if (min === null || max === null || min <= 0) {
-    return [0.1, 1];
+    return [null, null];
   }
   const room = max > min ? (max / min) ** 0.06 : 1.5;
   return [min / room, max * room];
