@@ -24,6 +24,7 @@ from kernel_backend.engines.local import LocalEngine
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
 from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.service.bus import heard
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
@@ -134,10 +135,7 @@ class Daylight(Application):
             if use.idle() > self.idle_timeout and not await service.busy() and use.idle() > self.idle_timeout:
                 _log.info("nothing to do for %g s", self.idle_timeout)
                 return
-            try:
-                await asyncio.wait_for(stop.wait(), min(IDLE_LOOK_S, self.idle_timeout or IDLE_LOOK_S))
-            except TimeoutError:
-                continue
+            await heard(stop, min(IDLE_LOOK_S, self.idle_timeout or IDLE_LOOK_S))
 
     def _say_who_serves(self, home: Path) -> None:
         address = discovery.find(home)

@@ -24,7 +24,9 @@ class Bus:
 async def heard(bell: asyncio.Event, timeout: float) -> bool:
     """Whether the bell rang within `timeout` seconds."""
     try:
-        await asyncio.wait_for(bell.wait(), timeout)
+        # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the ring.
+        async with asyncio.timeout(timeout):
+            await bell.wait()
     except TimeoutError:
         return False
     return True
