@@ -54,7 +54,9 @@ def metrics_text(metrics: Mapping[str, float]) -> str:
 
 def newest_text(trial: Trial) -> str:
     """The newest validation values; where there is no validation, `training loss 0.412`."""
-    return metrics_text(trial.metrics) or (f"training {metrics_text(trial.training)}" if trial.training else "")
+    kind, metrics = trial.newest
+    text = metrics_text(metrics)
+    return f"training {text}" if text and kind == "training" else text
 
 
 def params_text(params: Mapping[str, Value]) -> str:

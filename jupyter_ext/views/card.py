@@ -129,7 +129,7 @@ def _progress(trial: Trial, overview: Overview) -> str:
         f'style="{shape};background:{_LINE};margin:6px 0">'
         f'<div style="{shape};background:{colour};width:{share}%"></div></div>'
     )
-    kind, newest = ("validation", trial.metrics) if trial.metrics else ("training", trial.training)
+    kind, newest = trial.newest
     rows = [(name, number(value)) for name, value in newest.items()]
     table = rows_html((kind, ""), rows) if rows else ""
     line = progress_line(trial.model_copy(update={"metrics": {}, "training": {}}), overview.experiment.config)

@@ -70,6 +70,11 @@ class Trial(Record):
         """`12.3`."""
         return f"{self.experiment}.{self.index}"
 
+    @property
+    def newest(self) -> tuple[str, dict[str, float]]:
+        """The newest values that say most of it, and their kind: those of the validation, where there are any."""
+        return ("validation", self.metrics) if self.metrics else ("training", self.training)
+
 
 class Attempt(Record):
     """One execution of a trial on a gang."""

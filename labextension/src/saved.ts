@@ -45,7 +45,9 @@ function isWhole({ experiment, trials, attempts, warnings }: Overview): boolean 
     isRecord(experiment.config) &&
     isRecord(experiment.params) &&
     [trials, attempts, warnings].every(Array.isArray) &&
-    trials.every(trial => isRecord(trial) && isRecord(trial.metrics) && Array.isArray(trial.holds)) &&
+    trials.every(
+      trial => isRecord(trial) && isRecord(trial.metrics) && isRecord(trial.training) && Array.isArray(trial.holds)
+    ) &&
     attempts.every(attempt => isRecord(attempt) && Array.isArray(attempt.placement))
   );
 }

@@ -15,11 +15,6 @@ function look(fields: Partial<Look> = {}): Look {
   return { number: 12, connection: 'live', trouble: null, at: 100, ...shown, ...fields };
 }
 
-/** What a table of experiments is made of, without curves. */
-function row(shown: Overview | null): Look {
-  return look({ overview: shown, curves: [] });
-}
-
 function validation(metric = 'loss'): Curve {
   const [curve] = curves(report(2)).curves;
   if (!curve) {
@@ -138,7 +133,7 @@ describe('compared experiments', () => {
   test('are told apart by the rows that differ', () => {
     const one = overview({ experiment: experiment({ params: { lr: 0.1, name: 'a' }, ended_at: 160 }) });
     const other = overview({ experiment: experiment({ number: 15, params: { lr: 0.2, name: 'a', depth: 3 } }) });
-    const [params, , progress] = rowsOf([row(one), row(other)], 130);
+    const [params, , progress] = rowsOf([one, other], 130);
     expect(params).toEqual({
       title: 'Hyperparameters',
       rows: [
@@ -151,7 +146,7 @@ describe('compared experiments', () => {
   });
 
   test('have their metrics together, the loss first, before how far they are', () => {
-    const reached = (metrics: Metrics): Look => row(overview({ trials: [trial({ metrics })] }));
+    const reached = (metrics: Metrics): Overview => overview({ trials: [trial({ metrics })] });
     const [, metrics, progress] = rowsOf([reached({ f1: 0.5, loss: 2 }), reached({ error: 'NaN' })], 130);
     expect([metrics?.title, progress?.title]).toEqual(['Metrics', 'Progress']);
     expect(metrics?.rows.map(({ name, values }) => [name, ...values])).toEqual([
@@ -163,26 +158,27 @@ describe('compared experiments', () => {
   });
 
   test('are told by their training too where one has not been validated', () => {
-    const known = look({ overview: overview({ trials: [trial({ metrics: { loss: 2 } })] }) });
-    const named = (looks: Look[]): unknown[] =>
-      rowsOf(looks, 130).flatMap(({ title, rows }) =>
+    const known = overview({ trials: [trial({ metrics: { loss: 2 }, training: { loss: 0.5 } })] });
+    const unvalidated = overview({ trials: [trial({ training: { loss: 0.25 } })] });
+    const named = (...shown: Overview[]): unknown[] =>
+      rowsOf(shown, 130).flatMap(({ title, rows }) =>
         title === 'Metrics' ? rows.map(({ name, values }) => [name, ...values]) : []
       );
-    expect(named([known, look({ curves: curves(report(4)).curves })])).toEqual([
+    expect(named(known, unvalidated)).toEqual([
       ['validation loss', '2', ''],
       ['training loss', '0.5', '0.25']
     ]);
-    expect(named([known, known])).toEqual([['validation loss', '2', '2']]);
-    expect(named([known, row(overview())])).toEqual([['validation loss', '2', '']]);
+    expect(named(known, known)).toEqual([['validation loss', '2', '2']]);
+    expect(named(known, overview())).toEqual([['validation loss', '2', '']]);
   });
 
   test('may have a hyperparameter by any name', () => {
     const strange = overview({ experiment: experiment({ params: { constructor: 3 } }) });
-    const [params] = rowsOf([row(strange), row(overview())], 130);
+    const [params] = rowsOf([strange, overview()], 130);
     expect(params?.rows).toEqual([{ name: 'constructor', values: ['3', ''], differs: true }]);
   });
 
   test('may not be known yet', () => {
-    expect(rowsOf([row(null), row(null)], 0)).toEqual([]);
+    expect(rowsOf([null, null], 0)).toEqual([]);
   });
 });

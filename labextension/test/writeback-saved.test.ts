@@ -36,6 +36,7 @@ test.each([
   ['an experiment without a configuration', { ...overview(), experiment: { number: 12 } }],
   ['trials that are no list', { ...overview(), trials: { 1: trial() } }],
   ['a trial without metrics', { ...overview(), trials: [{ ...trial(), metrics: undefined }] }],
+  ['a trial without training values', { ...overview(), trials: [{ ...trial(), training: undefined }] }],
   ['an attempt without a place', { ...overview(), attempts: [{ ...attempt(), placement: null }] }]
 ])('%s is damage and not shown', (_, damaged) => {
   expect(savedIn({ ...saved(), overview: damaged })).toBeNull();

@@ -83,6 +83,25 @@ def test_a_running_experiment_shows_its_state_progress_and_metrics():
         assert "1 min 05 s" in text
 
 
+def test_without_validation_it_shows_what_the_training_came_to():
+    shown = bundle(overview(step=141, epoch=3.0, training={"loss": 0.25}), now=165.0)
+    assert "training loss 0.25" in shown["text/plain"]
+    assert "training" in read(shown["text/html"])
+    validated = bundle(overview(step=141, epoch=3.0, training={"loss": 0.25}, metrics={"loss": 0.5}), now=165.0)
+    for text in (validated["text/plain"], read(validated["text/html"])):
+        assert "training" not in text
+        assert "0.5" in text
+
+
+def test_how_to_look_again_and_to_stop_is_said_while_there_is_something_to_stop():
+    hint = "%dl show 1 looks again, %dl stop 1 ends it"
+    goes_on, over = overview(), overview(TrialState.COMPLETED, "completed")
+    for kind in ("text/plain", "text/html"):
+        assert hint in bundle(goes_on, now=165.0, captured=["12 lines"])[kind]
+        assert hint not in bundle(goes_on, now=165.0)[kind]  # whoever looks again knows how to
+        assert hint not in bundle(over, now=165.0, captured=["12 lines"])[kind]
+
+
 def test_a_queued_experiment_says_why_it_waits():
     waiting = overview(TrialState.QUEUED).model_copy(update={"wait": Wait(reason="2 of 2 slots in use", place=1)})
     assert "2 of 2 slots in use" in read(bundle(waiting, now=100.0)["text/html"])

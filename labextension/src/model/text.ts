@@ -3,7 +3,19 @@
 import { num } from './curves';
 import { stateOf } from './overview';
 import { firstLine, fixed, general, repr, rounded } from './python';
-import type { Attempt, Config, Failure, Frame, Metrics, Num, Overview, StoredReport, Trial, Value } from './words';
+import type {
+  Attempt,
+  Config,
+  Failure,
+  Frame,
+  Kind,
+  Metrics,
+  Num,
+  Overview,
+  StoredReport,
+  Trial,
+  Value
+} from './words';
 
 /** `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min`, `1 d 03 h`. */
 export function duration(seconds: number): string {
@@ -56,15 +68,26 @@ export function number(value: Num): string {
 
 /** `loss 0.412  accuracy 0.912`, the loss first. */
 export function metricsText(metrics: Metrics): string {
-  const told = Object.entries(metrics);
-  const ordered = [...told.filter(([name]) => name === 'loss'), ...told.filter(([name]) => name !== 'loss')];
-  return ordered.map(([name, value]) => `${name} ${number(value)}`).join('  ');
+  return lossFirst(metrics)
+    .map(([name, value]) => `${name} ${number(value)}`)
+    .join('  ');
+}
+
+/** Metrics in the order in which they are listed. */
+export function lossFirst(metrics: Metrics): [string, Num][] {
+  return Object.entries(metrics).sort(([one], [other]) => Number(other === 'loss') - Number(one === 'loss'));
+}
+
+/** The newest values that say most of a trial, and their kind: those of the validation, where there are any. */
+export function newestOf(trial: Trial): [Kind, Metrics] {
+  return Object.keys(trial.metrics).length > 0 ? ['validation', trial.metrics] : ['training', trial.training];
 }
 
 /** The newest validation values; where there is no validation, `training loss 0.412`. */
 export function newestText(trial: Trial): string {
-  const training = metricsText(trial.training);
-  return metricsText(trial.metrics) || (training && `training ${training}`);
+  const [kind, metrics] = newestOf(trial);
+  const text = metricsText(metrics);
+  return text && kind === 'training' ? `training ${text}` : text;
 }
 
 /** `width=64 lr=0.01`, in the order of the definition. */

@@ -2,10 +2,9 @@
 
 import { num } from '../model/curves';
 import { ended, stateOf } from '../model/overview';
-import { metricsText } from '../model/text';
+import { lossFirst, metricsText, newestOf } from '../model/text';
 import type { Overview, Trial } from '../model/words';
 import type { Query } from '../service/source';
-import { lossFirst } from '../view/rows';
 
 export const PAGE = 50; // experiments
 const OF_A_NOTEBOOK = 500; // are looked through for those of one notebook
@@ -89,10 +88,10 @@ export interface Told {
 
 /** The parts of what `newestText` says of a trial. */
 export function toldBy(trial: Trial): Told[] {
-  const [kind, metrics] = Object.keys(trial.metrics).length ? ['', trial.metrics] : ['training ', trial.training];
+  const [kind, metrics] = newestOf(trial);
   return lossFirst(metrics).map(([name, value], index) => ({
     name,
-    text: (index ? '' : kind) + metricsText({ [name]: value }),
+    text: (index === 0 && kind === 'training' ? 'training ' : '') + metricsText({ [name]: value }),
     broken: !Number.isFinite(num(value))
   }));
 }

@@ -79,7 +79,7 @@ export class Line {
     const turn = this._turn;
     this._busy = true;
     if (this._connection === 'lost') {
-      this._become('lost', then(this._why, 'trying again now'));
+      this._become('lost', inWords(this._why, 'trying again now'));
     }
     const over = (then: () => void): void => {
       if (turn === this._turn) {
@@ -270,7 +270,7 @@ export class Line {
     const pause = PAUSES_S[Math.min(this._failures, PAUSES_S.length - 1)] ?? 0;
     this._failures += 1;
     this._why = error instanceof Error ? error.message : String(error);
-    this._become('lost', then(this._why, `trying again in ${pause} s`));
+    this._become('lost', inWords(this._why, `trying again in ${pause} s`));
     // Not all views of a page at the same moment.
     this._retrying = setTimeout(() => this.connect(), 1000 * pause * (0.8 + 0.4 * this._world.chance()));
   }
@@ -338,7 +338,7 @@ export class Line {
 }
 
 /** What is wrong, and what is done about it. */
-function then(why: string, next: string): string {
+function inWords(why: string, next: string): string {
   const sentence = why.trim().replace(/\.$/, '');
   return sentence.includes('\n') ? `${sentence}\n${next}` : `${sentence}; ${next}`;
 }

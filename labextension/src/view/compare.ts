@@ -81,7 +81,10 @@ export class CompareView {
     );
     this._table.update(
       looks.map(look => (look.overview ? titleText(look.overview) : `#${look.number}`)),
-      rowsOf(looks, Date.now() / 1000)
+      rowsOf(
+        looks.map(look => look.overview),
+        Date.now() / 1000
+      )
     );
   }
 }

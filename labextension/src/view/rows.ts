@@ -1,9 +1,8 @@
 /** What several experiments were given and what came of them, side by side. */
 
 import { stateOf } from '../model/overview';
-import { duration, elapsed, epochText, number, paramsText } from '../model/text';
-import type { Metrics, Num, Overview, Value } from '../model/words';
-import type { Look } from '../service/watch';
+import { duration, elapsed, epochText, lossFirst, number, paramsText } from '../model/text';
+import type { Kind, Metrics, Overview, Trial, Value } from '../model/words';
 
 export interface Row {
   readonly name: string;
@@ -16,15 +15,12 @@ export interface Rows {
   readonly rows: readonly Row[];
 }
 
-type Known = Pick<Look, 'overview' | 'curves'>;
-
 /** Hyperparameters, how each was trained, what it has reached and how far it is; `now` counts for those that go on. */
-export function rowsOf(looks: readonly Known[], now: number): Rows[] {
-  const overviews = looks.map(look => look.overview);
+export function rowsOf(overviews: readonly (Overview | null)[], now: number): Rows[] {
   const told = [
     { title: 'Hyperparameters', rows: union(overviews.map(each => texts(each?.experiment.params ?? {}))) },
     { title: 'Training', rows: union(overviews.map(trained)) },
-    { title: 'Metrics', rows: metricRows(looks) },
+    { title: 'Metrics', rows: metricRows(overviews.map(each => each?.trials[0])) },
     { title: 'Progress', rows: union(overviews.map(each => progress(each, now))) }
   ];
   return told.filter(({ rows }) => rows.length > 0);
@@ -54,34 +50,19 @@ function trained(overview: Overview | null): Told {
 }
 
 /** What is validated; of the training too where an experiment has no more than that to be compared by. */
-function metricRows(looks: readonly Known[]): Row[] {
-  const validation = looks.map(validated);
-  const training = looks.map(trainedTo);
-  const needed = looks.some((_, index) => isEmpty(validation[index]) && !isEmpty(training[index]));
-  return [...union(validation), ...(needed ? union(training) : [])];
+function metricRows(trials: readonly (Trial | undefined)[]): Row[] {
+  const validation = trials.map(trial => named('validation', trial?.metrics));
+  const training = trials.map(trial => named('training', trial?.training));
+  const unvalidated = trials.some(trial => trial && isEmpty(trial.metrics) && !isEmpty(trial.training));
+  return [...union(validation), ...(unvalidated ? union(training) : [])];
 }
 
-function validated({ overview }: Known): Told {
-  return named('validation', lossFirst(overview?.trials[0]?.metrics ?? {}));
+function named(kind: Kind, metrics: Metrics = {}): Told {
+  return Object.fromEntries(lossFirst(metrics).map(([name, value]) => [`${kind} ${name}`, number(value)]));
 }
 
-/** The newest training value of each metric. */
-function trainedTo({ curves }: Known): Told {
-  const newest = curves.filter(curve => curve.kind === 'training' && curve.last !== null);
-  return named('training', lossFirst(Object.fromEntries(newest.map(({ metric, last }) => [metric, last ?? 'NaN']))));
-}
-
-function named(kind: string, metrics: readonly [string, Num][]): Told {
-  return Object.fromEntries(metrics.map(([name, value]) => [`${kind} ${name}`, number(value)]));
-}
-
-function isEmpty(told: Told | undefined): boolean {
-  return Object.keys(told ?? {}).length === 0;
-}
-
-/** Metrics as they are listed: the loss before all others. */
-export function lossFirst(metrics: Metrics): [string, Num][] {
-  return Object.entries(metrics).sort(([one], [other]) => Number(other === 'loss') - Number(one === 'loss'));
+function isEmpty(metrics: Metrics): boolean {
+  return Object.keys(metrics).length === 0;
 }
 
 function progress(overview: Overview | null, now: number): Told {
