@@ -64,8 +64,12 @@ def run(home: Path, *args: str, **kwargs) -> subprocess.CompletedProcess[str]:
 
 def serving(home: Path) -> list[int]:
     """The services of this home among the processes that this one has started."""
-    living = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
-    return [p.pid for p in living if "kernel_backend" in p.cmdline() and p.cwd() == str(home)]
+    found = []
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.ZombieProcess, psutil.NoSuchProcess):  # it has ended since: it serves no more
+            if "kernel_backend" in process.cmdline() and process.cwd() == str(home):
+                found.append(process.pid)
+    return found
 
 
 def mode(path: Path) -> int:
