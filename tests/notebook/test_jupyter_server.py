@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -74,8 +75,9 @@ class JupyterServer:
         """kill -9 of the server and its kernels."""
         family = psutil.Process(self.process.pid).children(recursive=True)
         for process in family:
-            if "ipykernel" in " ".join(process.cmdline()):
-                process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):  # it has ended by itself
+                if "ipykernel" in " ".join(process.cmdline()):
+                    process.kill()
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
