@@ -20,6 +20,7 @@ from traitlets.config import Application
 from kernel_backend import __version__, discovery
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
+from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
@@ -114,6 +115,7 @@ class Daylight(Application):
             store=SqlStore(home / "daylight.db"),
             archive=Archive(home / "snapshots"),
             engine=LocalEngine(home),
+            places=Places(str(home / "checkpoints")),
             home=home,
         )
         server = HTTPServer(application(service, LocalIdentity(token), use), max_body_size=SNAPSHOT_LIMIT)

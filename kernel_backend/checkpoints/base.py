@@ -17,6 +17,8 @@ from kernel_backend.errors import CheckpointDamaged
 from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.record import Record, Value
 
+Data = Sequence[bytes | memoryview]  # the pieces of a part, one after the other
+
 
 class Part(Record):
     """One file of a checkpoint: `digest` is the xxh3-128 of its `size` bytes, in hex."""
@@ -38,9 +40,13 @@ class Manifest(Record):
     world: int
     seed: int
     params: dict[str, Value]
+    snapshot: str = ""  # the definition and environment that it was trained with
+    numerics: dict[str, str] = {}  # what the bits depend on besides: torch, device, threads, CPU
+    metrics: dict[str, float] = {}  # the validation at this step; empty where there was none
     parts: tuple[Part, ...]
     state: dict[str, Any] = {}
     folder: str = ""  # where it lies; filled in by whoever lists it, and never written
+    pinned: bool = False  # a person wants it kept; filled in by whoever lists it, and never written
 
     @property
     def id(self) -> str:
@@ -72,7 +78,14 @@ class Manifest(Record):
 class Checkpoints(Protocol):
     """The checkpoints of one trial."""
 
-    def write(self, checkpoint: str, name: str, data: bytes | memoryview) -> Part:
+    @property
+    def where(self) -> str:
+        """The folder or URL, as a person reads it."""
+
+    def free(self) -> int | None:
+        """How many bytes there is room for; None where that cannot be known."""
+
+    def write(self, checkpoint: str, name: str, data: Data) -> Part:
         """Store one part for good and return what the manifest shall say of it; raises OSError, leaving nothing."""
 
     def commit(self, manifest: Manifest) -> None:
@@ -81,8 +94,14 @@ class Checkpoints(Protocol):
     def committed(self) -> Sequence[Manifest]:
         """All there are, oldest first by (step, attempt); reads manifests alone. An unreadable one is set aside."""
 
-    def newest(self, fence: int | None = None) -> Manifest | None:
-        """The newest by (step, attempt); with `fence`, of attempts below that number only."""
+    def newest_verified(
+        self, fence: int | None = None, upto: tuple[int, int] | None = None
+    ) -> tuple[Manifest | None, list[str]]:
+        """The newest whose every byte agrees, and what was wrong with those after it, newest first.
+
+        Damaged ones are set aside. `fence` leaves out attempts from that number on, `upto` what is newer than that
+        (step, attempt).
+        """
 
     def verify(self, manifest: Manifest) -> None:
         """Read every part; raises CheckpointDamaged that names the one which does not agree."""
@@ -95,6 +114,12 @@ class Checkpoints(Protocol):
 
     def discard(self, checkpoint: str) -> None:
         """Delete it, committed or not; nothing happens where it does not exist."""
+
+    def sweep(self, attempt: int) -> None:
+        """Delete what attempts before `attempt` began and never committed."""
+
+    def pin(self, checkpoint: str, pinned: bool) -> None:
+        """Have it kept whatever the rules say, or no longer; raises NotFound."""
 
 
 def checkpoint_id(step: int, attempt: int) -> str:
@@ -109,7 +134,7 @@ def digest(data: bytes | memoryview) -> str:
 
 def dump(manifest: Manifest) -> bytes:
     """A manifest as the bytes of its file: JSON with a digest of everything else in it."""
-    body = manifest.model_dump(mode="json", exclude={"folder"})
+    body = manifest.model_dump(mode="json", exclude={"folder", "pinned"})
     return json.dumps({"digest": digest(_canonical(body)), **body}, indent=1).encode()
 
 

@@ -12,6 +12,7 @@ from kernel_backend.launch import horovod, torch
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.rendezvous import Meeting, Seat, interface_of, process_env, seats
 from kernel_backend.model.job import Job
+from kernel_backend.model.numerics import numerics_env
 
 
 def free_port(address: str) -> int:
@@ -24,7 +25,7 @@ def free_port(address: str) -> int:
 
 def rank_env(base: Mapping[str, str], job: Job, seat: Seat, meeting: Meeting) -> dict[str, str]:
     """All that a rank finds in its environment: both families of variables, whichever backend it takes."""
-    plain = process_env(base, seat, job.config.threads or 1)
+    plain = process_env(base, seat, numerics_env(job.config.reproducible, job.config.threads or 1))
     return plain | torch.env(seat, meeting) | horovod.env(seat, meeting)
 
 

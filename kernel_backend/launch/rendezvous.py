@@ -60,16 +60,6 @@ def interface_of(address: str) -> str | None:
     return "lo" if address.startswith("127.") else None
 
 
-def process_env(base: Mapping[str, str], seat: Seat, threads: int) -> dict[str, str]:
-    """A rank's environment apart from its backends' variables: hash seed, threads, visible devices.
-
-    Threads and the hash seed are part of what makes two runs equal to the last bit.
-    """
-    return {
-        **base,
-        "PYTHONHASHSEED": "0",
-        "PYTHONUNBUFFERED": "1",
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        **devices.visible(seat.kind, (seat.slot,)),
-    }
+def process_env(base: Mapping[str, str], seat: Seat, numerics: Mapping[str, str]) -> dict[str, str]:
+    """A rank's environment apart from its backends' variables: what its bits depend on, and visible devices."""
+    return {**base, "PYTHONUNBUFFERED": "1", **numerics, **devices.visible(seat.kind, (seat.slot,))}

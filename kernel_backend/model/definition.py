@@ -27,7 +27,7 @@ LOOP_VALUES = frozenset({
 })
 # fmt: on
 # What this version's runner can train; a role outside of it is refused before anything is submitted.
-TRAINED = ("model", "train_data", "optimizer", "loss", "validation_data", "metrics")
+TRAINED = ("model", "train_data", "optimizer", "loss", "schedule", "validation_data", "metrics")
 # What exists only once a model trains: a function that is called before that cannot ask for it.
 _WHILE_TRAINING = LOOP_VALUES - {"device", "rank", "world", "run", "steps", "epochs"}
 _STEP = re.compile(r"step_\w+")

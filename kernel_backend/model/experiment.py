@@ -12,7 +12,9 @@ from kernel_backend.model.record import Record, Value
 from kernel_backend.model.states import ExperimentState
 
 BackendChoice = Literal["auto", "horovod", "torch"]
+LogAction = Literal["cancel_retries", "exclude_node"]
 _CADENCE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|epochs?|steps?)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -37,18 +39,96 @@ def parse_cadence(text: str) -> Cadence:
     return Cadence(epochs=int(amount)) if unit.startswith("epoch") else Cadence(steps=int(amount))
 
 
+def parse_duration(text: str) -> float:
+    """Seconds of `30s`, `10m` or `1h`; a bare number counts seconds. Raises InvalidRequest with the text."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise InvalidRequest(f"{text!r} is no length of time: write 30s, 10m or 1h")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+class Keep(Record):
+    """Which checkpoints of a trial are kept: the union of these rules. `best_overall` counts over all trials."""
+
+    best: int = Field(1, ge=0)
+    latest: int = Field(2, ge=0)
+    best_overall: int | None = Field(None, ge=0)
+
+
+def parse_keep(text: str) -> Keep:
+    """Read `best:1,latest:2` or `best_overall:3`; a rule that is not named keeps none.
+
+    Raises InvalidRequest with the text.
+    """
+    rules: dict[str, int] = {}
+    for rule in text.split(","):
+        name, _, count = rule.strip().partition(":")
+        if name not in Keep.model_fields or not count.isdigit() or name in rules:
+            raise InvalidRequest(f"{text!r} is no rule of what to keep: write best:1,latest:2 or best_overall:3")
+        rules[name] = int(count)
+    return Keep.model_validate({"best": 0, "latest": 0} | rules)
+
+
+class Metric(Record):
+    """The validation value by which one checkpoint is better than another."""
+
+    name: str = "loss"
+    mode: Literal["min", "max"] = "min"
+
+    def better(self, value: float, than: float | None) -> bool:
+        """Whether `value` is better than the best so far (None: there is none yet); NaN never is."""
+        if than is None:
+            return value == value
+        return value > than if self.mode == "max" else value < than
+
+
+def parse_metric(text: str) -> Metric:
+    """Read `loss`, `error:min` or `accuracy:max`; raises InvalidRequest with the text."""
+    name, colon, mode = text.strip().partition(":")
+    if not name or (colon and mode not in ("min", "max")):
+        raise InvalidRequest(f"{text!r} is no metric: write loss, error:min or accuracy:max")
+    return Metric(name=name, mode="max" if mode == "max" else "min")
+
+
+class LogPolicy(Record):
+    """What to do when a line of a failed attempt's log has `pattern` (a regular expression) in it."""
+
+    pattern: str
+    action: LogAction
+
+
+LOG_POLICIES = (
+    LogPolicy(pattern="CUDA out of memory", action="cancel_retries"),
+    LogPolicy(pattern="ECC error", action="exclude_node"),
+)
+
+
 class Config(Record):
     """What the platform owns about a training: given by flags, never by the user's code."""
 
     form: Literal["functions"] = "functions"
     slots: int = Field(1, ge=1)
     backend: BackendChoice = "auto"
-    epochs: int = Field(1, ge=1)
-    batch_size: int = Field(32, ge=1)  # global: over all slots
-    seed: int = Field(0, ge=0, lt=2**63)
+    device: Literal["auto", "cpu"] = "auto"  # auto: whatever the slots are
     threads: int | None = Field(None, ge=1)  # per slot; None until the service fixes it at submit
-    checkpoint_every: Cadence = Cadence(seconds=60.0)
+    logical_workers: int | None = Field(None, ge=1)  # None: as many as slots, and sums by the backend's ring
+    epochs: int = Field(1, ge=1)
+    steps: int | None = Field(None, ge=1)  # of the whole training, where given; `epochs` does not count then
+    batch_size: int = Field(32, ge=1)  # global: over all slots
+    schedule_per: Literal["step", "epoch"] = "step"
+    amp: Literal["bf16", "fp16"] | None = None
+    ema: float | None = Field(None, gt=0, lt=1)  # decay of the averaged weights, a step
+    clip: float | None = Field(None, gt=0)  # the largest norm of the gradients
+    loader_workers: int | None = Field(None, ge=0)  # per slot; None: by the kind of data
+    seed: int = Field(0, ge=0, lt=2**63)
+    rng: Literal["derived", "stream"] = "derived"
+    reproducible: Literal["off", "host", "portable"] = "host"
+    metric: Metric = Metric()  # what `best` means
+    checkpoint_every: Cadence | None = None  # None: adaptive
+    keep: Keep = Keep()
     max_restarts: int = Field(5, ge=0)
+    hang_timeout: float = Field(600.0, gt=0)  # seconds without any progress
+    on_log: tuple[LogPolicy, ...] = LOG_POLICIES
 
 
 class Submission(Record):

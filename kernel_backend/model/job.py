@@ -20,7 +20,8 @@ class Job(Record):
     python: str
     cwd: str
     code: str  # folder with the unpacked snapshot: definition.py, snapshot.json, project files
-    checkpoints: str  # folder of this trial's checkpoints
+    snapshot: str  # its id
+    checkpoints: str  # where this trial's checkpoints are: a folder, or a URL such as s3://bucket/12/1
     resume_from: str | None = None  # "<step>-<attempt>"
     home: str  # DAYLIGHT_HOME: where the service's address is found again after it restarted
 

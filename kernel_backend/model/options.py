@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.experiment import Config, parse_cadence
+from kernel_backend.model.experiment import (
+    LOG_POLICIES,
+    Config,
+    LogPolicy,
+    parse_cadence,
+    parse_duration,
+    parse_keep,
+    parse_metric,
+)
 
 Host = Literal["both", "notebook", "terminal"]
 VIEWS = ("auto", "card", "widget")
@@ -53,12 +62,34 @@ _NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
 OPTIONS: tuple[Option, ...] = (
     _setting("--slots", "resources", "N", "how many slots (GPUs, or shares of the CPU) train together [1]"),
     _setting("--backend", "resources", "NAME", "how they talk: auto, horovod or torch [auto]"),
+    _setting("--device", "resources", "NAME", "auto or cpu: train on the CPU of a machine that has GPUs [auto]"),
     _setting("--threads", "resources", "N", "CPU threads of each slot [cores of the node / its slots]"),
+    _setting(
+        "--logical-workers", "resources", "V", "as many ranks as the result counts: equal bits on any slots"
+    ),
     _setting("--epochs", "training", "N", "passes over the training data [1]"),
+    _setting("--steps", "training", "N", "steps in all, instead of epochs"),
     _setting("--batch-size", "training", "N", "samples a step, over all slots together [32]"),
-    _setting("--seed", "training", "N", "what all randomness comes from [0]"),
-    _setting("--checkpoint-every", "training", "WHEN", "60s, 10m, 1epoch or 500steps [60s]"),
-    _setting("--max-restarts", "training", "N", "restarts in a row without progress before it has failed [5]"),
+    _setting("--schedule-per", "training", "WHEN", "step or epoch: how often `schedule` is stepped [step]"),
+    _setting("--amp", "training", "TYPE", "mixed precision: bf16 or fp16 [none]"),
+    _setting("--ema", "training", "DECAY", "keep averaged weights too, such as 0.999 [none]"),
+    _setting("--clip", "training", "NORM", "the largest norm of the gradients [none]"),
+    _setting("--loader-workers", "training", "N", "processes of each slot that load samples, or auto [auto]"),
+    _setting("--seed", "exactness", "N", "what all randomness comes from [0]"),
+    _setting("--rng", "exactness", "KIND", "derived (from seed and step) or stream (as torch draws) [derived]"),
+    _setting("--reproducible", "exactness", "SCOPE", "off, host or portable: where a rerun gives equal bits [host]"),
+    _setting("--metric", "faults", "NAME", "what `best` means: loss, error:min or accuracy:max [loss]"),
+    _setting("--checkpoint-every", "faults", "WHEN", "60s, 10m, 1epoch or 500steps [as often as is cheap]"),
+    _setting("--keep", "faults", "RULES", "checkpoints to keep: best:1,latest:2 or best_overall:3 [best:1,latest:2]"),
+    _setting("--max-restarts", "faults", "N", "restarts in a row without progress before it has failed [5]"),
+    _setting("--hang-timeout", "faults", "TIME", "how long without progress is a hang: 90s, 10m [10m]"),
+    Option(
+        ("--on-log",),
+        "faults",
+        "PATTERN in the log of a failed attempt means cancel_retries or exclude_node; may be repeated",
+        {"nargs": 2, "metavar": ("PATTERN", "ACTION"), "action": "append"},
+        config="on_log",
+    ),
     Option(("--name",), "view", "what to call it", {"metavar": "TEXT"}),
     Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),
     Option(("--no-wait",), "view", "return at once", _NO_WAIT),
@@ -129,19 +160,43 @@ def to_config(namespace: argparse.Namespace) -> Config:
         value = getattr(namespace, option.dest, None) if option.config else None
         if option.config and value is not None:
             given[option.config] = value
-    if "checkpoint_every" in given:
-        given["checkpoint_every"] = _cadence(given["checkpoint_every"])
+    given |= {name: _parsed(name, given[name]) for name in _PARSERS if name in given}
     try:
         return Config.model_validate(given)
     except ValidationError as error:
         raise InvalidRequest("; ".join(_complaint(dict(found)) for found in error.errors())) from None
 
 
-def _cadence(text: str) -> Any:
+def _log_policies(pairs: Sequence[Sequence[str]]) -> tuple[LogPolicy, ...]:
+    for pattern, action in pairs:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InvalidRequest(f"{pattern!r} is no regular expression: {error}") from None
+        if action not in ("cancel_retries", "exclude_node"):
+            raise InvalidRequest(f"{action!r} is no action: write cancel_retries or exclude_node")
+    given = tuple(LogPolicy.model_validate({"pattern": pattern, "action": action}) for pattern, action in pairs)
+    return (*given, *(policy for policy in LOG_POLICIES if policy.pattern not in {each.pattern for each in given}))
+
+
+# How the text of an option becomes a field of Config; the others are read by pydantic.
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "checkpoint_every": parse_cadence,
+    "hang_timeout": parse_duration,
+    "keep": parse_keep,
+    "loader_workers": lambda text: None if text == "auto" else text,
+    "metric": parse_metric,
+    "on_log": _log_policies,
+}
+
+
+def _parsed(name: str, value: Any) -> Any:
     try:
-        return parse_cadence(text)
+        return _PARSERS[name](value)
     except InvalidRequest as error:
-        raise InvalidRequest(f"--checkpoint-every {text}: {error.message}") from None
+        flag = "--" + name.replace("_", "-")
+        said = value if isinstance(value, str) else " ".join(value[-1])
+        raise InvalidRequest(f"{flag} {said}: {error.message}") from None
 
 
 def _complaint(found: dict[str, Any]) -> str:
@@ -149,10 +204,12 @@ def _complaint(found: dict[str, Any]) -> str:
     limits = found.get("ctx", {})
     if "ge" in limits:
         reason = f"must be at least {limits['ge']}"
+    elif "gt" in limits:
+        reason = f"must be greater than {limits['gt']:g}"
     elif "lt" in limits:
         reason = f"must be less than {limits['lt']}"
     elif "expected" in limits:
         reason = f"must be {str(limits['expected']).replace(chr(39), '')}"
     else:
-        reason = "must be a whole number"
+        reason = "must be a number" if found["type"].startswith("float") else "must be a whole number"
     return f"{flag} {found['input']}: {reason}"

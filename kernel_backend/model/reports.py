@@ -25,9 +25,10 @@ class Started(Record):
     backend: str  # horovod | torch
     reason: str  # why this one
     world: int
-    steps_per_epoch: int
-    total_steps: int
+    steps_per_epoch: int | None  # None: of data without a length, before its first epoch is over
+    total_steps: int | None
     parameters: int  # of the model
+    guarantee: str = ""  # under what changes the result keeps its bits, in a sentence
     resumed_from: str | None = None
     runtime: dict[str, str] = {}  # torch, device and thread facts that only a rank knows
 

@@ -63,6 +63,7 @@ class Trial(Record):
     metrics: dict[str, float] = {}  # newest validation values
     training: dict[str, float] = {}  # newest training values
     failure: Failure | None = None
+    excluded: frozenset[str] = frozenset()  # nodes that a log policy keeps it from
     ended_at: float | None = None
 
     @property
@@ -92,6 +93,7 @@ class Attempt(Record):
     accepted: int = 0  # number of the newest spool record taken: the delivery key
     backend: str | None = None  # what the ranks really use, and why
     backend_reason: str | None = None
+    guarantee: str | None = None  # under what changes the result keeps its bits
 
     @property
     def id(self) -> AttemptId:

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
 from kernel_backend.errors import DaylightError
-from kernel_backend.home import attempt_folder, checkpoint_folder
+from kernel_backend.home import attempt_folder
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
@@ -43,8 +43,9 @@ _log = logging.getLogger(__name__)
 class Loop:
     """One task that alone starts and ends attempts."""
 
-    def __init__(self, store: Store, engine: Engine, archive: Archive, home: Path, bus: Bus) -> None:
-        self._store, self._engine, self._archive, self._home, self._bus = store, engine, archive, home, bus
+    def __init__(self, store: Store, engine: Engine, archive: Archive, places: Places, home: Path, bus: Bus) -> None:
+        self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
+        self._places, self._home = places, home
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self._wake = asyncio.Event()
         self._failed = False  # something in this round
@@ -169,8 +170,8 @@ class Loop:
 
     def _newest(self, experiment: int, trial: int) -> str | None:
         """Storage is the truth about checkpoints: the newest committed one, `<step>-<attempt>`."""
-        newest = Directory(checkpoint_folder(self._home, experiment, trial)).newest()
-        return newest.id if newest else None
+        committed = self._places.open(experiment, trial).committed()
+        return committed[-1].id if committed else None
 
     # What experiments want of their trials
 
@@ -256,7 +257,8 @@ class Loop:
             python=experiment.python,
             cwd=experiment.cwd,
             code=str(attempt_folder(self._home, attempt.id) / "code"),
-            checkpoints=str(checkpoint_folder(self._home, experiment.number, trial.index)),
+            snapshot=experiment.snapshot,
+            checkpoints=self._places.where(experiment.number, trial.index),
             resume_from=attempt.resume_from,
             home=str(self._home),
         )

@@ -9,10 +9,9 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, Fenced, ImpossibleAsk, NotFound, Unauthenticated
-from kernel_backend.home import checkpoint_folder
 from kernel_backend.model import definition
 from kernel_backend.model import events as e
 from kernel_backend.model.curves import Curves
@@ -39,11 +38,11 @@ WATCH_S = 20.0  # a watcher looks at least this often
 class Service:
     """Everything behind the API. A verb changes the store and wakes the loop; the loop alone touches gangs."""
 
-    def __init__(self, store: Store, archive: Archive, engine: Engine, home: Path) -> None:
-        self._store, self._archive, self._engine, self._home = store, archive, engine, home
+    def __init__(self, store: Store, archive: Archive, engine: Engine, places: Places, home: Path) -> None:
+        self._store, self._archive, self._engine, self._places = store, archive, engine, places
         self._curves, self._overviews = CurveReader(store), Overviews(archive)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, home, self._bus)
+        self._loop = Loop(store, engine, archive, places, home, self._bus)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -263,7 +262,7 @@ class Service:
         return False
 
     def _checkpoints(self, number: int, trial: int) -> list[CheckpointInfo]:
-        return [manifest.info for manifest in Directory(checkpoint_folder(self._home, number, trial)).committed()]
+        return [manifest.info for manifest in self._places.open(number, trial).committed()]
 
 
 def _check_size(slots: int, nodes: Sequence[Node]) -> None:

@@ -72,7 +72,7 @@ def _start(
     word = next((record for record in records if isinstance(record, Started)), None)
     if word is None:
         return attempt, trial
-    facts = {"backend": word.backend, "backend_reason": word.reason}
+    facts = {"backend": word.backend, "backend_reason": word.reason, "guarantee": word.guarantee}
     if attempt.state is AttemptState.PLACED:
         attempt = advanced(attempt, events.Started(), at, facts)
     else:

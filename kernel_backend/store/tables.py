@@ -95,6 +95,7 @@ trials = Table(
     Column("metrics", JsonText, nullable=False),
     Column("training", JsonText, nullable=False),
     Column("failure", JsonText),
+    Column("excluded", JsonText, nullable=False),
     Column("ended_at", Double),
 )
 
@@ -114,6 +115,7 @@ attempts = Table(
     Column("accepted", BigInteger, nullable=False),
     Column("backend", Text),
     Column("backend_reason", Text),
+    Column("guarantee", Text),
     Column("token_digest", Text, nullable=False),
     ForeignKeyConstraint(["experiment", "trial"], ["trials.experiment", "trials.index"]),
 )

@@ -19,6 +19,7 @@ from tornado.netutil import bind_sockets
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
+from kernel_backend.checkpoints.places import Places
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
 from kernel_backend.errors import NotFound
@@ -131,7 +132,11 @@ class Served:
     async def _start(self) -> None:
         store = SqlStore(f"sqlite:///{self.home}/daylight.db")
         self.service = Service(
-            store=store, archive=Archive(self.home / "snapshots"), engine=self.engine, home=self.home
+            store=store,
+            archive=Archive(self.home / "snapshots"),
+            engine=self.engine,
+            places=Places(str(self.home / "checkpoints")),
+            home=self.home,
         )
         self.use = Use()
         app = application(self.service, LocalIdentity(TOKEN), self.use)

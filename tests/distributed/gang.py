@@ -101,6 +101,7 @@ class Trial:
             python=sys.executable,
             cwd=str(self.folder),
             code=str(self.folder / "code"),
+            snapshot="0" * 64,
             checkpoints=str(self.checkpoints),
             resume_from=resume_from,
             home=str(self.folder),

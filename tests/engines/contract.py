@@ -107,6 +107,7 @@ class EngineContract:
                 python=python,
                 cwd=str(tmp_path),
                 code=str(tmp_path / "code"),
+                snapshot="0" * 64,
                 checkpoints=str(tmp_path / "checkpoints"),
                 home=str(home),
             )

@@ -29,16 +29,46 @@ export interface Cadence {
   steps: number | null;
 }
 
+export interface Keep {
+  best: number;
+  latest: number;
+  best_overall: number | null;
+}
+
+export interface Metric {
+  name: string;
+  mode: 'min' | 'max';
+}
+
+export interface LogPolicy {
+  pattern: string;
+  action: 'cancel_retries' | 'exclude_node';
+}
+
 export interface Config {
   form: 'functions';
   slots: number;
   backend: 'auto' | 'horovod' | 'torch';
-  epochs: number;
-  batch_size: number;
-  seed: number;
+  device: 'auto' | 'cpu';
   threads: number | null;
-  checkpoint_every: Cadence;
+  logical_workers: number | null;
+  epochs: number;
+  steps: number | null;
+  batch_size: number;
+  schedule_per: 'step' | 'epoch';
+  amp: 'bf16' | 'fp16' | null;
+  ema: number | null;
+  clip: number | null;
+  loader_workers: number | null;
+  seed: number;
+  rng: 'derived' | 'stream';
+  reproducible: 'off' | 'host' | 'portable';
+  metric: Metric;
+  checkpoint_every: Cadence | null;
+  keep: Keep;
   max_restarts: number;
+  hang_timeout: number;
+  on_log: LogPolicy[];
 }
 
 export interface Experiment {
@@ -94,6 +124,7 @@ export interface Trial {
   metrics: Metrics;
   training: Metrics;
   failure: Failure | null;
+  excluded: string[];
   ended_at: number | null;
 }
 
@@ -118,6 +149,7 @@ export interface Attempt {
   accepted: number;
   backend: string | null;
   backend_reason: string | null;
+  guarantee: string | null;
 }
 
 export interface Wait {

@@ -1,0 +1,14 @@
+"""What an attempt guarantees, and the nodes that a log policy keeps a trial from."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    op.add_column("trials", sa.Column("excluded", sa.Text, nullable=False, server_default="[]"))
+    op.add_column("attempts", sa.Column("guarantee", sa.Text))
