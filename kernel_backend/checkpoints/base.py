@@ -104,10 +104,13 @@ class Checkpoints(Protocol):
         """
 
     def verify(self, manifest: Manifest) -> None:
-        """Read every part; raises CheckpointDamaged that names the one which does not agree."""
+        """Read every part; raises CheckpointDamaged that names the one which does not agree.
+
+        Raises NotFound where it has been deleted meanwhile.
+        """
 
     def read(self, manifest: Manifest, name: str) -> bytes:
-        """The verified bytes of a part; raises CheckpointDamaged."""
+        """The verified bytes of a part; raises CheckpointDamaged, or NotFound where it has been deleted meanwhile."""
 
     def set_aside(self, checkpoint: str) -> None:
         """Keep a damaged one for inspection where nothing will list it again."""
@@ -127,6 +130,12 @@ def checkpoint_id(step: int, attempt: int) -> str:
     return f"{step}-{attempt}"
 
 
+def order_of(checkpoint: str) -> tuple[int, int]:
+    """What sorts a checkpoint by its name: (step, attempt)."""
+    step, attempt = checkpoint.split("-")
+    return int(step), int(attempt)
+
+
 def digest(data: bytes | memoryview) -> str:
     """The xxh3-128 of some bytes, in hex."""
     return xxhash.xxh3_128_hexdigest(data)
@@ -135,20 +144,26 @@ def digest(data: bytes | memoryview) -> str:
 def dump(manifest: Manifest) -> bytes:
     """A manifest as the bytes of its file: JSON with a digest of everything else in it."""
     body = manifest.model_dump(mode="json", exclude={"folder", "pinned"})
-    return json.dumps({"digest": digest(_canonical(body)), **body}, indent=1).encode()
+    return _written({"digest": digest(_canonical(body)), **body})
 
 
-def parse(data: bytes, folder: str = "") -> Manifest:
+def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
     """The manifest that `dump` wrote; raises CheckpointDamaged where a bit of it has changed."""
     try:
         body = json.loads(data)
+        if data != _written(body):  # the digest is of what it says, and white space says nothing
+            raise ValueError("it is not as it was written")
         stated = body.pop("digest")
         if stated != digest(_canonical(body)):
             raise ValueError("its digest does not agree")
-        return Manifest(**body, folder=folder)
+        return Manifest(**body, folder=folder, pinned=pinned)
     except (ValueError, TypeError, KeyError, AttributeError) as error:  # ValueError: JSON, UTF-8 and pydantic
         where = f" in {folder}" if folder else ""
         raise CheckpointDamaged(f"the manifest{where} is damaged: {error}") from None
+
+
+def _written(body: Any) -> bytes:
+    return json.dumps(body, indent=1).encode()
 
 
 def _canonical(body: dict[str, Any]) -> bytes:

@@ -1,6 +1,6 @@
 """Checkpoints in a folder of a file system: every step survives a kill, a power cut and a full disk.
 
-    <root>/<step>-<attempt>/<part>.safetensors ... manifest.json
+    <root>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned]
 
 A file is written under a temporary name, made durable (fsync), renamed, and its folder made durable: under its own
 name there is only ever a whole one. A damaged checkpoint becomes `<step>-<attempt>.bad`.
@@ -11,91 +11,61 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import shutil
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
-from kernel_backend.checkpoints.base import Manifest, Part, digest, dump, parse
-from kernel_backend.errors import CheckpointDamaged
+from kernel_backend.checkpoints.base import Data, Manifest, Part, dump
+from kernel_backend.checkpoints.streams import Digesting, size_of, slices
+from kernel_backend.checkpoints.verify import ID, MANIFEST, PINNED, SUFFIX, Found, Verifying, attempt_of
+from kernel_backend.errors import CheckpointDamaged, NotFound
 
-MANIFEST = "manifest.json"
-_NAME = re.compile(r"(\d+)-(\d+)")
+# Writing and digesting let go of the interpreter, so that others train meanwhile. Whoever takes it back waits for them,
+# up to 5 ms each time: the pieces are not small.
+_PIECE = 32 * 2**20
 _TEMPORARY = ".writing"
 # What file systems answer that cannot reserve space; writing tells soon enough there.
 _NO_RESERVING = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
+# What a broken disk or file system answers. Anything else, as a forbidden or a lost mount, says nothing of the bytes.
+_BROKEN = {errno.EIO, errno.EISDIR, errno.ENOTDIR}
 
 
-class Directory:
+class Directory(Verifying):
     """The checkpoints of one trial under `root`, a folder that appears with the first of them."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def write(self, checkpoint: str, name: str, data: bytes | memoryview) -> Part:
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return str(self._root)
+
+    def free(self) -> int:
+        """How many bytes there is room for."""
+        folder = next(each for each in (self._root, *self._root.absolute().parents) if each.is_dir())
+        return shutil.disk_usage(folder).free
+
+    def write(self, checkpoint: str, name: str, data: Data) -> Part:
         """Store one part durably; raises OSError (a full disk: before the first byte), leaving nothing of it."""
-        folder = self._root / checkpoint
-        self._make(folder)
-        _replace(folder / f"{name}.safetensors", data)
-        return Part(name=name, size=memoryview(data).nbytes, digest=digest(data))
+        _make(self._root / checkpoint)
+        return _replace(self._root / checkpoint / f"{name}{SUFFIX}", data).part(name)
 
     def commit(self, manifest: Manifest) -> None:
         """Write the manifest, the last file: its rename is the moment at which the checkpoint exists."""
-        self._make(self._root / manifest.id)
-        _replace(self._root / manifest.id / MANIFEST, dump(manifest))
-
-    def committed(self) -> list[Manifest]:
-        """Every checkpoint, oldest first by (step, attempt); reads manifests alone. Unreadable ones are set aside."""
-        found: list[Manifest] = []
-        for folder in self._folders():
-            try:
-                found.append(parse((folder / MANIFEST).read_bytes(), str(folder)))
-            except FileNotFoundError:
-                continue  # still being written, or left by a rank that died over it
-            except CheckpointDamaged:
-                self.set_aside(folder.name)
-        return sorted(found, key=lambda manifest: manifest.order)
-
-    def newest(self, fence: int | None = None) -> Manifest | None:
-        """The newest by (step, attempt); with `fence`, of attempts below that number only."""
-        candidates = [each for each in self.committed() if fence is None or each.attempt < fence]
-        return candidates[-1] if candidates else None
-
-    def newest_verified(
-        self, fence: int | None = None, upto: tuple[int, int] | None = None
-    ) -> tuple[Manifest | None, list[str]]:
-        """The newest whose every byte agrees, and what was wrong with those after it, newest first.
-
-        Damaged ones are set aside. `upto` leaves out what is newer than that (step, attempt).
-        """
-        problems: list[str] = []
-        for manifest in reversed(self.committed()):
-            newer_than_asked = upto is not None and manifest.order > upto
-            if newer_than_asked or (fence is not None and manifest.attempt >= fence):
-                continue
-            try:
-                self.verify(manifest)
-                return manifest, problems
-            except CheckpointDamaged as damage:
-                self.set_aside(manifest.id)
-                problems.append(damage.message)
-        return None, problems
-
-    def verify(self, manifest: Manifest) -> None:
-        """Read every part; raises CheckpointDamaged that names the first one which does not agree."""
-        for part in manifest.parts:
-            self.read(manifest, part.name)
-
-    def read(self, manifest: Manifest, name: str) -> bytes:
-        """The verified bytes of a part; raises CheckpointDamaged where they do not agree with the manifest."""
-        return read_part(manifest, name, self._root / manifest.id)
+        _make(self._root / manifest.id)
+        _replace(self._root / manifest.id / MANIFEST, [dump(manifest)])
 
     def set_aside(self, checkpoint: str) -> None:
         """Rename it to `<name>.bad`, which nothing lists; an older `.bad` of that name is replaced."""
+        if not (self._root / checkpoint).exists():
+            return
         bad = self._root / f"{checkpoint}.bad"
         shutil.rmtree(bad, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             (self._root / checkpoint).rename(bad)
+            _sync(self._root)
 
     def discard(self, checkpoint: str) -> None:
         """Delete it, committed or not. The manifest goes first: a half deleted checkpoint is none."""
@@ -106,54 +76,90 @@ class Directory:
     def sweep(self, attempt: int) -> None:
         """Delete what attempts before `attempt` began and never committed: they are dead and will not go on."""
         for folder in self._folders():
-            if _attempt_of(folder.name) < attempt and not (folder / MANIFEST).exists():
+            if attempt_of(folder.name) < attempt and not self._has_manifest(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def pin(self, checkpoint: str, pinned: bool) -> None:
+        """Put an empty file beside the manifest, or take it away; raises NotFound."""
+        if not self._has_manifest(checkpoint):
+            raise NotFound(f"there is no checkpoint {checkpoint} in {self._root}")
+        marker = self._root / checkpoint / PINNED
+        if pinned:
+            _replace(marker, [])
+        else:
+            marker.unlink(missing_ok=True)
+            _sync(marker.parent)
+
+    def _manifests(self) -> Iterator[Found]:
+        for folder in self._folders():
+            try:
+                data = (folder / MANIFEST).read_bytes()
+            except FileNotFoundError:
+                continue  # still being written, or left by a rank that died over it
+            except OSError as error:
+                if error.errno not in _BROKEN:
+                    raise
+                data = b""  # unreadable: no manifest has no bytes
+            yield Found(folder.name, data, (folder / PINNED).exists())
+
+    def _stream(self, checkpoint: str, name: str) -> Iterator[memoryview]:
+        buffer = memoryview(bytearray(_PIECE))
+        with _readable(self._part(checkpoint, name)) as file:
+            while count := file.readinto(buffer):
+                yield buffer[:count]
+
+    def _whole(self, checkpoint: str, name: str) -> bytes:
+        with _readable(self._part(checkpoint, name)) as file:
+            return file.read()
+
+    def _has_manifest(self, checkpoint: str) -> bool:
+        return (self._root / checkpoint / MANIFEST).exists()
+
+    def _part(self, checkpoint: str, name: str) -> Path:
+        return self._root / checkpoint / f"{name}{SUFFIX}"
 
     def _folders(self) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):
-            yield from (each for each in self._root.iterdir() if _NAME.fullmatch(each.name))
-
-    def _make(self, folder: Path) -> None:
-        if not folder.is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
-            _sync_folder(self._root)
+            yield from [each for each in self._root.iterdir() if ID.fullmatch(each.name)]
 
 
-def read_part(manifest: Manifest, name: str, folder: Path) -> bytes:
-    """The bytes of a part that lies in `folder`; raises CheckpointDamaged where size or digest do not agree."""
-    part = manifest.part(name)
-    where = f"checkpoint {manifest.id} in {folder.parent}"
-    if part is None:
-        raise CheckpointDamaged(f"{where} has no part {name}")
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[FileIO]:
     try:
-        data = (folder / f"{name}.safetensors").read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            yield file
     except OSError as error:
-        raise CheckpointDamaged(f"{where}: part {name} cannot be read: {error.strerror}") from None
-    if len(data) != part.size:
-        raise CheckpointDamaged(f"{where}: part {name} has {len(data)} bytes, and {part.size} were written")
-    if digest(data) != part.digest:
-        raise CheckpointDamaged(f"{where}: part {name} has changed since it was written")
-    return data
+        if error.errno in _BROKEN:
+            raise CheckpointDamaged(f"{path} cannot be read: {error.strerror}") from None
+        raise
 
 
-def _attempt_of(name: str) -> int:
-    return int(name.split("-")[1])
-
-
-def _replace(path: Path, data: bytes | memoryview) -> None:
-    """Put `data` at `path` durably and at once; raises OSError, leaving what was there before."""
+def _replace(path: Path, data: Data) -> Digesting:
+    """Put `data` at `path` durably and at once, and digest it; raises OSError, leaving nothing of it."""
     temporary = path.with_name(path.name + _TEMPORARY)
+    written = Digesting()
     try:
-        with open(temporary, "wb") as file:
-            _reserve(file.fileno(), memoryview(data).nbytes)
-            file.write(data)
-            file.flush()
+        with open(temporary, "wb", buffering=0) as file:
+            _reserve(file.fileno(), size_of(data))
+            for piece in slices(data, _PIECE):
+                _write(file.fileno(), piece)
+                written.take(piece)
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    try:
+        _sync(path.parent)
+    except OSError:
+        path.unlink(missing_ok=True)  # whoever is told that it failed must not find it later
+        raise
+    return written
+
+
+def _write(file: int, piece: memoryview) -> None:
+    while piece:
+        piece = piece[os.write(file, piece) :]
 
 
 def _reserve(file: int, size: int) -> None:
@@ -166,7 +172,15 @@ def _reserve(file: int, size: int) -> None:
             raise
 
 
-def _sync_folder(folder: Path) -> None:
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, each durably."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

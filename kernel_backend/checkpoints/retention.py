@@ -1,20 +1,79 @@
-"""Which checkpoints may go: a pure function over a trial's own list."""
+"""Which checkpoints may go, and why the others stay: pure functions over the trials' own lists."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from kernel_backend.checkpoints.base import Manifest
+from kernel_backend.model.experiment import Keep, Metric
 
-KEEP = 3
 # A fall-back needs its predecessor: should the newest turn out damaged, the one before must still be there.
-LEAST = 2
+FALL_BACKS = 2
 
 
-def expendable(committed: Sequence[Manifest], keep: int = KEEP) -> list[Manifest]:
-    """Those that may be deleted, oldest first: all but the newest `keep`, of which there are never fewer than two.
+class Verdict(NamedTuple):
+    """A checkpoint and why it stays, in words for a person; without a reason it may go."""
 
-    A damaged checkpoint is set aside when it is found and so is never in `committed`.
+    manifest: Manifest
+    reasons: tuple[str, ...]
+
+
+class _Candidate(NamedTuple):
+    """One that can be best. They sort from the worst to the best; of equal ones the later is better."""
+
+    score: float
+    order: tuple[int, int]
+    trial: int
+    place: int  # in its trial's list
+
+
+def judge(
+    trials: Mapping[int, Sequence[Manifest]], keep: Keep, metric: Metric, may_run: Collection[int]
+) -> list[Verdict]:
+    """A verdict on each checkpoint of an experiment's trials, each trial's list oldest first as a place lists it.
+
+    The union of the rules: what one of them keeps stays, and so do pinned ones and the two newest of a trial that may
+    run again (`may_run`). Only a checkpoint with a value of the metric can be best, and NaN is none.
     """
-    in_order = sorted(committed, key=lambda manifest: manifest.order)
-    return in_order[: -max(keep, LEAST)]
+    candidates = {trial: _candidates(trial, manifests, metric) for trial, manifests in trials.items()}
+    overall = _best((each for own in candidates.values() for each in own), keep.best_overall or 0)
+    verdicts = []
+    for trial, manifests in trials.items():
+        best = _best(candidates[trial], keep.best)
+        for place, manifest in enumerate(manifests):
+            newer = len(manifests) - place - 1
+            rules = {
+                "best": (trial, place) in best,
+                "best overall": (trial, place) in overall,
+                "latest": newer < keep.latest,
+                "fall-back": trial in may_run and newer < FALL_BACKS,
+                "pinned": manifest.pinned,
+            }
+            verdicts.append(Verdict(manifest, tuple(reason for reason, holds in rules.items() if holds)))
+    return verdicts
+
+
+def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> list[Manifest]:
+    """What may be deleted of one trial that runs, of its list oldest first.
+
+    It cannot know the other trials, so under `best_overall` it keeps as many of its own.
+    """
+    verdicts = judge({0: committed}, keep, metric, may_run={0})
+    return [verdict.manifest for verdict in verdicts if not verdict.reasons]
+
+
+def _candidates(trial: int, manifests: Sequence[Manifest], metric: Metric) -> list[_Candidate]:
+    sign = 1 if metric.mode == "max" else -1
+    values = [manifest.metrics.get(metric.name, float("nan")) for manifest in manifests]
+    return [
+        _Candidate(sign * value, manifest.order, trial, place)
+        for place, (manifest, value) in enumerate(zip(manifests, values, strict=True))
+        if value == value
+    ]
+
+
+def _best(candidates: Iterable[_Candidate], count: int) -> set[tuple[int, int]]:
+    """Trial and place of so many of the best."""
+    ranked = sorted(candidates, reverse=True)
+    return {(each.trial, each.place) for each in ranked[:count]}

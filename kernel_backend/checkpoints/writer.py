@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import torch as safetensors
 from torch import Tensor
 
-from kernel_backend.checkpoints.base import Manifest
-from kernel_backend.checkpoints.directory import read_part
+from kernel_backend.checkpoints.base import Checkpoints, Manifest
 from kernel_backend.errors import CheckpointDamaged, DaylightError
 
 MODEL, OPTIMIZER = "model", "optimizer"
 _TAGS = frozenset({"$tensor", "$map", "$tuple", "$float"})
+_RESERVED = "__metadata__"  # a name that the format keeps for itself
+_ALIGNMENT = 8  # of the first tensor's bytes in the file
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.complex64: "C64",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint64: "U64",
+    torch.uint32: "U32",
+    torch.uint16: "U16",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 
 
-def encode(tensors: Mapping[str, Tensor]) -> bytes:
-    """The bytes of a part: tensors by name, wherever they lie. The format knows no shared memory: each is written."""
-    seen: set[int] = set()
-    return safetensors.save({name: _own(tensor, seen) for name, tensor in tensors.items()})
+def pieces(tensors: Mapping[str, Tensor]) -> list[bytes | memoryview]:
+    """A part in the safetensors format: its header, and the tensors' own memory wherever that can be read as it lies.
+
+    They must not change until the pieces are written. Tensors that share memory are written each for itself. Raises
+    DaylightError for a tensor that the format cannot hold.
+    """
+    hosts = {name: _host(name, tensor) for name, tensor in tensors.items()}
+    in_order = sorted(hosts.items(), key=lambda item: (-item[1].itemsize, item[0]))  # so that each is aligned
+    header, end = {}, 0
+    for name, tensor in in_order:
+        begin, end = end, end + tensor.nbytes
+        header[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+    words = json.dumps(header, separators=(",", ":")).encode()
+    words += b" " * (-len(words) % _ALIGNMENT)
+    return [len(words).to_bytes(8, "little") + words, *(_memory(tensor) for _, tensor in in_order)]
 
 
 def decode(data: bytes) -> dict[str, Tensor]:
@@ -58,29 +94,36 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
     return {key: unflatten(value, tensors) for key, value in tree.items()}
 
 
-def load_model(manifest: Manifest) -> dict[str, Any]:
-    """The `state_dict` of the model in a checkpoint that was listed, every byte of it verified.
+def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
+    """The `state_dict` of the model in a checkpoint that `place` listed, every byte of it verified.
 
     Raises CheckpointDamaged.
     """
-    tensors = decode(read_part(manifest, MODEL, Path(manifest.folder)))
-    state: dict[str, Any] = unflatten(manifest.state[MODEL], tensors)
+    state: dict[str, Any] = unflatten(manifest.state[MODEL], decode(place.read(manifest, MODEL)))
     return state
 
 
-def _own(tensor: Tensor, seen: set[int]) -> Tensor:
-    host = tensor.detach().to("cpu").contiguous()
-    memory = host.untyped_storage().data_ptr()
-    if memory in seen:
-        return host.clone()
-    seen.add(memory)
-    return host
+def _host(name: str, tensor: Tensor) -> Tensor:
+    if tensor.layout is not torch.strided or tensor.dtype not in _DTYPES:
+        kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
+        raise DaylightError(f"{name} is a tensor of {kind}, which a checkpoint cannot hold: keep it as another one")
+    return tensor.detach().to("cpu").resolve_conj().resolve_neg().contiguous()
+
+
+def _memory(tensor: Tensor) -> bytes | memoryview:
+    """A contiguous tensor's bytes where they lie; torch itself has no view of them for every dtype."""
+    if tensor.nbytes == 0:
+        return b""
+    memory: Any = (ctypes.c_ubyte * tensor.nbytes).from_address(tensor.data_ptr())
+    memory.tensor = tensor  # whoever holds the view holds the memory
+    return memoryview(memory).cast("B")
 
 
 def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, Tensor):
-        tensors[path] = tree
-        return {"$tensor": path}
+        name = _free(path, tensors)
+        tensors[name] = tree
+        return {"$tensor": name}
     if isinstance(tree, dict):
         items = [(key, _flatten(value, f"{path}.{key}" if path else f"{key}", tensors)) for key, value in tree.items()]
         if all(type(key) is str and key not in _TAGS for key, _ in items):
@@ -97,3 +140,10 @@ def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         f"{path or 'the state'} is a {type(tree).__name__}, which a checkpoint cannot hold: "
         "keep numbers, strings, tensors, lists, tuples and dicts of them there"
     )
+
+
+def _free(path: str, tensors: Mapping[str, Tensor]) -> str:
+    """A name for the tensor at `path`: {"a": {"b": one}, "a.b": two} has two of them at one path."""
+    while path in tensors or path == _RESERVED:
+        path += "'"
+    return path

@@ -190,6 +190,18 @@ class StoreContract:
         assert store.advance_experiment(1, events.Extended(), at=8.0).ended_at is None
         assert [trial.id for trial in store.unfinished_trials()] == ["1.1"]
 
+    def test_an_experiment_goes_on_with_other_fields_or_not_at_all(self, store: Store) -> None:
+        config = store.add_experiment(draft(), at=1.0)[0].config
+        wider = config.model_copy(update={"slots": config.slots + 2})
+        with pytest.raises(IllegalTransition):
+            store.advance_experiment(1, events.Resumed(), at=2.0, config=wider)
+        assert store.experiment(1).config == config
+        store.advance_experiment(1, events.Paused(), at=3.0)
+        resumed = store.advance_experiment(1, events.Resumed(), at=4.0, config=wider)
+        assert (resumed.config.slots, resumed.state) == (config.slots + 2, ExperimentState.ACTIVE)
+        assert store.experiment(1) == resumed
+        assert store.messages(0)[-1].data == resumed.to_json()
+
     def test_a_trial_is_updated_without_a_change_of_state(self, store: Store) -> None:
         store.add_experiment(draft(), at=1.0)
         trial = store.update_trial(1, 1, at=2.0, failures=3, checkpoint="150-1")
@@ -443,6 +455,15 @@ class StoreContract:
         (note,) = notes(store, 1)
         assert note.data == {"text": "the disk is full", "level": "warning", "attempt": 1}
         assert (note.at, note.trial, note.type) == (4.5, 1, "note")
+
+    def test_the_service_has_a_word_for_the_person_too(self, store: Store) -> None:
+        attempt = placed(store)
+        store.note(attempt.id, "checkpoint 40-1 is not to be trusted", at=7.0)
+        (note,) = notes(store, 1)
+        assert note.data == {"text": "checkpoint 40-1 is not to be trusted", "level": "warning", "attempt": 1}
+        assert store.overview(1).warnings == ("checkpoint 40-1 is not to be trusted",)
+        with pytest.raises(NotFound):
+            store.note(AttemptId(9, 1, 1), "nobody hears this", at=7.0)
 
     def test_writers_at_once_lose_nothing_and_readers_skip_nothing(self, store: Store) -> None:
         attempts = [placed(store) for _ in range(2)]

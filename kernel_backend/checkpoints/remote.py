@@ -1,0 +1,188 @@
+"""Checkpoints in an object store: any URL that fsspec can open, such as `s3://bucket/runs` or `gs://bucket/runs`.
+
+    <url>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned]
+
+An object is there as a whole or not at all, so uploading the manifest, last, is the commit. Such a store renames
+nothing: a checkpoint is set aside by copying its manifest to `manifest.json.bad` and deleting the original. Killed
+between the two, the next reader finds it damaged again and does the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from kernel_backend.checkpoints.base import Data, Manifest, Part, dump
+from kernel_backend.checkpoints.streams import Digesting, size_of, slices
+from kernel_backend.checkpoints.verify import ID, MANIFEST, PINNED, SUFFIX, Found, Verifying, attempt_of
+from kernel_backend.errors import DaylightError, InvalidRequest, NotFound
+
+BAD = f"{MANIFEST}.bad"
+PAUSES_S = (0.5, 1.0, 2.0, 4.0)  # before each further try
+BLOCK = 8 * 2**20  # of an upload; what is larger goes up in several
+BLOCKS = 9_000  # S3 takes up to 10,000 for one object
+PIECE = 4 * 2**20  # fsspec copies it into a block of its own, and nobody else runs meanwhile
+RANGE = 32 * 2**20  # of a download that is only digested
+# What no further try would change.
+_SETTLED = (FileNotFoundError, PermissionError)
+
+_T = TypeVar("_T")
+
+
+class Remote(Verifying):
+    """The checkpoints of one trial under a URL. Whatever the network does is tried again, and then an OSError."""
+
+    def __init__(self, where: str, pauses: Sequence[float] = PAUSES_S) -> None:
+        self._where = where.rstrip("/")
+        self._pauses = pauses
+        self._fs, self._root = _open(self._where)
+
+    @property
+    def where(self) -> str:
+        """The URL."""
+        return self._where
+
+    def free(self) -> None:
+        """Nobody knows how much room there is."""
+
+    def write(self, checkpoint: str, name: str, data: Data) -> Part:
+        """Upload one part, a block at a time; raises OSError, leaving nothing of it."""
+        path = self._path(checkpoint, f"{name}{SUFFIX}")
+        try:
+            return self._tried(partial(self._upload, path, data)).part(name)
+        except OSError:
+            with contextlib.suppress(Exception):  # the error that counts is known
+                self._fs.rm_file(path)
+            raise
+
+    def commit(self, manifest: Manifest) -> None:
+        """Upload the manifest, the last object: from then on the checkpoint exists."""
+        self._put(manifest.id, MANIFEST, dump(manifest))
+
+    def set_aside(self, checkpoint: str) -> None:
+        """Make its manifest a `manifest.json.bad`, without which nothing lists it."""
+        with contextlib.suppress(FileNotFoundError):
+            manifest = self._path(checkpoint, MANIFEST)
+            self._put(checkpoint, BAD, self._tried(partial(self._fs.cat_file, manifest)))
+            self._tried(partial(self._fs.rm_file, manifest))
+
+    def discard(self, checkpoint: str) -> None:
+        """Delete it, committed or not. The manifest goes first: a half deleted checkpoint is none."""
+        self._delete(checkpoint, self._objects(checkpoint).get(checkpoint, set()))
+
+    def sweep(self, attempt: int) -> None:
+        """Delete what attempts before `attempt` began and never committed: they are dead and will not go on."""
+        for checkpoint, names in self._objects().items():
+            if attempt_of(checkpoint) < attempt and not names & {MANIFEST, BAD}:
+                self._delete(checkpoint, names)
+
+    def pin(self, checkpoint: str, pinned: bool) -> None:
+        """Put an object beside the manifest, or take it away; raises NotFound."""
+        if not self._has_manifest(checkpoint):
+            raise NotFound(f"there is no checkpoint {checkpoint} in {self._where}")
+        if pinned:
+            self._put(checkpoint, PINNED, b"pinned\n")
+        else:
+            self._delete(checkpoint, {PINNED})
+
+    def _manifests(self) -> Iterator[Found]:
+        found = {name: names for name, names in self._objects().items() if MANIFEST in names}
+        paths = {self._path(checkpoint, MANIFEST): checkpoint for checkpoint in found}
+        for path, data in self._read_all(list(paths)).items():
+            yield Found(paths[path], data, PINNED in found[paths[path]])
+
+    def _stream(self, checkpoint: str, name: str) -> Iterator[bytes]:
+        path = self._path(checkpoint, f"{name}{SUFFIX}")
+        self._fs.invalidate_cache()
+        size = int(self._tried(partial(self._fs.info, path))["size"])
+        for begin in range(0, size, RANGE):
+            yield self._tried(partial(self._fs.cat_file, path, start=begin, end=min(begin + RANGE, size)))
+
+    def _whole(self, checkpoint: str, name: str) -> bytes:
+        return bytes(self._tried(partial(self._fs.cat_file, self._path(checkpoint, f"{name}{SUFFIX}"))))
+
+    def _has_manifest(self, checkpoint: str) -> bool:
+        return MANIFEST in self._objects(checkpoint).get(checkpoint, set())
+
+    def _path(self, checkpoint: str, name: str) -> str:
+        return f"{self._root}/{checkpoint}/{name}"
+
+    def _put(self, checkpoint: str, name: str, data: bytes) -> None:
+        self._tried(partial(self._fs.pipe_file, self._path(checkpoint, name), data))
+
+    def _upload(self, path: str, data: Data) -> Digesting:
+        written = Digesting()
+        blocks = -(-size_of(data) // (BLOCK * BLOCKS))
+        with self._fs.open(path, "wb", block_size=max(1, blocks) * BLOCK) as file:
+            for piece in slices(data, PIECE):
+                file.write(piece)
+                written.take(piece)
+        return written
+
+    def _delete(self, checkpoint: str, names: set[str]) -> None:
+        for name in sorted(names, key=lambda name: name != MANIFEST):
+            with contextlib.suppress(FileNotFoundError):
+                self._tried(partial(self._fs.rm_file, self._path(checkpoint, name)))
+
+    def _objects(self, under: str = "") -> Mapping[str, set[str]]:
+        """The names of the objects of each checkpoint, asked of the store and not of fsspec's memory."""
+        found: dict[str, set[str]] = {}
+        for path in self._tried(partial(self._listed_paths, f"{self._root}/{under}".rstrip("/"))):
+            checkpoint, _, name = path.removeprefix(f"{self._root}/").partition("/")
+            if name and ID.fullmatch(checkpoint):
+                found.setdefault(checkpoint, set()).add(name)
+        return found
+
+    def _listed_paths(self, path: str) -> list[str]:
+        self._fs.invalidate_cache()
+        with contextlib.suppress(FileNotFoundError):
+            # `find` of some file systems takes an error for emptiness; `ls` raises it.
+            return list(self._fs.find(path) or self._fs.ls(path, detail=False))
+        return []
+
+    def _read_all(self, paths: list[str]) -> Mapping[str, bytes]:
+        """Many small objects at once; one that has gone meanwhile is left out."""
+
+        def read() -> Mapping[str, bytes]:
+            found = self._fs.cat(paths, on_error="return") if paths else {}
+            for error in found.values():
+                if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
+                    raise error
+            return {path: data for path, data in found.items() if not isinstance(data, Exception)}
+
+        return self._tried(read)
+
+    def _tried(self, act: Callable[[], _T]) -> _T:
+        pauses = iter(self._pauses)
+        while True:
+            try:
+                return act()
+            except _SETTLED:
+                raise
+            except Exception as error:  # each file system has errors of its own
+                pause = next(pauses, None)
+                if pause is None:
+                    raise OSError(f"{self._where}: {error or type(error).__name__}") from error
+                time.sleep(pause)
+
+
+def _open(where: str) -> tuple[Any, str]:
+    """The file system of a URL and the path within it; raises DaylightError that says what to install."""
+    if any(sign in where for sign in "*?["):
+        raise InvalidRequest(f"{where}: a place of checkpoints has none of * ? [ in its name")
+    try:
+        import fsspec
+
+        fs, root = fsspec.url_to_fs(where)
+    except ImportError as error:
+        scheme = where.partition("://")[0]
+        raise DaylightError(
+            f"{scheme}:// cannot be used here: {error}: pip install 'daylight[remote]', and what fsspec needs for "
+            "the store: s3fs (s3://), gcsfs (gs://), adlfs (abfs://)"
+        ) from None
+    except ValueError as error:
+        raise InvalidRequest(f"{where} is no place for checkpoints: {error}") from None
+    return fs, root.rstrip("/")

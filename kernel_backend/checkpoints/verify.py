@@ -1,0 +1,164 @@
+"""What every place of checkpoints does alike: it trusts no byte that it has not digested."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kernel_backend.checkpoints.base import Manifest, Part, parse
+from kernel_backend.checkpoints.streams import Digesting
+from kernel_backend.errors import CheckpointDamaged, NotFound
+
+MANIFEST, PINNED, SUFFIX = "manifest.json", "pinned", ".safetensors"
+ID = re.compile(r"(\d+)-(\d+)")
+
+_log = logging.getLogger(__name__)
+
+
+class Found(NamedTuple):
+    """A manifest as it lies in a place, unread."""
+
+    checkpoint: str
+    data: bytes
+    pinned: bool
+
+
+class Verifying(ABC):
+    """A place of checkpoints without its storage: what is here holds for a folder as for an object store."""
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """The folder or URL, as a person reads it."""
+
+    @abstractmethod
+    def set_aside(self, checkpoint: str) -> None:
+        """Keep a damaged one for inspection where nothing will list it again."""
+
+    @abstractmethod
+    def _manifests(self) -> Iterator[Found]:
+        """All manifests that are there."""
+
+    @abstractmethod
+    def _stream(self, checkpoint: str, name: str) -> Iterator[bytes | memoryview]:
+        """The bytes of a part, a few at a time; raises FileNotFoundError, and CheckpointDamaged for unreadable ones."""
+
+    @abstractmethod
+    def _whole(self, checkpoint: str, name: str) -> bytes:
+        """The bytes of a part; raises as `_stream` does."""
+
+    @abstractmethod
+    def _has_manifest(self, checkpoint: str) -> bool:
+        """Whether it is committed, now."""
+
+    def committed(self) -> list[Manifest]:
+        """All there are, oldest first by (step, attempt); reads manifests alone. An unreadable one is set aside."""
+        return self._listed({})
+
+    def newest_verified(
+        self, fence: int | None = None, upto: tuple[int, int] | None = None
+    ) -> tuple[Manifest | None, list[str]]:
+        """The newest whose every byte agrees, and what was wrong with those after it, newest first.
+
+        Damaged ones are set aside. `fence` leaves out attempts from that number on, `upto` what is newer than that
+        (step, attempt).
+        """
+
+        def asked(order: tuple[int, int]) -> bool:
+            return (fence is None or order[1] < fence) and (upto is None or order <= upto)
+
+        damage: dict[tuple[int, int], str] = {}
+        candidates = [each for each in self._listed(damage) if asked(each.order)]
+        found = next((each for each in reversed(candidates) if self._is_whole(each, damage)), None)
+        after = (-1, -1) if found is None else found.order
+        return found, [damage[order] for order in sorted(damage, reverse=True) if asked(order) and order > after]
+
+    def verify(self, manifest: Manifest) -> None:
+        """Read every part; raises CheckpointDamaged that names the first one which does not agree.
+
+        Raises NotFound where it has been deleted meanwhile.
+        """
+        for part in manifest.parts:
+            seen = Digesting()
+            with self._present(manifest, part.name):
+                for piece in self._stream(manifest.id, part.name):
+                    seen.take(piece)
+            self._compare(manifest, part, seen)
+
+    def read(self, manifest: Manifest, name: str) -> bytes:
+        """The verified bytes of a part; raises CheckpointDamaged, or NotFound where it has been deleted meanwhile."""
+        part = manifest.part(name)
+        if part is None:
+            raise CheckpointDamaged(f"{self._called(manifest)} has no part {name}")
+        with self._present(manifest, name):
+            data = self._whole(manifest.id, name)
+        seen = Digesting()
+        seen.take(data)
+        self._compare(manifest, part, seen)
+        return data
+
+    def _listed(self, damage: dict[tuple[int, int], str]) -> list[Manifest]:
+        found: list[Manifest] = []
+        for each in self._manifests():
+            try:
+                found.append(self._parsed(each))
+            except CheckpointDamaged as error:
+                damage[_order(each.checkpoint)] = error.message
+                self._put_away(each.checkpoint, error)
+        return sorted(found, key=lambda manifest: manifest.order)
+
+    def _parsed(self, found: Found) -> Manifest:
+        folder = f"{self.where}/{found.checkpoint}"
+        manifest = parse(found.data, folder, found.pinned)
+        if manifest.id != found.checkpoint:
+            raise CheckpointDamaged(f"the manifest in {folder} is that of {manifest.id}")
+        return manifest
+
+    def _is_whole(self, manifest: Manifest, damage: dict[tuple[int, int], str]) -> bool:
+        try:
+            self.verify(manifest)
+        except CheckpointDamaged as error:
+            damage[manifest.order] = error.message
+            self._put_away(manifest.id, error)
+            return False
+        except NotFound:
+            return False
+        return True
+
+    def _put_away(self, checkpoint: str, why: CheckpointDamaged) -> None:
+        _log.warning("%s; it is set aside", why.message)
+        with contextlib.suppress(OSError):  # where we may read only, it is at least not taken
+            self.set_aside(checkpoint)
+
+    @contextlib.contextmanager
+    def _present(self, manifest: Manifest, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            if not self._has_manifest(manifest.id):
+                raise NotFound(f"{self._called(manifest)} has been deleted") from None
+            raise CheckpointDamaged(f"{self._called(manifest)}: part {name} is missing") from None
+
+    def _compare(self, manifest: Manifest, part: Part, seen: Digesting) -> None:
+        what = f"{self._called(manifest)}: part {part.name}"
+        if seen.size != part.size:
+            raise CheckpointDamaged(f"{what} has {seen.size} bytes, and {part.size} were written")
+        if seen.digest != part.digest:
+            raise CheckpointDamaged(f"{what} has changed since it was written")
+
+    def _called(self, manifest: Manifest) -> str:
+        return f"checkpoint {manifest.id} in {self.where}"
+
+
+def attempt_of(checkpoint: str) -> int:
+    """The attempt that `<step>-<attempt>` names."""
+    return _order(checkpoint)[1]
+
+
+def _order(checkpoint: str) -> tuple[int, int]:
+    step, attempt = checkpoint.split("-")
+    return int(step), int(attempt)

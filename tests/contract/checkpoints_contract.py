@@ -1,0 +1,232 @@
+"""What every place of checkpoints promises; a place's test class gives it a fixture and inherits the sentences."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, checkpoint_id
+from kernel_backend.checkpoints.writer import MODEL, flatten, load_model, pieces
+from kernel_backend.errors import CheckpointDamaged, NotFound
+from tests.torture.files import Files
+
+TWO_PARTS = ("model", "optimizer")
+LARGE = 9 * 2**20 + 1  # more than one block of an upload, and no whole number of pieces
+
+
+def manifest(step: int, attempt: int = 1, **fields: object) -> Manifest:
+    defaults = {"experiment": 1, "trial": 1, "epoch": step / 10, "at": 0.0, "world": 2, "seed": 0, "parts": ()}
+    return Manifest(step=step, attempt=attempt, params={"lr": 0.1}, **(defaults | fields))
+
+
+def commit(place: Checkpoints, step: int, attempt: int = 1, data: bytes = b"some bytes") -> Manifest:
+    written = tuple(place.write(checkpoint_id(step, attempt), name, [data]) for name in TWO_PARTS)
+    made = manifest(step, attempt, parts=written, state={"answer": 42})
+    place.commit(made)
+    return made
+
+
+def ids(place: Checkpoints) -> list[str]:
+    return [each.id for each in place.committed()]
+
+
+class CheckpointsContract:
+    """Sentences about `place`, which is empty at first; `files` are what lies in it."""
+
+    def test_a_committed_checkpoint_is_listed_and_its_parts_come_back(self, place):
+        commit(place, 5, data=b"weights")
+        (found,) = place.committed()
+        assert (found.id, found.bytes, found.state, found.pinned) == ("5-1", 14, {"answer": 42}, False)
+        assert found.folder == f"{place.where}/5-1"
+        assert place.read(found, "model") == b"weights"
+        place.verify(found)
+
+    def test_a_part_is_written_from_pieces_of_any_size_and_kind(self, place):
+        data = random.Random(0).randbytes(LARGE)
+        view = memoryview(data)
+        words = torch.tensor(list(data[-9:-1]), dtype=torch.uint8).numpy().data.cast("H")  # not of single bytes
+        part = place.write("5-1", "model", [data[:1], b"", view[1:-9], words, memoryview(b""), data[-1:]])
+        whole = place.write("5-1", "same", [data])
+        assert (part.size, part.digest) == (whole.size, whole.digest)
+        made = manifest(5, parts=(part, whole))
+        place.commit(made)
+        assert place.read(made, "model") == data
+        place.verify(made)
+
+    def test_a_part_without_bytes_comes_back(self, place):
+        commit(place, 5, data=b"")
+        (found,) = place.committed()
+        place.verify(found)
+        assert place.read(found, "model") == b""
+
+    def test_without_a_manifest_there_is_no_checkpoint(self, place):
+        place.write("5-1", "model", [b"weights"])
+        assert place.committed() == []
+        assert place.newest_verified() == (None, [])
+
+    def test_an_empty_place_has_no_checkpoints(self, place):
+        assert place.committed() == []
+        assert place.newest_verified() == (None, [])
+        place.sweep(attempt=9)
+        place.discard("5-1")
+        place.set_aside("5-1")
+        assert place.committed() == []
+
+    def test_they_are_listed_oldest_first_by_step_and_then_attempt(self, place):
+        for step, attempt in [(100, 1), (20, 2), (20, 1), (3, 2)]:
+            commit(place, step, attempt)
+        assert ids(place) == ["3-2", "20-1", "20-2", "100-1"]
+
+    def test_what_another_has_committed_is_listed_at_once(self, place, again):
+        commit(place, 10)
+        other = again()
+        assert ids(other) == ["10-1"]
+        commit(place, 20)
+        assert ids(other) == ["10-1", "20-1"]
+        place.discard("10-1")
+        assert ids(other) == ["20-1"]
+
+    def test_a_fence_leaves_out_attempts_from_its_number_on(self, place):
+        commit(place, 10, attempt=1)
+        commit(place, 20, attempt=2)
+        assert place.newest_verified()[0].id == "20-2"
+        assert place.newest_verified(fence=2)[0].id == "10-1"
+        assert place.newest_verified(fence=1)[0] is None
+
+    def test_a_damaged_one_is_set_aside_and_the_one_before_is_taken(self, place, files):
+        commit(place, 10)
+        commit(place, 20)
+        flip(files, "20-1/optimizer.safetensors")
+        found, problems = place.newest_verified()
+        assert found.id == "10-1"
+        assert "20-1" in problems[0]
+        assert "optimizer has changed" in problems[0]
+        assert ids(place) == ["10-1"]
+
+    def test_what_is_set_aside_stays_to_be_looked_at(self, place, files):
+        commit(place, 10, attempt=1)
+        kept = set(files.all().values())
+        place.set_aside("10-1")
+        place.sweep(attempt=9)
+        assert place.committed() == []
+        assert set(files.all().values()) == kept
+
+    def test_a_checkpoint_of_the_same_name_may_follow_one_that_was_set_aside(self, place):
+        commit(place, 10, data=b"damaged")
+        place.set_aside("10-1")
+        made = commit(place, 10, data=b"anew")
+        assert ids(place) == ["10-1"]
+        assert place.read(made, "model") == b"anew"
+        place.set_aside("10-1")
+        assert ids(place) == []
+
+    def test_a_damaged_manifest_is_set_aside_by_listing_and_told_by_verifying(self, place, files):
+        commit(place, 10)
+        commit(place, 20)
+        commit(place, 30)
+        flip(files, "20-1/manifest.json")
+        assert ids(place) == ["10-1", "30-1"]
+        flip(files, "30-1/manifest.json")
+        found, problems = place.newest_verified()
+        assert found.id == "10-1"
+        assert len(problems) == 1
+        assert "30-1" in problems[0]
+
+    def test_a_manifest_that_belongs_to_another_checkpoint_is_damage(self, place, files):
+        commit(place, 10)
+        commit(place, 20)
+        files.write("20-1/manifest.json", files.read("10-1/manifest.json"))
+        found, problems = place.newest_verified()
+        assert (found.id, len(problems)) == ("10-1", 1)
+        assert "is that of 10-1" in problems[0]
+
+    def test_what_is_newer_than_asked_is_left_alone(self, place, files):
+        for step in (10, 20, 30):
+            commit(place, step)
+        flip(files, "20-1/model.safetensors")
+        found, problems = place.newest_verified(upto=(15, 1))
+        assert (found.id, problems) == ("10-1", [])
+        assert ids(place) == ["10-1", "20-1", "30-1"]
+
+    @pytest.mark.parametrize("harm", ["flip", "truncate", "extend", "zero a page", "remove"])
+    def test_every_harm_to_a_part_is_noticed(self, place, files, harm):
+        data = random.Random(0).randbytes(20_000)
+        made = commit(place, 10, data=data)
+        if harm == "remove":
+            files.remove("10-1/model.safetensors")
+        else:
+            files.write("10-1/model.safetensors", harmed(data, harm))
+        with pytest.raises(CheckpointDamaged, match="part model"):
+            place.verify(made)
+        with pytest.raises(CheckpointDamaged, match="part model"):
+            place.read(made, "model")
+
+    def test_a_part_that_no_manifest_names_is_no_part(self, place):
+        with pytest.raises(CheckpointDamaged, match="has no part ema"):
+            place.read(commit(place, 10), "ema")
+
+    def test_what_was_deleted_meanwhile_is_gone_and_not_damaged(self, place):
+        made = commit(place, 10)
+        place.discard("10-1")
+        with pytest.raises(NotFound, match="10-1"):
+            place.verify(made)
+        with pytest.raises(NotFound, match="10-1"):
+            place.read(made, "model")
+
+    def test_discarding_removes_it_whole_and_twice_is_once(self, place, files):
+        commit(place, 10)
+        place.pin("10-1", True)
+        commit(place, 20)
+        place.discard("10-1")
+        place.discard("10-1")
+        assert {name.partition("/")[0] for name in files.names()} == {"20-1"}
+
+    def test_what_dead_attempts_began_is_swept_and_nothing_else(self, place, files):
+        commit(place, 10, attempt=1)
+        place.write("20-1", "model", [b"never committed"])
+        place.write("30-2", "model", [b"being written"])
+        place.sweep(attempt=2)
+        assert {name.partition("/")[0] for name in files.names()} == {"10-1", "30-2"}
+
+    def test_writing_a_part_again_replaces_it(self, place):
+        place.write("5-1", "model", [b"half"])
+        made = commit(place, 5, data=b"whole")
+        assert place.read(made, "model") == b"whole"
+
+    def test_a_pin_is_listed_until_it_is_taken_away(self, place, again):
+        commit(place, 10)
+        commit(place, 20)
+        place.pin("10-1", True)
+        place.pin("10-1", True)
+        assert [each.pinned for each in again().committed()] == [True, False]
+        place.pin("10-1", False)
+        place.pin("10-1", False)
+        assert [each.pinned for each in place.committed()] == [False, False]
+        with pytest.raises(NotFound, match="11-1"):
+            place.pin("11-1", True)
+
+    def test_a_listed_model_is_loaded_from_where_it_lies(self, place):
+        net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+        tree, tensors = flatten(dict(net.state_dict()))
+        place.commit(manifest(1, parts=(place.write("1-1", MODEL, pieces(tensors)),), state={MODEL: tree}))
+        loaded = load_model(place, place.committed()[0])
+        assert list(loaded) == list(net.state_dict())
+        assert all(torch.equal(loaded[name], value) for name, value in net.state_dict().items())
+
+
+def flip(files: Files, name: str) -> None:
+    files.write(name, harmed(files.read(name), "flip"))
+
+
+def harmed(data: bytes, harm: str) -> bytes:
+    if harm == "truncate":
+        return data[:-1]
+    if harm == "extend":
+        return data + b"\0"
+    if harm == "zero a page":
+        return data[:4096] + bytes(4096) + data[8192:]
+    changed = bytearray(data)
+    changed[len(data) // 2] ^= 4
+    return bytes(changed)

@@ -1,0 +1,48 @@
+"""The files of a place of checkpoints, behind the back of the code that keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import fsspec
+
+
+class Files:
+    """What lies under a folder or a URL, by names such as `5-1/model.safetensors`."""
+
+    def __init__(self, where: str) -> None:
+        self._fs, root = fsspec.url_to_fs(where)
+        self._root = root.rstrip("/")
+
+    def names(self) -> list[str]:
+        """All that are there."""
+        self._fs.invalidate_cache()
+        found = self._fs.find(self._root) if self._fs.exists(self._root) else []
+        return [path.removeprefix(f"{self._root}/") for path in found]
+
+    def read(self, name: str) -> bytes:
+        """The bytes of one."""
+        return bytes(self._fs.cat_file(f"{self._root}/{name}"))
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put other bytes there."""
+        path = f"{self._root}/{name}"
+        self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self._fs.pipe_file(path, data)
+
+    def remove(self, name: str) -> None:
+        """Take one away."""
+        self._fs.rm_file(f"{self._root}/{name}")
+
+    def all(self) -> dict[str, bytes]:
+        """Everything that is there."""
+        return {name: self.read(name) for name in self.names()}
+
+    def become(self, wanted: Mapping[str, bytes]) -> None:
+        """Have exactly these files there."""
+        there = self.all()
+        for name in there.keys() - wanted.keys():
+            self.remove(name)
+        for name, data in wanted.items():
+            if there.get(name) != data:
+                self.write(name, data)

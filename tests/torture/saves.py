@@ -1,0 +1,27 @@
+"""A script that does nothing but save, to be killed in the middle of it."""
+
+from __future__ import annotations
+
+from multiprocessing.connection import Connection
+
+import torch
+
+from kernel_backend import checkpoints
+
+SIZE = 200_000
+
+
+def state_of(step: int) -> dict[str, object]:
+    """What is saved at a step: every value of it tells the step."""
+    return {"step": step, "weights": torch.full((SIZE,), float(step)), "more": {"half": torch.full((3,), step / 2)}}
+
+
+def script(where: str, said: Connection) -> None:
+    """Go on from what is there, for ever; says each step when it has been saved."""
+    begin = checkpoints.load(where)["step"] if checkpoints.latest(where) else 0
+    said.send(begin)
+    step = begin
+    while True:
+        step += 1
+        checkpoints.save(where, state_of(step), step)
+        said.send(step)
