@@ -2,6 +2,10 @@
 
 Before a step, a sample or a function of the definition, the generators of python, numpy and torch are seeded anew
 from (seed, what, where). A resumed training so draws what an uninterrupted one would have drawn.
+
+The generators of numpy (seeded by a number) and of torch on the CPU are the same Mersenne Twister and read 32 bits of a
+seed: equal seeds would make them draw the same numbers, and of a million random seeds a hundred would be equal. So
+numpy's have the highest bit set and torch's have not, and samples get theirs by a permutation: none comes twice.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ except ImportError:  # torch runs without it
     np = None  # type: ignore[assignment]
 
 _MASK = 2**64 - 1
+_MASK31 = 2**31 - 1
+_NUMPYS = 2**31
 
 
 def mix(seed: int, *parts: int | str) -> int:
@@ -25,21 +31,34 @@ def mix(seed: int, *parts: int | str) -> int:
 
     A chain of splitmix64 (Steele, Lea and Flood 2014: Fast splittable pseudorandom number generators).
     """
-    state = _splitmix64(seed & _MASK)
-    for part in parts:
-        state = _splitmix64(state ^ (_number(part) if isinstance(part, str) else part & _MASK))
-    return state >> 1
+    return _chain(seed, *parts) >> 1
 
 
 def reseed(value: int) -> None:
     """Seed the main generators of this process. About 10 us."""
-    random.seed(value)
-    if np is not None:
-        np.random.seed(value & 0xFFFFFFFF)
-    # torch.manual_seed does more than this and takes ten times as long.
-    torch.default_generator.manual_seed(value)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        torch.cuda.manual_seed(value)
+    _seed(value, value >> 32, value & _MASK31)
+
+
+class Draws:
+    """Random numbers of its own for every position of a row: those of each sample of a training, say.
+
+    No two of the first 2**31 positions share a seed, in any of the three generators.
+    """
+
+    def __init__(self, seed: int, tag: str) -> None:
+        self._start = _chain(seed, tag)
+        self._numpy, self._torch = mix(seed, tag, "numpy"), mix(seed, tag, "torch")
+
+    def at(self, position: int) -> None:
+        """Seed the main generators of this process for what is at `position`. About 10 us."""
+        value = _splitmix64(self._start ^ position) >> 1
+        _seed(value, _scatter(position, self._numpy), _scatter(position, self._torch))
+
+
+def first_draws() -> tuple[float, ...]:
+    """One number of each main generator on the host, by which one sees where they stand."""
+    of_numpy = (float(np.random.random_sample()),) if np is not None else ()
+    return (random.random(), float(torch.rand((), dtype=torch.float64)), *of_numpy)
 
 
 def generator(value: int) -> torch.Generator:
@@ -47,11 +66,36 @@ def generator(value: int) -> torch.Generator:
     return torch.Generator().manual_seed(value)
 
 
+def _seed(value: int, numpys: int, torchs: int) -> None:
+    random.seed(value)
+    if np is not None:
+        np.random.seed(numpys | _NUMPYS)
+    # torch.manual_seed does more than this and takes a hundred times as long.
+    torch.default_generator.manual_seed(torchs)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed(value)
+
+
+def _chain(seed: int, *parts: int | str) -> int:
+    state = _splitmix64(seed & _MASK)
+    for part in parts:
+        state = _splitmix64(state ^ (_number(part) if isinstance(part, str) else part & _MASK))
+    return state
+
+
 def _splitmix64(state: int) -> int:
     state = (state + 0x9E3779B97F4A7C15) & _MASK
     state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
     return state ^ (state >> 31)
+
+
+def _scatter(position: int, key: int) -> int:
+    """A number below 2**31: another one for each of 2**31 positions in a row (every line below can be undone)."""
+    x = (position + key + (position >> 31) * (key >> 31)) & _MASK31
+    x = ((x ^ (x >> 16)) * 0x45D9F3B) & _MASK31
+    x = ((x ^ (x >> 15)) * 0x2C1B3C6D) & _MASK31
+    return x ^ (x >> 16)
 
 
 @functools.cache

@@ -1,0 +1,82 @@
+"""An error of another process, raised here as if it had happened here: its class, its message, its lines."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import traceback
+from types import FrameType, TracebackType
+from typing import NamedTuple
+
+
+class Carried(NamedTuple):
+    """An exception that can travel between processes. Tracebacks do not pickle, and not all exceptions do."""
+
+    pickled: bytes | None
+    name: str
+    text: str
+    lines: list[tuple[str, int, str]]  # file, line, function
+    cause: Carried | None
+    context: Carried | None
+    suppressed: bool
+
+    def restored(self) -> BaseException:
+        """The exception, with a traceback that leads to the lines where it was raised."""
+        error = self._unpickled()
+        error.__cause__ = self.cause.restored() if self.cause else None
+        error.__context__ = self.context.restored() if self.context else None
+        error.__suppress_context__ = self.suppressed
+        return error.with_traceback(_traceback(self.lines))
+
+    def _unpickled(self) -> BaseException:
+        try:
+            error = pickle.loads(self.pickled) if self.pickled else None
+        except Exception:  # its class asks for other arguments than it hands on
+            error = None
+        if isinstance(error, BaseException):
+            return error
+        # A class of the same name, for whoever reads it or looks for it by name.
+        substitute: BaseException = type(self.name, (RuntimeError,), {})(self.text)
+        return substitute
+
+
+def carry(error: BaseException) -> Carried:
+    """The exception, ready to travel."""
+    return Carried(
+        pickled=_pickled(error),
+        name=type(error).__name__,
+        text=_text(error),
+        lines=[(line.filename, line.lineno or 0, line.name) for line in traceback.extract_tb(error.__traceback__)],
+        cause=carry(error.__cause__) if error.__cause__ else None,
+        context=carry(error.__context__) if error.__context__ and not error.__cause__ else None,
+        suppressed=error.__suppress_context__,
+    )
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    try:
+        return pickle.dumps(error)
+    except Exception:  # it holds something that stays in its process
+        return None
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # of an exception class of the user's own
+        return f"its text cannot be had: __str__ raised {type(broken).__name__}"
+
+
+def _traceback(lines: list[tuple[str, int, str]]) -> TracebackType | None:
+    made: TracebackType | None = None
+    for file, line, function in reversed(lines):
+        made = TracebackType(made, _frame(file, function), -1, line)
+    return made
+
+
+def _frame(file: str, function: str) -> FrameType:
+    """A frame that says it belongs to this function of this file."""
+    found: dict[str, FrameType] = {}
+    code = compile("found['frame'] = getframe()", file, "exec").replace(co_name=function)
+    exec(code, {"found": found, "getframe": sys._getframe})
+    return found["frame"]

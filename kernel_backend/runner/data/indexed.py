@@ -1,0 +1,63 @@
+"""The batches of a dataset whose samples have an index: any of them is found at once, by its step alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernel_backend.runner.data.loading import Loading
+from kernel_backend.runner.data.order import Order
+from kernel_backend.runner.data.samples import by_index
+from kernel_backend.runner.data.shares import Batch, Cut, Share, Step
+from kernel_backend.runner.data.source import Source
+
+
+class Indexed:
+    """Global batches of which this process takes its shares. Their place is the step, and nothing else."""
+
+    def __init__(self, source: Source, cut: Cut, seed: int, tag: str, loading: Callable[[Any], Loading]) -> None:
+        self._count = len(source.dataset)
+        self._cut, self._seed = cut, seed
+        self.loading = loading(by_index(source, seed, tag))
+        self.samples_per_epoch = cut.used(self._count)
+        self.per_epoch = cut.per_epoch(self._count)
+
+    def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
+        """The batches of training from step `first` on, over all epochs."""
+        return self._read(self._planned(first, until))
+
+    def in_order(self) -> Iterator[list[Batch]]:
+        """All batches once, unshuffled."""
+        return self._read(self._step(0, number, torch.arange) for number in range(self.per_epoch))
+
+    def state(self) -> dict[str, Any]:
+        """Nothing: the step says it all."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Nothing is to be done."""
+
+    def _read(self, steps: Iterator[Step]) -> Iterator[list[Batch]]:
+        return (step.batches(data) for step, data in self.loading.read(steps))
+
+    def _planned(self, first: int, until: int | None) -> Iterator[Step]:
+        order, ordered = None, -1
+        for step in itertools.count(first) if until is None else range(first, until):
+            epoch, number = divmod(step, self.per_epoch)
+            if order is None or epoch != ordered:
+                order, ordered = Order(self._seed, epoch, self._count), epoch
+            yield self._step(epoch, number, order.slice)
+
+    def _step(self, epoch: int, number: int, indices: Callable[[int, int], Tensor]) -> Step:
+        start = number * self._cut.size
+        total = min(self._cut.size, self._count - start)
+        position = epoch * self._count + start
+        shares = [
+            Share(position + each.start, indices(start + each.start, start + each.stop))
+            for each in self._cut.shares(total)
+        ]
+        return Step(shares, total, epoch, number == self.per_epoch - 1)

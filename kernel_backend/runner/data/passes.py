@@ -1,0 +1,184 @@
+"""Passes over a stream of samples: global batches and their places, each sample with random numbers of its own."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch.utils.data import Dataset
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner import seeds
+from kernel_backend.runner.data.samples import one_thread
+from kernel_backend.runner.data.shares import Batch, Cut
+from kernel_backend.runner.data.source import Source
+
+
+class Place(NamedTuple):
+    """Where in a stream a training stands, after some batch."""
+
+    step: int = 0  # batches so far, over all passes
+    epoch: int = 0
+    before: int = 0  # samples of earlier epochs
+    taken: int = 0  # samples of this one
+    length: int | None = None  # samples of a pass, once known
+    dataset: Any = None  # what its state_dict said here
+
+
+class Start(NamedTuple):
+    """From where to read: so many batches after a place."""
+
+    place: Place
+    left_out: int = 0
+    once: bool = False  # to the end of the pass, and no further
+
+
+class Part(NamedTuple):
+    """A global batch as this process has it, and the place after it."""
+
+    batches: list[Batch]
+    place: Place
+    last: bool  # of its pass
+    again: int  # samples that were read only to find the place, just before
+    seconds: float  # which that has taken
+
+
+class Passes(Dataset[Any]):
+    """One pass after the other. It is asked for parts in order: a Start begins anew, None goes on."""
+
+    def __init__(self, source: Source, cut: Cut, seed: int, tag: str) -> None:
+        self._source, self._cut = source, cut
+        self._draws, self._collating = seeds.Draws(seed, tag), seeds.Draws(seed, f"collate {tag}")
+        self._opening = seeds.Draws(seed, f"pass {tag}")
+        self._parts: Iterator[Part] = iter(())
+
+    def __getitem__(self, start: Start | None) -> Part | None:
+        if start is not None:
+            self._parts = self._read(start)
+        with one_thread():
+            return next(self._parts, None)
+
+    def _read(self, start: Start) -> Iterator[Part]:
+        place, left_out, began, again = start.place, start.left_out, time.perf_counter(), 0
+        while True:
+            self._opening.at(place.epoch)
+            a_pass = _Pass(self._source, place, self._draws)
+            again += a_pass.again
+            for chunk in a_pass.chunks(self._cut):
+                place = chunk.place
+                if left_out:
+                    left_out, again = left_out - 1, again + len(chunk.samples)
+                    continue
+                seconds = time.perf_counter() - began if again else 0.0
+                yield Part(self._batches(chunk), place, chunk.last, again, seconds)
+                again = 0
+            if start.once:
+                return
+
+    def _batches(self, chunk: _Chunk) -> list[Batch]:
+        total = len(chunk.samples)
+        return [
+            Batch(self._collated(chunk, each), each.stop - each.start, total, chunk.epoch, chunk.last)
+            for each in self._cut.shares(total)
+        ]
+
+    def _collated(self, chunk: _Chunk, share: slice) -> Any:
+        if share.start == share.stop:
+            return None
+        self._collating.at(chunk.position + share.start)
+        return self._source.collate(chunk.samples[share])
+
+
+class _Chunk(NamedTuple):
+    samples: list[Any]
+    position: int  # of the first, over all passes
+    epoch: int
+    place: Place  # after it
+    last: bool = False
+
+
+class _Pass:
+    """A pass from some place in it to its end."""
+
+    def __init__(self, source: Source, place: Place, draws: seeds.Draws) -> None:
+        """Find the place: at once where the dataset can, else by reading up to it."""
+        self._source, self._begin, self._draws = source, place, draws
+        dataset = source.dataset
+        if callable(getattr(dataset, "set_epoch", None)):
+            dataset.set_epoch(place.epoch)
+        known = place.dataset is not None
+        if known and _keeps_place(dataset):
+            dataset.load_state_dict(copy.deepcopy(place.dataset))
+        self._samples: Any = iter(dataset)
+        self._keeper = next((each for each in (dataset, self._samples) if _keeps_place(each)), None)
+        if known and self._keeper is not None and self._keeper is not dataset:
+            self._keeper.load_state_dict(copy.deepcopy(place.dataset))
+        found = place.taken == 0 or (known and self._keeper is not None)
+        self._taken = place.taken if found else 0
+        self.again = 0 if found else self._read_to(place.taken)
+
+    def chunks(self, cut: Cut) -> Iterator[_Chunk]:
+        """The global batches; of each it is known whether it is the last, for the one after it has been read too."""
+        found = self._chunks(cut)
+        ahead = next(found, None)
+        if ahead is None:
+            raise self._nothing()
+        for chunk in found:
+            yield ahead
+            ahead = chunk
+        yield ahead._replace(last=True, place=self._end(ahead.place.step))
+
+    def _chunks(self, cut: Cut) -> Iterator[_Chunk]:
+        for step in itertools.count(self._begin.step + 1):
+            samples = list(itertools.islice(self._each(), cut.size))
+            whole, alone = len(samples) == cut.size, len(samples) == self._taken
+            if samples and (whole or alone or not cut.drop_last):
+                position = self._begin.before + self._taken - len(samples)
+                yield _Chunk(samples, position, self._begin.epoch, self._place(step))
+            if not whole:
+                return
+
+    def _each(self) -> Iterator[Any]:
+        while True:
+            self._draws.at(self._begin.before + self._taken)
+            try:
+                sample = next(self._samples)
+            except StopIteration:
+                return
+            self._taken += 1
+            yield sample
+
+    def _read_to(self, taken: int) -> int:
+        for _ in itertools.islice(self._each(), taken):
+            pass
+        if self._taken < taken:
+            raise InvalidDefinition(
+                f"the stream of {self._source.role}() ended after {self._taken} samples, where it had given {taken} "
+                "before: it must give the same samples whenever it is read"
+            )
+        return taken
+
+    def _place(self, step: int) -> Place:
+        # A copy: reading on may change what it was given.
+        state = copy.deepcopy(self._keeper.state_dict()) if self._keeper is not None else None
+        return self._begin._replace(step=step, taken=self._taken, dataset=state)
+
+    def _end(self, step: int) -> Place:
+        begin = self._begin
+        length = self._taken if begin.length is None else begin.length
+        return Place(step, begin.epoch + 1, begin.before + self._taken, 0, length)
+
+    def _nothing(self) -> InvalidDefinition:
+        kind = type(self._source.dataset).__name__
+        return InvalidDefinition(
+            f"the {kind} of {self._source.role}() gave no sample in pass {self._begin.epoch + 1} over it. One that can "
+            "be read only once, such as a generator, serves for one pass: return an object whose __iter__ begins anew, "
+            "such as a list or an IterableDataset"
+        )
+
+
+def _keeps_place(thing: Any) -> bool:
+    return all(callable(getattr(thing, name, None)) for name in ("state_dict", "load_state_dict"))

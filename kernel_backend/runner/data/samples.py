@@ -1,0 +1,107 @@
+"""Shares of a batch, read from a dataset by index, each sample with random numbers of its own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
+
+from kernel_backend.runner import seeds
+from kernel_backend.runner.data.shares import Share, Step
+from kernel_backend.runner.data.source import Source, draws_nothing
+
+
+class FromTensors(Dataset[Any]):
+    """Rows of tensors: nothing is drawn, and indexing gives the bits of a collated list of samples."""
+
+    def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
+        self._tensors, self._indices = tensors, indices
+
+    def __getitem__(self, step: Step) -> list[Any]:
+        return [self._rows(share.indices) if share.samples else None for share in step.shares]
+
+    def _rows(self, rows: Tensor) -> list[Tensor]:
+        rows = rows if self._indices is None else self._indices[rows]
+        return [tensor[rows] for tensor in self._tensors]
+
+
+class FromSamples(Dataset[Any]):
+    """Samples one by one, each with random numbers of its own: by its position, whoever reads it."""
+
+    def __init__(self, source: Source, seed: int, tag: str) -> None:
+        """`tag` keeps draws of training samples and of validation samples apart."""
+        self._dataset, self._collate = source.dataset, source.collate
+        self._draws, self._collating = seeds.Draws(seed, tag), seeds.Draws(seed, f"collate {tag}")
+        self._quiet = draws_nothing(source.dataset)
+        self._together = callable(getattr(source.dataset, "__getitems__", None))
+
+    def __getitem__(self, step: Step) -> list[Any]:
+        with one_thread():
+            return [self._batch(share) if share.samples else None for share in step.shares]
+
+    def _batch(self, share: Share) -> Any:
+        samples = self._samples(share.position, share.indices.tolist())
+        self._collating.at(share.position)
+        return self._collate(samples)
+
+    def _samples(self, position: int, indices: list[int]) -> list[Any]:
+        if self._quiet:
+            return [self._dataset[index] for index in indices]
+        found = self._at_once(position, indices) if self._together else None
+        if found is not None:
+            return found
+        return [self._sample(place, index) for place, index in enumerate(indices, position)]
+
+    def _sample(self, position: int, index: int) -> Any:
+        self._draws.at(position)
+        return self._dataset[index]
+
+    def _at_once(self, position: int, indices: list[int]) -> list[Any] | None:
+        """All samples of a share by the dataset's `__getitems__`; None if that drew random numbers.
+
+        What a sample draws must not depend on which others are read with it: then they are read one by one, and so
+        are all others from now on.
+        """
+        self._draws.at(position)
+        undisturbed = seeds.first_draws()
+        self._draws.at(position)
+        found: list[Any] = self._dataset.__getitems__(indices)
+        self._together = seeds.first_draws() == undisturbed
+        return found if self._together else None
+
+
+def by_index(source: Source, seed: int, tag: str) -> Dataset[Any]:
+    """What reads the shares of a step."""
+    tensors, indices = _tensors(source.dataset)
+    if tensors is not None and source.collate is default_collate:
+        return FromTensors(tensors, indices)
+    return FromSamples(source, seed, tag)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch computes with one thread here, as it does in a loader worker: sums depend on how many there are."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _tensors(dataset: Any) -> tuple[Sequence[Tensor] | None, Tensor | None]:
+    """The tensors behind a TensorDataset or Subsets of one, and the indices into them; (None, None) otherwise."""
+    if type(dataset) is TensorDataset:
+        return dataset.tensors, None
+    if type(dataset) is Subset:
+        tensors, outer = _tensors(dataset.dataset)
+        inner = torch.as_tensor(list(dataset.indices), dtype=torch.int64)
+        return tensors, inner if outer is None else outer[inner]
+    return None, None

@@ -1,0 +1,79 @@
+"""How samples are cut into global batches, and a batch into the shares of logical ranks: arithmetic alone."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """A logical rank's share of a global batch: `data` is None where the share is empty."""
+
+    data: Any
+    samples: int  # of this share
+    total: int  # of the global batch
+    epoch: int
+    last: bool  # of its epoch
+
+
+class Share(NamedTuple):
+    """Which samples a share is made of."""
+
+    position: int  # of the first sample, counted over all epochs
+    indices: Tensor
+
+    @property
+    def samples(self) -> int:
+        """How many."""
+        return len(self.indices)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Between processes a tensor would travel as an open file of shared memory: numbers are cheaper.
+        return _share, (self.position, self.indices.tolist())
+
+
+class Step(NamedTuple):
+    """A global batch as this process has it: a share for each of its logical ranks."""
+
+    shares: list[Share]
+    total: int
+    epoch: int
+    last: bool
+
+    def batches(self, data: list[Any]) -> list[Batch]:
+        """The shares, with what they hold."""
+        pairs = zip(self.shares, data, strict=True)
+        return [Batch(each, share.samples, self.total, self.epoch, self.last) for share, each in pairs]
+
+
+class Cut(NamedTuple):
+    """Batches of `size`, each shared by `ranks` logical ranks, of which `mine` are this process's."""
+
+    size: int
+    drop_last: bool
+    mine: range
+    ranks: int
+
+    def per_epoch(self, samples: int) -> int:
+        """How many batches: a small one at the end counts, unless it is to be dropped and not the only one."""
+        whole, rest = divmod(samples, self.size)
+        return whole if self.drop_last and whole else whole + bool(rest)
+
+    def used(self, samples: int) -> int:
+        """How many samples of an epoch lie in its batches."""
+        return min(samples, self.per_epoch(samples) * self.size)
+
+    def shares(self, total: int) -> list[slice]:
+        """The slices of a batch of `total` that this process computes."""
+        return [share(total, rank, self.ranks) for rank in self.mine]
+
+
+def share(count: int, rank: int, size: int) -> slice:
+    """The slice of a batch of `count` that a rank takes: consecutive, and as equal as can be."""
+    return slice(rank * count // size, (rank + 1) * count // size)
+
+
+def _share(position: int, indices: list[int]) -> Share:
+    return Share(position, torch.tensor(indices, dtype=torch.int64))

@@ -1,0 +1,105 @@
+"""What a data role returned, understood: samples by index or a stream of them, and how a batch is made of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset, default_collate
+
+from kernel_backend.errors import InvalidDefinition
+
+AUTO_WORKERS = min(2, os.cpu_count() or 1)
+
+
+class Wishes(NamedTuple):
+    """How a user's DataLoader would have loaded. None of it changes a bit of what is loaded."""
+
+    workers: int | None = None  # None: no DataLoader was given
+    prefetch: int | None = None  # None: torch's own
+    start: Callable[[int], None] | None = None  # worker_init_fn
+    pin: bool = False
+    timeout: float = 0
+    persistent: bool = True
+    context: Any = "fork"  # how processes are made
+
+
+class Source(NamedTuple):
+    """What a data role returned, understood."""
+
+    dataset: Any  # with __len__ and __getitem__, or with __iter__ if it is a stream
+    collate: Callable[[list[Any]], Any]
+    role: str  # whose result it is
+    stream: bool = False
+    batch_size: int | None = None  # of a user's DataLoader; taken as global
+    drop_last: bool = False
+    wishes: Wishes = Wishes()
+
+    @property
+    def length(self) -> int | None:
+        """How many samples there are; None for a stream that does not say so."""
+        try:
+            return len(self.dataset)
+        except (TypeError, NotImplementedError):
+            return None
+
+    def workers(self, asked: int | None) -> int:
+        """How many processes load the samples: what was asked for, else what suits them.
+
+        A stream is read by one process, whatever was asked for: it has one order.
+        """
+        wanted = asked if asked is not None else self.wishes.workers
+        if wanted is None:
+            in_memory = draws_nothing(self.dataset) and self.collate is default_collate
+            wanted = 0 if in_memory else AUTO_WORKERS
+        return min(wanted, 1) if self.stream else wanted
+
+
+def source(value: Any, role: str) -> Source:
+    """What a data role returned, as a Source; raises InvalidDefinition that says what to return instead."""
+    if isinstance(value, DataLoader):
+        return _of_loader(value, role)
+    indexed = hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, IterableDataset)
+    if isinstance(value, dict | str | bytes | Tensor) or not (indexed or isinstance(value, Iterable)):
+        raise InvalidDefinition(
+            f"{role}() returned a {type(value).__name__}: return a dataset of samples, such as "
+            "torch.utils.data.TensorDataset(x, y), a list of (input, target), or an iterable of them"
+        )
+    found = Source(value, default_collate, role, stream=not indexed)
+    if found.length == 0:
+        raise InvalidDefinition(f"{role}() returned a {type(value).__name__} without a single sample")
+    return found
+
+
+def draws_nothing(dataset: Any) -> bool:
+    """Whether reading samples of the dataset is known to draw no random numbers: they lie in memory, ready made."""
+    if type(dataset) is Subset:
+        return draws_nothing(dataset.dataset)
+    if type(dataset) is ConcatDataset:
+        return all(draws_nothing(each) for each in dataset.datasets)
+    return type(dataset) in (TensorDataset, list, tuple)
+
+
+def _of_loader(loader: DataLoader[Any], role: str) -> Source:
+    inner = source(loader.dataset, role)
+    if loader.batch_size is None:
+        raise InvalidDefinition(
+            f"{role}() returned a DataLoader that makes its own batches (batch_sampler, or batch_size=None): batches "
+            "are cut here, the same at any number of slots. Give DataLoader a batch_size instead, or return its dataset"
+        )
+    return inner._replace(
+        collate=loader.collate_fn,
+        batch_size=loader.batch_size,
+        drop_last=loader.drop_last,
+        wishes=Wishes(
+            workers=loader.num_workers,
+            prefetch=loader.prefetch_factor,
+            start=loader.worker_init_fn,
+            pin=loader.pin_memory,
+            timeout=loader.timeout,
+            persistent=loader.persistent_workers,
+            context=loader.multiprocessing_context or "fork",
+        ),
+    )

@@ -1,0 +1,84 @@
+"""The batches of a stream: an iterable whose samples come in its own order, read by every rank from its beginning."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from safetensors import torch as safetensors
+
+from kernel_backend.checkpoints.writer import flatten, unflatten
+from kernel_backend.runner.data.loading import Loading
+from kernel_backend.runner.data.passes import Part, Passes, Place, Start
+from kernel_backend.runner.data.shares import Batch, Cut
+from kernel_backend.runner.data.source import Source
+
+
+class Stream:
+    """Global batches of which this process keeps its shares. Their place is saved, or found by reading again."""
+
+    def __init__(
+        self,
+        source: Source,
+        cut: Cut,
+        seed: int,
+        tag: str,
+        loading: Callable[[Any], Loading],
+        note: Callable[[str], None],
+    ) -> None:
+        """`note` is told what finding the place has cost."""
+        self.loading = loading(Passes(source, cut, seed, tag))
+        self._cut, self._note = cut, note
+        self._place = Place(length=source.length)
+
+    @property
+    def samples_per_epoch(self) -> int | None:
+        """As many as the stream says that it has, else as its first pass had; None before that has ended."""
+        return None if self._place.length is None else self._cut.used(self._place.length)
+
+    @property
+    def per_epoch(self) -> int | None:
+        """Batches of an epoch, as far as known."""
+        return None if self._place.length is None else self._cut.per_epoch(self._place.length)
+
+    def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
+        """The batches of training from step `first` on, over all epochs; what comes before is read and left out."""
+        begin = self._place if self._place.step <= first else Place(length=self._place.length)
+        for part in self._read(Start(begin, first - begin.step), None if until is None else max(0, until - first)):
+            self._place = part.place
+            yield part.batches
+
+    def in_order(self) -> Iterator[list[Batch]]:
+        """All batches of one pass; each sample draws the same random numbers every time."""
+        for part in self._read(Start(Place(), once=True), None):
+            if part.last and self._place.length is None:
+                self._place = self._place._replace(length=part.place.length)
+            yield part.batches
+            if part.last:
+                return
+
+    def state(self) -> dict[str, Any]:
+        """The place after the batch that was handed out last, not after those that were read ahead. JSON.
+
+        Raises DaylightError where the dataset's own state holds what a checkpoint cannot.
+        """
+        tree, tensors = flatten(self._place._asdict())
+        return {"place": tree, "tensors": base64.b64encode(safetensors.save(tensors)).decode() if tensors else ""}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from the place of an earlier `state`."""
+        if state:
+            tensors = safetensors.load(base64.b64decode(state["tensors"])) if state["tensors"] else {}
+            self._place = Place(**unflatten(state["place"], tensors))
+
+    def _read(self, start: Start, count: int | None) -> Iterator[Part]:
+        wanted = itertools.chain([start], itertools.repeat(None))
+        for _, part in self.loading.read(itertools.islice(wanted, count)):
+            if part.again:
+                self._note(
+                    f"{part.again:,} samples of the stream were read again in {part.seconds:.1f} s to find the place: "
+                    "with state_dict and load_state_dict on the dataset it is found at once"
+                )
+            yield part
