@@ -64,9 +64,7 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--backend", "resources", "NAME", "how they talk: auto, horovod or torch [auto]"),
     _setting("--device", "resources", "NAME", "auto or cpu: train on the CPU of a machine that has GPUs [auto]"),
     _setting("--threads", "resources", "N", "CPU threads of each slot [cores of the node / its slots]"),
-    _setting(
-        "--logical-workers", "resources", "V", "as many ranks as the result counts: equal bits on any slots"
-    ),
+    _setting("--logical-workers", "resources", "V", "as many ranks as the result counts: equal bits on any slots"),
     _setting("--epochs", "training", "N", "passes over the training data [1]"),
     _setting("--steps", "training", "N", "steps in all, instead of epochs"),
     _setting("--batch-size", "training", "N", "samples a step, over all slots together [32]"),

@@ -21,7 +21,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_launcher() -> None:
-    """Have the kernel kill this process when its launcher dies; it is a rank without a master otherwise."""
+    """Have the kernel kill this process when its parent dies; it is a rank without a master otherwise.
+
+    That parent is its launcher, or the forkserver, which for its part kills the ranks of a launcher that died.
+    """
     launcher = os.getppid()
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -38,10 +41,16 @@ def main(folder: Path) -> int:
     instructions = Instructions()
     instructions.listen()
 
+    from kernel_backend.runner.progress import Progress, show_stacks_on_demand
+
+    rank = int(os.environ.get("RANK", "0"))
+    show_stacks_on_demand(folder, rank)
+    progress = Progress(folder, rank)
+    progress.tick("starting", 0)
+
     from kernel_backend.model.job import Job
 
     job = Job.model_validate_json((folder / "job.json").read_bytes())
-    rank = int(os.environ.get("RANK", "0"))
     spool = Spool(folder / "spool.jsonl", rank)
 
     from kernel_backend.runner import failure
@@ -51,7 +60,8 @@ def main(folder: Path) -> int:
     try:
         from kernel_backend.runner.worker import work
 
-        return work(job, instructions, spool, watch=trainings.append)
+        progress.tick("starting", 0)
+        return work(job, instructions, spool, progress, watch=trainings.append)
     except BaseException as error:
         step = trainings[0].step + 1 if trainings else None
         code = Path(job.code)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
-import kernel_backend
+from kernel_backend.model.frames import OURS, Call, Sources, users_frame
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import Failure, Frame
 
@@ -23,7 +22,6 @@ _LOST_PEER = (
     "gloo connectfullmesh failed",
     "socket closed",
 )
-_OURS = Path(kernel_backend.__file__).parent
 _MOST_FRAMES = 30  # of a recursion without end, the innermost
 
 
@@ -39,7 +37,7 @@ def describe(
         type=type(error).__name__,
         message=_plain(_message(error)),
         step=step,
-        frames=tuple(_frames(error, code, cwd, snapshot))[-_MOST_FRAMES:],
+        frames=tuple(_frames(error, Sources(code, cwd, snapshot)))[-_MOST_FRAMES:],
         traceback=_plain(_traceback(error)),
         consequence=is_consequence(error),
         invalid=any(kind.__name__ == "InvalidHyperparameters" for kind in type(error).__mro__),
@@ -92,34 +90,17 @@ def _traceback(error: BaseException) -> str:
 
 def _is_way(file: str) -> bool:
     """Whether a frame of this file only led to the user's code."""
-    return Path(file).is_relative_to(_OURS) or file.startswith("<frozen importlib")
+    return Path(file).is_relative_to(OURS) or file.startswith("<frozen importlib")
 
 
-def _frames(error: BaseException, code: Path, cwd: Path, snapshot: Snapshot | None) -> Iterator[Frame]:
-    lines = [
-        (entry.filename, entry.lineno or 0, entry.name, entry.line or "")
+def _frames(error: BaseException, sources: Sources) -> Iterator[Frame]:
+    calls = [
+        Call(entry.filename, entry.lineno or 0, entry.name, _plain((entry.line or "").strip()))
         for entry in traceback.extract_tb(error.__traceback__)
     ]
     if isinstance(error, SyntaxError) and error.filename:
-        lines.append((error.filename, error.lineno or 0, "<module>", error.text or ""))
-    for file, line, function, text in lines:
-        path = Path(os.path.abspath(file))
-        name = None if file.startswith("<") else _users(path, code, cwd)  # <frozen importlib>, <string>
-        if name is None:
-            continue
-        origin = snapshot.locate(line) if snapshot and path == code / "definition.py" else None
-        frame = Frame(file=name, line=line, function=function, text=_plain(text.strip()))
-        if origin and origin.cell is not None:
-            frame = frame.model_copy(update={"cell": origin.cell, "cell_line": origin.line})
-        elif origin and origin.file is not None:
-            frame = frame.model_copy(update={"file": origin.file, "line": origin.line})
-        yield frame
-
-
-def _users(path: Path, code: Path, cwd: Path) -> str | None:
-    """The file's name as its author knows it; None for what they did not write."""
-    installed = "site-packages" in path.parts or path.is_relative_to(sys.prefix) or path.is_relative_to(_OURS)
-    for folder in (code, cwd):
-        if path.is_relative_to(folder) and not installed:
-            return str(path.relative_to(folder))
-    return None
+        calls.append(Call(error.filename, error.lineno or 0, "<module>", _plain((error.text or "").strip())))
+    for call in calls:
+        frame = users_frame(call, sources)
+        if frame is not None:
+            yield frame

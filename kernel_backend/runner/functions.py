@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
@@ -63,6 +64,15 @@ class Functions:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InvalidDefinition(f"optimizer() returned {_a(optimizer)}; it must return a torch.optim.Optimizer")
         return optimizer
+
+    def schedule(self, optimizer: torch.optim.Optimizer) -> LRScheduler | None:
+        """What changes the optimizer's learning rate; None where the definition has no schedule."""
+        if not self.has("schedule"):
+            return None
+        made = self.prepared("schedule", frozenset({"optimizer"}))(optimizer=optimizer)
+        if not isinstance(made, LRScheduler):
+            raise InvalidDefinition(f"schedule() returned {_a(made)}; it must return a torch.optim.lr_scheduler")
+        return made
 
     def step_function(self, role: str) -> Callable[..., Any]:
         """`loss` or `metrics`, to be called with `output target input batch epoch` by name."""

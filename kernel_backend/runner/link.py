@@ -52,6 +52,7 @@ class Spool:
     def __init__(self, path: Path, rank: int) -> None:
         self._number = 0
         self._waiting = b""
+        self._turn = threading.Lock()  # checkpoints are told of by the thread that writes them
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600) if rank == 0 else None
 
@@ -59,12 +60,16 @@ class Spool:
         """Append one record, with its number and the time."""
         if self._file is None:
             return
-        self._number += 1
-        numbered = record.model_copy(update={"number": self._number, "at": time.time()})
-        self._waiting += numbered.model_dump_json().encode() + b"\n"
-        size = os.fstat(self._file).st_size
+        with self._turn:
+            self._number += 1
+            numbered = record.model_copy(update={"number": self._number, "at": time.time()})
+            self._waiting += numbered.model_dump_json().encode() + b"\n"
+            self._append(self._file)
+
+    def _append(self, file: int) -> None:
+        size = os.fstat(file).st_size
         with contextlib.suppress(OSError):
-            if os.write(self._file, self._waiting) == len(self._waiting):
+            if os.write(file, self._waiting) == len(self._waiting):
                 self._waiting = b""
             else:  # the disk filled up in mid-line: a torn line must not stay
-                os.ftruncate(self._file, size)
+                os.ftruncate(file, size)

@@ -1,23 +1,31 @@
-"""The training loop, from top to bottom: steps, reports, checkpoints, validation, release."""
+"""The training loop, from top to bottom: steps, reports, validation, checkpoints, release."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from kernel_backend.model.reports import Report
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.reports import Note, Report
 from kernel_backend.runner import seeds
-from kernel_backend.runner.checkpointing import Checkpointer
+from kernel_backend.runner.average import Average
+from kernel_backend.runner.checkpointing import Checkpointer, Moment
 from kernel_backend.runner.data import Batch, Batches
 from kernel_backend.runner.functions import BatchRule, loss_and_logged
 from kernel_backend.runner.link import Instructions, Spool
+from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.pace import Pace
+from kernel_backend.runner.progress import Progress
+from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Ranks
-from kernel_backend.runner.reducer import Flags, OwnGradients, SummedGradients, Word
+from kernel_backend.runner.reducer import Flags, Gradients, Word
 from kernel_backend.runner.validation import Sums, add_metrics, evaluating
 
 FINISHED, RELEASED = 0, 85
@@ -27,121 +35,234 @@ FINISHED, RELEASED = 0, 85
 class Training:
     """All that the loop needs. `step` counts the steps taken; it is the whole position."""
 
+    config: Config
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    gradients: OwnGradients | SummedGradients
+    schedule: LRScheduler | None
+    scaler: GradScaler
+    average: Average | None
+    gradients: Gradients
+    logical: LogicalRanks
     loss: Callable[..., Any]
     metrics: Callable[..., Any] | None
     rule: BatchRule
+    precision: Callable[[], AbstractContextManager[None]]
     train: Batches
     validation: Batches | None
     device: torch.device
     ranks: Ranks
+    streams: RandomStates | None
     checkpoints: Checkpointer
     pace: Pace
+    progress: Progress
     spool: Spool
     instructions: Instructions
-    seed: int
-    epochs: int
     step: int = 0
+    began: int = 0  # the step at which this attempt began
+    best: float | None = None  # of the metric that `best` means
+    validated: bool = True  # an epoch that has ended has had its validation
+    over: bool = False  # all steps have been taken
+    judged: dict[str, float] = field(default_factory=dict)  # what the validation at this step said
 
     @property
-    def total_steps(self) -> int:
-        """Steps of the whole training."""
-        return self.epochs * self.train.per_epoch
+    def total_steps(self) -> int | None:
+        """Steps of the whole training; None while the data's length is not known."""
+        if self.config.steps is not None:
+            return self.config.steps
+        return None if self.train.per_epoch is None else self.config.epochs * self.train.per_epoch
+
+    @property
+    def epochs(self) -> int | None:
+        """How often the data is gone through; None where steps are counted instead."""
+        return self.config.epochs if self.config.steps is None else None
 
     @property
     def epoch(self) -> float:
-        """Epochs taken, in fractions."""
-        return self.step / self.train.per_epoch
+        """Epochs taken, in fractions where the data's length is known."""
+        return self.step / self.train.per_epoch if self.train.per_epoch else 0.0
 
 
 def train(run: Training) -> int:
     """Train to the end, or until released; the exit code says which."""
-    if run.step and run.step % run.train.per_epoch == 0:
-        validate(run)  # the checkpoint of an epoch's end is taken before its validation
-    while run.step < run.total_steps:
-        epoch, first = divmod(run.step, run.train.per_epoch)
-        for batch in run.train.shuffled(epoch, first):
-            word, logged = take_step(run, batch)
-            run.step += 1
-            last = run.step == run.total_steps
-            if word.flags.report:
-                report(run, word, logged, batch)
-            if word.flags.checkpoint or word.flags.release or last:
-                run.checkpoints.save(run.step, run.epoch, last=word.flags.release or last)
-                run.pace.saved()
-            if word.flags.release and not last:
-                return RELEASED
-        validate(run)
-    run.ranks.barrier()
+    if not run.validated and end_epoch(run) and not run.over:
+        save(run)
+    for shares in batches(run):
+        word, logged = take_step(run, shares)
+        run.step += 1
+        run.judged, ends = {}, shares[0].last
+        run.over = run.step == run.config.steps or (ends and shares[0].epoch + 1 == run.epochs)
+        if word.flags.report:
+            report(run, word, logged)
+        if word.flags.release and not run.over:
+            run.validated = not ends
+            run.progress.tick("finishing", run.step)
+            run.checkpoints.finish(moment(run))
+            return RELEASED
+        improved = ends and end_epoch(run)
+        if run.over:
+            break
+        if improved or word.flags.checkpoint:
+            save(run)
+    run.progress.tick("finishing", run.step)
+    run.checkpoints.finish(moment(run))
     return FINISHED
 
 
-def take_step(run: Training, batch: Batch) -> tuple[Word, Mapping[str, Any]]:
-    """One step of the global batch, of which this rank has `batch`: what all ranks know of it, and values to log."""
-    seeds.reseed(seeds.mix(run.seed, "step", run.step, run.ranks.rank))
-    loss: Tensor | None = None
-    logged: Mapping[str, Any] = {}
-    if batch.samples:
-        loss, logged = loss_and_logged(run.loss(**forward(run, batch)))
-    word = run.gradients.backward(loss, batch.samples, wishes(run, bool(logged)))
-    run.optimizer.step()
+def batches(run: Training) -> Iterator[list[Batch]]:
+    """What this rank computes in each step that is left: a batch for each of its logical ranks."""
+    if run.over:
+        return iter(())
+    left = run.train.steps(run.step, run.total_steps)
+    return run.streams.apart(left) if run.streams else left
+
+
+def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
+    """One step of the global batch: what all ranks know of it, and the values that the loss function gave to log."""
+    run.progress.tick("first step" if run.step == run.began else "step", run.step)
+    logged = Sums()
+    flags = wishes(run)
+    run.gradients.begin()
+    for rank, batch in zip(run.logical.mine, shares, strict=True):
+        run.logical.take(rank)
+        if run.streams is None:
+            seeds.reseed(seeds.mix(run.config.seed, "step", run.step, rank))
+        loss = loss_of(run, rank, batch, logged)
+        run.gradients.add(loss, batch.samples, flags._replace(logged=bool(logged)))
+    word = run.gradients.finish()
+    run.checkpoints.settle()
+    update(run)
     return word, logged
 
 
-def forward(run: Training, batch: Batch) -> dict[str, Any]:
-    """Send a batch through the model: the loop values that `loss` and `metrics` may ask for."""
+def loss_of(run: Training, rank: int, batch: Batch, logged: Sums) -> Tensor | None:
+    """The mean loss of one share, None where it is empty; values to log are added to `logged`."""
+    if not batch.samples:
+        return None
+    with run.precision():
+        loss, values = loss_and_logged(run.loss(**forward(run, run.model, batch)))
+    for name, value in values.items():
+        logged.add(name, value, batch.samples, rank)
+    return loss
+
+
+def forward(run: Training, model: nn.Module, batch: Batch) -> dict[str, Any]:
+    """Send a batch through a model: the loop values that `loss` and `metrics` may ask for."""
     data = to_device(batch.data, run.device)
     inputs = run.rule.split(data)
     return {
-        "output": run.model(*inputs.positional, **inputs.named),
+        "output": model(*inputs.positional, **inputs.named),
         "target": inputs.target,
         "input": inputs.value,
         "batch": data,
-        "epoch": run.step // run.train.per_epoch,
+        "epoch": batch.epoch,
     }
 
 
-def wishes(run: Training, logged: bool) -> Flags:
+def wishes(run: Training) -> Flags:
     """What this rank asks of all for the step that it takes; clocks are rank 0's alone."""
     decides = run.ranks.rank == 0
     return Flags(
         release=run.instructions.release,
-        checkpoint=decides and run.pace.checkpoint(run.step + 1),
+        checkpoint=decides and (run.checkpoints.owed or run.pace.checkpoint(run.step + 1)),
         report=decides and run.pace.report(run.step + 1),
-        logged=logged,
     )
 
 
-def report(run: Training, word: Word, logged: Mapping[str, Any], batch: Batch) -> None:
+def update(run: Training) -> None:
+    """Change the weights by the gradients, and everything else that a step changes."""
+    if run.config.clip is not None:
+        run.scaler.unscale_(run.optimizer)
+        nn.utils.clip_grad_norm_(run.model.parameters(), run.config.clip)
+    run.scaler.step(run.optimizer)
+    run.scaler.update()
+    if run.schedule is not None and run.config.schedule_per == "step" and not by_metric(run.schedule):
+        run.schedule.step()
+    run.logical.take(run.logical.mine.start)
+    if run.average is not None:
+        run.average.update(run.model)
+
+
+def report(run: Training, word: Word, logged: Sums) -> None:
     """Say the loss of the global batch, and the values that the loss function gave to log."""
-    metrics: dict[str, float] = {}
-    if word.flags.logged:
-        sums = Sums()
-        for name, value in logged.items():
-            sums.add(name, value, batch.samples)
-        metrics = sums.means(run.ranks)
+    metrics = logged.means(run.ranks) if word.flags.logged else {}
     metrics["loss"] = float(word.loss)
     run.spool.say(Report(kind="training", step=run.step, epoch=run.epoch, metrics=metrics))
 
 
-def validate(run: Training) -> None:
-    """Say the mean loss and metrics over the validation data, the same at any number of ranks."""
+def end_epoch(run: Training) -> bool:
+    """Step a schedule that goes by epochs, and validate; whether this is the best model so far."""
+    run.validated = True
+    if run.schedule is not None and run.config.schedule_per == "epoch" and not by_metric(run.schedule):
+        run.schedule.step()
     if run.validation is None:
-        return
-    seeds.reseed(seeds.mix(run.seed, "validation", run.step, run.ranks.rank))
+        return False
+    run.judged = validate(run, run.validation)
+    run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.judged))
+    return judge(run)
+
+
+def judge(run: Training) -> bool:
+    """Compare this validation with the best one; a schedule that goes by a metric hears of it too."""
+    metric = run.config.metric
+    if metric.name not in run.judged:
+        known = " ".join(run.judged)
+        text = f"--metric {metric.name}: the validation says nothing of that name, only {known}; no checkpoint is best"
+        run.spool.say(Note(level="warning", text=text))
+        return False
+    value = run.judged[metric.name]
+    if isinstance(run.schedule, ReduceLROnPlateau):
+        run.schedule.step(value)
+    if not metric.better(value, run.best):
+        return False
+    run.best = value
+    return True
+
+
+def validate(run: Training, data: Batches) -> dict[str, float]:
+    """The mean loss and metrics over the validation data, the same at any number of ranks."""
+    run.logical.share(run.ranks)
+    model = run.model
+    if run.average is not None:
+        run.average.take_buffers(run.model)
+        model = run.average.module
+    if run.streams is None:
+        seeds.reseed(seeds.mix(run.config.seed, "validation", run.step, run.logical.mine.start))
     sums = Sums()
-    with evaluating(run.model, run.ranks):
-        for batch in run.validation.in_order():
-            if batch.samples:
-                values = forward(run, batch)
-                loss, _ = loss_and_logged(run.loss(**values))
-                sums.add("loss", loss, batch.samples)
-                if run.metrics:
-                    add_metrics(sums, run.metrics(**values), batch.samples)
-    metrics = sums.means(run.ranks)
-    run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=metrics))
+    run.progress.tick("validation", run.step)
+    with evaluating(model):
+        for shares in data.in_order():
+            run.progress.tick("validation", run.step)
+            for rank, batch in zip(run.logical.mine, shares, strict=True):
+                if batch.samples:
+                    _validate_one(run, model, rank, batch, sums)
+    return sums.means(run.ranks)
+
+
+def _validate_one(run: Training, model: nn.Module, rank: int, batch: Batch, sums: Sums) -> None:
+    with run.precision():
+        values = forward(run, model, batch)
+        loss, _ = loss_and_logged(run.loss(**values))
+        sums.add("loss", loss, batch.samples, rank)
+        if run.metrics:
+            add_metrics(sums, run.metrics(**values), batch.samples, rank)
+
+
+def save(run: Training) -> None:
+    """Begin a checkpoint; training goes on meanwhile."""
+    run.progress.tick("checkpoint", run.step)
+    run.checkpoints.save(moment(run))
+    run.pace.saved()
+
+
+def moment(run: Training) -> Moment:
+    """Where the training stands, for a checkpoint."""
+    facts = {"best": run.best, "validated": run.validated, "over": run.over, "data": run.train.state()}
+    return Moment(run.step, run.epoch, run.judged, facts)
+
+
+def by_metric(schedule: LRScheduler) -> bool:
+    """Whether a schedule is stepped by the validation's metric."""
+    return isinstance(schedule, ReduceLROnPlateau)
 
 
 def to_device(data: Any, device: torch.device) -> Any:

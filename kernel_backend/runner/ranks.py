@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -31,6 +34,12 @@ class Ranks(Protocol):
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
         """Sum a tensor over all ranks, in place."""
+
+    def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
+        """Send consecutive pieces of a flat tensor, so many elements to each rank; the pieces of all, in order."""
+
+    def all_gather(self, tensor: Tensor, name: str) -> Tensor:
+        """The flat tensors of all ranks, of equal length, one after the other."""
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
         """Overwrite the tensor by that of rank `root`, in place."""
@@ -90,15 +99,18 @@ def horovod_problem(kind: str) -> str | None:
     return None
 
 
-def connect(choice: Choice, kind: str) -> Ranks:
-    """This process among its peers, by the variables that its launcher has set. One rank alone connects to nobody."""
+def connect(choice: Choice, kind: str, patience: float) -> Ranks:
+    """This process among its peers, by the variables that its launcher has set. One rank alone connects to nobody.
+
+    `patience` is how many seconds a peer may be silent; a launcher sees a dead or hung one long before.
+    """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if size == 1:
         return Alone()
     if choice.name == "horovod":
-        return HorovodRanks()
-    return TorchRanks("nccl" if kind == "cuda" else "gloo", rank, size, local_rank)
+        return HorovodRanks(patience)
+    return TorchRanks("nccl" if kind == "cuda" else "gloo", rank, size, local_rank, patience)
 
 
 class Alone:
@@ -111,6 +123,14 @@ class Alone:
         return _Done()
 
     def allreduce_sum(self, tensor: Tensor, name: str) -> Tensor:
+        """The tensor as it is."""
+        return tensor
+
+    def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
+        """The tensor as it is."""
+        return tensor
+
+    def all_gather(self, tensor: Tensor, name: str) -> Tensor:
         """The tensor as it is."""
         return tensor
 
@@ -140,7 +160,8 @@ class _Done:
 class HorovodRanks:
     """Ranks over Horovod; fusion is off, for our buckets are the fusion and Horovod's depends on timing."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
+        os.environ["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(math.ceil(patience))
         os.environ.setdefault("HOROVOD_FUSION_THRESHOLD", "0")
         os.environ.setdefault("HOROVOD_CYCLE_TIME", "1")
         import horovod.torch as hvd
@@ -157,6 +178,15 @@ class HorovodRanks:
         """Sum in place."""
         self.allreduce_async(tensor, name).wait()
         return tensor
+
+    def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
+        """Exchange pieces."""
+        got, _ = self._hvd.alltoall(tensor, splits=torch.tensor(sends, dtype=torch.int32), name=f"{name}.exchange")
+        return cast("Tensor", got)
+
+    def all_gather(self, tensor: Tensor, name: str) -> Tensor:
+        """Join pieces."""
+        return cast("Tensor", self._hvd.allgather(tensor, name=f"{name}.join"))
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
         """Overwrite by the tensor of rank `root`."""
@@ -192,10 +222,10 @@ class _HorovodHandle:
 class TorchRanks:
     """Ranks over torch.distributed: gloo for the CPU, nccl for CUDA."""
 
-    def __init__(self, backend: str, rank: int, size: int, local_rank: int) -> None:
+    def __init__(self, backend: str, rank: int, size: int, local_rank: int, patience: float) -> None:
         import torch.distributed as dist
 
-        dist.init_process_group(backend, rank=rank, world_size=size)
+        dist.init_process_group(backend, rank=rank, world_size=size, timeout=timedelta(seconds=patience))
         self._dist = dist
         self.rank, self.size, self.local_rank = rank, size, local_rank
 
@@ -208,6 +238,18 @@ class TorchRanks:
         """Sum in place."""
         self._dist.all_reduce(tensor)
         return tensor
+
+    def all_to_all(self, tensor: Tensor, sends: Sequence[int], receives: Sequence[int], name: str) -> Tensor:
+        """Exchange pieces."""
+        got = tensor.new_empty(sum(receives))
+        self._dist.all_to_all_single(got, tensor, list(receives), list(sends))
+        return got
+
+    def all_gather(self, tensor: Tensor, name: str) -> Tensor:
+        """Join pieces."""
+        joined = tensor.new_empty(tensor.numel() * self.size)
+        self._dist.all_gather(list(joined.chunk(self.size)), tensor)
+        return joined
 
     def broadcast(self, tensor: Tensor, root: int = 0) -> Tensor:
         """Overwrite by the tensor of rank `root`."""

@@ -1,5 +1,7 @@
 """Gradients of all ranks, summed while they are still being computed, and the ranks' control word with them.
 
+A step is `begin`, an `add` for each share of the batch that this rank computes, and `finish`.
+
 Neither DistributedOptimizer nor DDP keeps sums the same from run to run: from three ranks on the order in which a ring
 sums an element depends on its place in a buffer, and both choose their buffers by timing. Here buckets are frozen
 before the first step: flat tensors of which the gradients are views, sent as soon as they are full, latest parameters
@@ -10,10 +12,11 @@ is one scale, by the number of samples that all ranks had.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.ranks import Handle, Ranks
@@ -42,56 +45,84 @@ class Word(NamedTuple):
 _HEAD = 2 + len(Flags._fields)
 
 
+class Gradients(Protocol):
+    """Who computes and sums the gradients of a step."""
+
+    def begin(self) -> None:
+        """A new step; the gradients of the one before are gone."""
+
+    def add(self, loss: Tensor | None, samples: int, flags: Flags) -> None:
+        """Compute the gradients of one share: `loss` is its mean over so many `samples`, None for an empty share."""
+
+    def finish(self) -> Word:
+        """Have the gradients of the global batch on every rank; raises the backend's error where a peer is gone.
+
+        A parameter that no rank used has no gradient, as in a plain loop.
+        """
+
+
 class OwnGradients:
     """The gradients of a gang of one: the plain training step, bit for bit."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, scaler: GradScaler) -> None:
         self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._scaler = scaler
+        self._word = Word(0, 0.0, Flags())
 
-    def backward(self, loss: Tensor | None, samples: int, flags: Flags) -> Word:
-        """Compute the gradients of a step."""
-        assert loss is not None
+    def begin(self) -> None:
+        """Forget the gradients of the step before."""
         for parameter in self._parameters:
             parameter.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
-        return Word(samples, loss.detach(), flags)
+
+    def add(self, loss: Tensor | None, samples: int, flags: Flags) -> None:
+        """Compute the gradients of the step's one share."""
+        assert loss is not None
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self._word = Word(samples, loss.detach(), flags)
+
+    def finish(self) -> Word:
+        """They are there already."""
+        return self._word
 
 
-class SummedGradients:
-    """The gradients of a gang. Buckets and views exist from the start; parameters frozen then stay out."""
+class Buckets:
+    """The gradients of a model as views of flat tensors, which exist from the start; the word is the last one's end.
 
-    def __init__(self, model: nn.Module, ranks: Ranks) -> None:
+    Parameters frozen at the start stay out.
+    """
+
+    def __init__(self, model: nn.Module, scaler: GradScaler, multiple: int = 1) -> None:
+        """Every bucket's length is a multiple of `multiple`."""
         named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
         self._names = [name for name, _ in named]
         self._parameters = [each for _, each in named]
-        self._ranks = ranks
+        self._scaler, self._multiple = scaler, multiple
         plan = buckets([(each.dtype, each.nbytes) for each in self._parameters])
         self._buckets = [self._bucket(indices, last=False) for indices in plan[:-1]]
         self._buckets += [self._bucket(indices, last=True) for indices in plan[-1:]]
         if not self._buckets or self._buckets[-1].flat.dtype != torch.float32:
             self._buckets.append(self._bucket([], last=True))
-        self._word = self._buckets[-1].flat[-self._word_size :]
+        word = self._buckets[-1]
+        self._word = word.flat[word.elements : word.elements + self._word_size]
         self._views = self._take_views()
         self._touched = [False] * len(named)
         self._unused: list[int] = []  # parameters that had no gradient in the last step
-        self._sent: list[Handle] = []
         for bucket in self._buckets:
             for index in bucket.indices:
                 hook = self._hook(index, bucket)
                 self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
-    def backward(self, loss: Tensor | None, samples: int, flags: Flags) -> Word:
-        """Compute and sum the gradients of a step: afterwards every rank has those of the global batch.
-
-        `loss` is the mean over so many `samples`, None for an empty share. A parameter that no rank used has no
-        gradient, as in a plain loop. Raises the backend's error where a peer is gone.
-        """
-        self._open()
+    def _compute(self, loss: Tensor | None, samples: int, flags: Flags) -> None:
+        """The gradients of a share, weighted by its samples, and its part of the word."""
         weighted = None if loss is None else loss * samples
-        self._write_word(weighted, samples, flags)
+        ones = [1.0] * len(self._parameters)
+        self._word.copy_(torch.tensor([float(samples), 0.0, *map(float, flags), *ones]))
         if weighted is not None:
-            weighted.backward()  # type: ignore[no-untyped-call]
-        return self._close()
+            self._word[1] = weighted.detach()
+            self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
+
+    def _ready(self, bucket: _Bucket) -> None:
+        """Called in the backward pass when all gradients of a bucket are there."""
 
     @property
     def _word_size(self) -> int:
@@ -103,7 +134,8 @@ class SummedGradients:
         device = self._parameters[0].device if self._parameters else torch.device("cpu")
         elements = sum(each.numel() for each in parameters)
         extra = self._word_size if last and dtype == torch.float32 else 0
-        return _Bucket(indices, torch.zeros(elements + extra, dtype=dtype, device=device), elements)
+        length = -(-(elements + extra) // self._multiple) * self._multiple
+        return _Bucket(indices, torch.zeros(length, dtype=dtype, device=device), elements)
 
     def _take_views(self) -> list[Tensor]:
         views: dict[int, Tensor] = {}
@@ -126,26 +158,66 @@ class SummedGradients:
             self._touched[index] = True
             bucket.missing -= 1
             if bucket.missing == 0:
-                self._send_full()
+                self._ready(bucket)
 
         return ready
 
     def _open(self) -> None:
+        """All gradients zero, and views of the buckets again."""
         for index in self._unused:
             self._parameters[index].grad = self._views[index]
-        self._sent = []
+        self._unused = []
         self._touched = [False] * len(self._touched)
         for bucket in self._buckets:
             bucket.missing = len(bucket.indices)
             bucket.flat.zero_()
 
-    def _write_word(self, weighted: Tensor | None, samples: int, flags: Flags) -> None:
-        ones = [1.0] * len(self._parameters)
-        self._word.copy_(torch.tensor([float(samples), 0.0, *map(float, flags), *ones]))
-        if weighted is not None:
-            self._word[1] = weighted.detach()
+    def _mark_touched(self) -> None:
+        """Say in the word which parameters this share has used; before its bucket is sent."""
+        if not all(self._touched):
+            self._word[_HEAD:] = torch.tensor(self._touched, dtype=torch.float32)
 
-    def _send_full(self) -> None:
+    def _read_word(self) -> Word:
+        """What the summed word says. Scales the gradients, and takes away those that no rank has."""
+        samples, loss, *rest = self._word.tolist()
+        flags, touched = rest[: len(Flags._fields)], rest[len(Flags._fields) :]
+        for bucket in self._buckets:
+            if bucket.indices:
+                bucket.flat[: bucket.elements].mul_(1.0 / samples)
+        self._unused = [index for index, ranks in enumerate(touched) if ranks == 0.0]
+        for index in self._unused:
+            self._parameters[index].grad = None
+        return Word(int(samples), loss / samples, Flags(*(flag > 0 for flag in flags)))
+
+
+class SummedGradients(Buckets):
+    """The gradients of a gang, a share for each rank, summed by the backend's ring while they are computed."""
+
+    def __init__(self, model: nn.Module, scaler: GradScaler, ranks: Ranks) -> None:
+        super().__init__(model, scaler)
+        self._ranks = ranks
+        self._sent: list[Handle] = []
+
+    def begin(self) -> None:
+        """Zero the buckets."""
+        self._open()
+        self._sent = []
+
+    def add(self, loss: Tensor | None, samples: int, flags: Flags) -> None:
+        """Compute this rank's one share; full buckets are on their way when this returns."""
+        self._compute(loss, samples, flags)
+
+    def finish(self) -> Word:
+        """Send what is left, and wait for the sums."""
+        if len(self._sent) < len(self._buckets):
+            self._mark_touched()
+            while len(self._sent) < len(self._buckets):
+                self._send()
+        for handle in self._sent:
+            handle.wait()
+        return self._read_word()
+
+    def _ready(self, bucket: _Bucket) -> None:
         """Send every full bucket whose predecessors are on their way; the last one waits for the word."""
         while len(self._sent) < len(self._buckets) and self._buckets[len(self._sent)].missing == 0:
             self._send()
@@ -154,37 +226,11 @@ class SummedGradients:
         number = len(self._sent)
         self._sent.append(self._ranks.allreduce_async(self._buckets[number].flat, f"gradients.{number}"))
 
-    def _close(self) -> Word:
-        if len(self._sent) < len(self._buckets):
-            if not all(self._touched):
-                self._word[_HEAD:] = torch.tensor(self._touched, dtype=torch.float32)
-            while len(self._sent) < len(self._buckets):
-                self._send()
-        for handle in self._sent:
-            handle.wait()
-        samples, loss, *rest = self._word.tolist()
-        flags, touched = rest[: len(Flags._fields)], rest[len(Flags._fields) :]
-        self._scale(1.0 / samples)
-        self._unused = [index for index, ranks in enumerate(touched) if ranks == 0.0]
-        for index in self._unused:
-            self._parameters[index].grad = None
-        return Word(int(samples), loss / samples, Flags(*(flag > 0 for flag in flags)))
-
-    def _scale(self, factor: float) -> None:
-        for bucket in self._buckets:
-            if bucket.indices:
-                bucket.flat[: bucket.elements].mul_(factor)
-
 
 class _Bucket:
     def __init__(self, indices: list[int], flat: Tensor, elements: int) -> None:
         self.indices, self.flat, self.elements = indices, flat, elements
         self.missing = len(indices)
-
-
-def reducer(model: nn.Module, ranks: Ranks) -> OwnGradients | SummedGradients:
-    """Who computes the gradients of a step for this gang."""
-    return OwnGradients(model) if ranks.size == 1 else SummedGradients(model, ranks)
 
 
 def buckets(parameters: Sequence[tuple[torch.dtype, int]], limit: int = BUCKET_BYTES) -> list[list[int]]:

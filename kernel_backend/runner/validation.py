@@ -15,32 +15,40 @@ from kernel_backend.runner.ranks import Ranks
 
 
 class Sums:
-    """Sums of values and how many samples they stand for, by name."""
+    """Sums of values and how many samples they stand for, by logical rank and name."""
 
     def __init__(self) -> None:
-        self._sums: defaultdict[str, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
+        self._sums: dict[int, dict[str, tuple[float, int]]] = {}
 
-    def add(self, name: str, value: Any, count: int) -> None:
+    def add(self, name: str, value: Any, count: int, logical: int = 0) -> None:
         """Take in a value of `count` samples: a tensor with one value a sample, or a number that is their mean.
 
         Raises InvalidDefinition for a tensor of another length.
         """
-        total, samples = self._sums[name]
-        self._sums[name] = total + _sum(name, value, count), samples + count
+        mine = self._sums.setdefault(logical, {})
+        total, samples = mine.get(name, (0.0, 0))
+        mine[name] = total + _sum(name, value, count), samples + count
+
+    def __bool__(self) -> bool:
+        """Whether any value was taken in."""
+        return bool(self._sums)
 
     def means(self, ranks: Ranks) -> dict[str, float]:
-        """The mean of each value over all samples of all ranks; called by all."""
+        """The mean of each value over all samples of all ranks; called by all.
+
+        Added up in the order of the logical ranks, so that it is the same wherever these are.
+        """
         merged: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
-        for sums in ranks.all_gather_object(dict(self._sums)):
+        everyones = [each for sums in ranks.all_gather_object(self._sums) for each in sums.items()]
+        for _, sums in sorted(everyones, key=lambda each: each[0]):
             for name, pair in sums.items():
                 merged[name].append(pair)
         return {name: _mean(pairs) for name, pairs in merged.items()}
 
 
 @contextmanager
-def evaluating(model: nn.Module, ranks: Ranks) -> Iterator[None]:
-    """The model in evaluation mode, with rank 0's buffers on every rank; afterwards each module's own mode again."""
-    share_buffers(model, ranks)
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode; afterwards each module has its own mode again."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -49,11 +57,6 @@ def evaluating(model: nn.Module, ranks: Ranks) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-
-
-def share_buffers(model: nn.Module, ranks: Ranks) -> None:
-    """Give every rank the buffers of rank 0: BatchNorm's statistics are each rank's own while it trains."""
-    share(list(model.buffers()), ranks)
 
 
 def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
@@ -70,7 +73,7 @@ def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
             start += each.nbytes
 
 
-def add_metrics(sums: Sums, values: Any, count: int) -> None:
+def add_metrics(sums: Sums, values: Any, count: int, logical: int) -> None:
     """Take in what the `metrics` role says of a batch; raises InvalidDefinition unless it is a dict."""
     if not isinstance(values, Mapping):
         raise InvalidDefinition(
@@ -78,7 +81,7 @@ def add_metrics(sums: Sums, values: Any, count: int) -> None:
             '{"accuracy": (output.argmax(1) == target).float()}'
         )
     for name, value in values.items():
-        sums.add(name, value, count)
+        sums.add(name, value, count, logical)
 
 
 def _sum(name: str, value: Any, count: int) -> float:

@@ -2,69 +2,76 @@
 
 from __future__ import annotations
 
-import contextlib
+import ast
 import os
-import platform
-import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
+from torch import nn
+from torch.amp import GradScaler
 
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.checkpoints.places import open_place
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.job import Job
-from kernel_backend.model.reports import Started
-from kernel_backend.runner.checkpointing import Checkpointer
+from kernel_backend.model.progress import patience
+from kernel_backend.model.reports import Note, Started
+from kernel_backend.runner import exact, seeds
+from kernel_backend.runner.average import Average
+from kernel_backend.runner.checkpointing import Checkpointer, Optimizer, Stateful
 from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.link import Instructions, Spool
-from kernel_backend.runner.load import load
+from kernel_backend.runner.load import Loaded, load
+from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.loop import Training, train
 from kernel_backend.runner.pace import Pace
+from kernel_backend.runner.progress import Progress
+from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Choice, Ranks, choose, connect
-from kernel_backend.runner.reducer import reducer
+from kernel_backend.runner.reducer import Gradients, OwnGradients, SummedGradients
+from kernel_backend.runner.saving import HostCopy
+from kernel_backend.runner.tree import TreeGradients, shares_of
 from kernel_backend.runner.validation import share
 
+_TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
-def work(job: Job, instructions: Instructions, spool: Spool, watch: Callable[[Training], None]) -> int:
+
+def work(
+    job: Job, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[Training], None]
+) -> int:
     """Train the job's trial as one of its ranks; the exit code, 0 or 85. `watch` is given the training once it exists.
 
     Raises whatever ends this rank: the user's own errors, InvalidDefinition, a backend's error when a peer is lost.
     """
-    kind = job.placement[0].kind
-    device = settle(kind, job.config.threads or 1, int(os.environ.get("LOCAL_RANK", "0")))
+    config = job.config
+    kind = "cpu" if config.device == "cpu" else job.placement[0].kind
+    device = exact.settle(kind, config, int(os.environ.get("LOCAL_RANK", "0")))
+    exact.hear_nondeterminism(partial(_tell_nondeterminism, spool))
+    # What a cell draws at its top level: torch's own first seed is another in every process that imports it.
+    seeds.reseed(seeds.mix(config.seed, "init", "definition"))
     loaded = load(Path(job.code), Path(job.cwd))
-    choice = choose(job.config.backend, kind)
-    ranks = connect(choice, kind)
-    constants = {"device": device, "rank": ranks.rank, "world": ranks.size, "epochs": job.config.epochs}
-    functions = Functions(loaded, job.params, job.config.seed, constants)
-    training = build(job, functions, ranks, device, instructions, spool)
+    choice = choose(config.backend, kind)
+    ranks = connect(choice, kind, patience(config.hang_timeout))
+    constants = {"device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
+    functions = Functions(loaded, job.params, config.seed, constants)
+    numerics = exact.numerics(device, config, ranks.size, choice.name)
+    training = build(job, functions, ranks, device, numerics, touches_data(loaded), instructions, spool, progress)
     watch(training)
-    resumed = begin(training)
-    spool.say(started(training, choice, resumed))
-    code = train(training)
+    try:
+        resumed = begin(training, numerics)
+        spool.say(started(training, choice, resumed, numerics))
+        code = train(training)
+    finally:
+        training.checkpoints.close()
+        training.train.close()
+        if training.validation is not None:
+            training.validation.close()
     ranks.close()
     return code
-
-
-def settle(kind: str, threads: int, local_rank: int) -> torch.device:
-    """The device of this rank, and torch set up so that equal inputs give equal bits on it."""
-    torch.set_num_threads(threads)
-    with contextlib.suppress(RuntimeError):  # it can be set once in a process, before the first parallel work
-        torch.set_num_interop_threads(1)
-    if kind == "cuda":
-        if not torch.cuda.is_available():
-            raise InvalidRequest(
-                f"the slots here are GPUs, and torch {torch.__version__} of {sys.executable} cannot use them: install "
-                "a CUDA build of torch, or start the service with CUDA_VISIBLE_DEVICES= for CPU slots"
-            )
-        # A launcher may show each rank its own device alone, or all of them.
-        index = local_rank % torch.cuda.device_count()
-        torch.cuda.set_device(index)
-        return torch.device("cuda", index)
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    return torch.device("cpu")
 
 
 def build(
@@ -72,59 +79,125 @@ def build(
     functions: Functions,
     ranks: Ranks,
     device: torch.device,
+    numerics: dict[str, str],
+    eager: bool,
     instructions: Instructions,
     spool: Spool,
+    progress: Progress,
 ) -> Training:
     """The training as the definition describes it, at step 0; raises InvalidDefinition."""
-    seed, size = job.config.seed, job.config.batch_size
+    config = job.config
+    everyones = shares_of(config.logical_workers or ranks.size, ranks.size)
+    mine, count = everyones[ranks.rank], everyones[-1].stop
+
+    def note(text: str) -> None:
+        spool.say(Note(text=text))
 
     def batches(role: str, tag: str) -> Batches:
-        return Batches(source(functions.result(role), role), size, seed, tag, ranks.rank, ranks.size)
+        data = source(functions.result(role), role)
+        return Batches(data, config.batch_size, config.seed, tag, mine, count, config.loader_workers, device, note)
 
     data = batches("train_data", "sample")
-    functions.know(steps=job.config.epochs * data.per_epoch)
+    functions.know(**steps_known(config, data))
     model = functions.model().to(device)
+    average = Average(model, config.ema) if config.ema is not None else None
     optimizer = functions.optimizer(model)
+    schedule = functions.schedule(optimizer)
+    scaler = GradScaler(device.type, enabled=config.amp == "fp16")
+    logical = LogicalRanks(model, mine, count)
+    streams = RandomStates() if config.rng == "stream" else None
+    parts: dict[str, Stateful | None] = {
+        "model": cast("Stateful", model),
+        "optimizer": Optimizer(optimizer),
+        "schedule": schedule,
+        "scaler": scaler if scaler.is_enabled() else None,
+        "ema": average,
+    }
+    checkpoints = Checkpointer(
+        job,
+        ranks,
+        spool,
+        open_place(job.checkpoints),
+        {name: part for name, part in parts.items() if part is not None},
+        logical,
+        streams,
+        numerics,
+        HostCopy(device),
+        eager,
+    )
     return Training(
+        config=config,
         model=model,
         optimizer=optimizer,
-        gradients=reducer(model, ranks),
+        schedule=schedule,
+        scaler=scaler,
+        average=average,
+        gradients=gradients(config, model, scaler, ranks, everyones),
+        logical=logical,
         loss=functions.step_function("loss"),
         metrics=functions.step_function("metrics") if functions.has("metrics") else None,
         rule=BatchRule(model),
+        precision=precision(config, device),
         train=data,
         validation=batches("validation_data", "validation") if functions.has("validation_data") else None,
         device=device,
         ranks=ranks,
-        checkpoints=Checkpointer(job, ranks, spool, model, optimizer),
-        pace=Pace(data.per_epoch, job.config.checkpoint_every),
+        streams=streams,
+        checkpoints=checkpoints,
+        pace=Pace(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
+        progress=progress,
         spool=spool,
         instructions=instructions,
-        seed=seed,
-        epochs=job.config.epochs,
     )
 
 
-def begin(training: Training) -> str | None:
+def gradients(config: Config, model: nn.Module, scaler: GradScaler, ranks: Ranks, everyones: list[range]) -> Gradients:
+    """Who sums the gradients: a tree where the logical ranks are fixed, else the backend's ring, or nobody."""
+    if config.logical_workers is not None:
+        return TreeGradients(model, scaler, ranks, everyones)
+    return OwnGradients(model, scaler) if ranks.size == 1 else SummedGradients(model, scaler, ranks)
+
+
+def precision(config: Config, device: torch.device) -> Callable[[], AbstractContextManager[None]]:
+    """Makes the context in which a batch goes through the model."""
+    if config.amp is None:
+        return nullcontext
+    return partial(torch.autocast, device.type, _TYPES[config.amp])
+
+
+def steps_known(config: Config, data: Batches) -> dict[str, int]:
+    """The loop value `steps`, where it can be known before the data was read once."""
+    if config.steps is not None:
+        return {"steps": config.steps}
+    return {} if data.per_epoch is None else {"steps": config.epochs * data.per_epoch}
+
+
+def touches_data(loaded: Loaded) -> bool:
+    """Whether the definition uses `.data`, by which a tensor is changed unseen: its copies cannot be lazy."""
+    path = loaded.module.__file__
+    tree = ast.parse(Path(path).read_text()) if path else ast.Module([], [])
+    return any(isinstance(node, ast.Attribute) and node.attr == "data" for node in ast.walk(tree))
+
+
+def begin(training: Training, numerics: dict[str, str]) -> str | None:
     """Put all ranks at the same place: a checkpoint's, or rank 0's own beginning. The checkpoint's id, if one."""
     manifest = training.checkpoints.restore()
     if manifest is None:
         share([*training.model.parameters(), *training.model.buffers()], training.ranks)
         return None
-    training.step = manifest.step
+    facts = manifest.state["training"]
+    training.step = training.began = manifest.step
+    training.best, training.validated, training.over = facts["best"], facts["validated"], facts["over"]
+    training.train.restore(facts["data"])
+    if changed := exact.differences(manifest.numerics, numerics):
+        text = f"bits may differ from step {manifest.step + 1} on: {changed}"
+        training.spool.say(Note(level="warning", text=text))
     return manifest.id
 
 
-def started(training: Training, choice: Choice, resumed: str | None) -> Started:
+def started(training: Training, choice: Choice, resumed: str | None, numerics: dict[str, str]) -> Started:
     """What the ranks are, for whoever watches."""
     alone = training.ranks.size == 1
-    runtime = {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "device": torch.cuda.get_device_name() if training.device.type == "cuda" else "cpu",
-        "threads": str(torch.get_num_threads()),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-    }
     return Started(
         backend=choice.name,
         reason=f"{choice.reason}; one slot has nobody to talk to" if alone else choice.reason,
@@ -132,6 +205,12 @@ def started(training: Training, choice: Choice, resumed: str | None) -> Started:
         steps_per_epoch=training.train.per_epoch,
         total_steps=training.total_steps,
         parameters=sum(each.numel() for each in training.model.parameters()),
+        guarantee=exact.guarantee(training.config, training.ranks.size, training.device),
         resumed_from=resumed,
-        runtime=runtime,
+        runtime=numerics,
     )
+
+
+def _tell_nondeterminism(spool: Spool, operation: str) -> None:
+    text = f"{operation} has no deterministic implementation in torch: a rerun may give other bits"
+    spool.say(Note(level="warning", text=text))

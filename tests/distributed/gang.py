@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from warm import WarmGang
+from warm import HOME, WarmGang
 
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.checkpoints.base import Manifest
@@ -59,11 +59,13 @@ class Trial:
     folder: Path
     source: str = DIGITS
     slots: int = 2
+    kind: str = "cpu"
     backend: str = "torch"
     epochs: int = 2
     batch_size: int = 12
     every: str = "60s"
     params: dict[str, Any] = dataclasses.field(default_factory=dict)
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)  # more fields of Config
     attempts: int = 0
     checkpoints: Path | None = None
 
@@ -95,16 +97,17 @@ class Trial:
                 batch_size=self.batch_size,
                 threads=1,
                 checkpoint_every=parse_cadence(self.every),
+                **self.options,
             ),
             params=parse(self.source).bind(self.params),
-            placement=(Share(node="here", kind="cpu", address="127.0.0.1", slots=slots),),
+            placement=(Share(node="here", kind=self.kind, address="127.0.0.1", slots=slots),),
             python=sys.executable,
             cwd=str(self.folder),
             code=str(self.folder / "code"),
             snapshot="0" * 64,
             checkpoints=str(self.checkpoints),
             resume_from=resume_from,
-            home=str(self.folder),
+            home=str(HOME),
         )
 
     def start(self, resume_from: str | None = None) -> Attempt:
@@ -117,13 +120,15 @@ class Trial:
 
     def newest(self) -> Manifest:
         """The newest committed checkpoint."""
-        manifest = self.home.newest()
-        assert manifest is not None
-        return manifest
+        return self.home.committed()[-1]
 
     def weights(self) -> dict[str, bytes]:
         """The model of the newest checkpoint, bit by bit."""
-        return {name: tensor.numpy().tobytes() for name, tensor in load_model(self.newest()).items()}
+        return {name: tensor.numpy().tobytes() for name, tensor in self.model().items()}
+
+    def model(self) -> dict[str, Any]:
+        """The `state_dict` of the newest checkpoint's model."""
+        return load_model(self.home, self.newest())
 
     def parts(self) -> dict[str, str]:
         """The digests of all parts of the newest checkpoint: model, optimizer, every rank's buffers."""
@@ -178,6 +183,10 @@ class Attempt:
         """Close every rank's stdin, as the death of a launcher does."""
         self._gang.hang_up()
         return self
+
+    def pids(self) -> list[int]:
+        """The ranks' processes; empty until all of them exist."""
+        return list(self._gang.codes() and self._gang.pids())
 
     @property
     def codes(self) -> list[int | None]:

@@ -65,7 +65,7 @@ def test_ranks_whose_launcher_is_gone_end_at_once(trial):
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(whole, trial):
     damaged = trial(every="5steps")
     assert damaged.run().codes == [0, 0]
-    part = damaged.home.newest()
+    part = damaged.newest()
     path = damaged.folder / "checkpoints" / part.id / "optimizer.safetensors"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

@@ -191,4 +191,4 @@ def test_definitions_travel_as_json():
 
 
 def test_a_role_that_is_not_trained_yet_is_refused_by_name():
-    assert "schedule (line 4) is a role" in unbound(SMALL + "def schedule(optimizer): ...")
+    assert "augment (line 4) is a role" in unbound(SMALL + "def augment(input): ...")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +13,17 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.experiment import Cadence, Config, Submission, parse_cadence
+from kernel_backend.model.experiment import (
+    Cadence,
+    Config,
+    Keep,
+    Metric,
+    Submission,
+    parse_cadence,
+    parse_duration,
+    parse_keep,
+    parse_metric,
+)
 from kernel_backend.model.reports import Report, SpoolRecords
 
 
@@ -46,10 +57,60 @@ def test_exactly_one_way_of_counting_is_set(amount: int, unit: str) -> None:
     assert sum(value is not None for value in cadence.to_json().values()) == 1
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("10m", 600), ("1.5h", 5400), ("45", 45)])
+def test_a_length_of_time_is_read_as_people_write_it(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "keep"),
+    [
+        ("best:3", Keep(best=3, latest=0)),
+        ("latest:5, best:0", Keep(best=0, latest=5)),
+        ("best_overall:2", Keep(best=0, latest=0, best_overall=2)),
+    ],
+)
+def test_rules_of_what_to_keep_are_those_that_are_named(text: str, keep: Keep) -> None:
+    assert parse_keep(text) == keep
+    assert Keep() == parse_keep("best:1,latest:2")
+
+
+def test_a_metric_is_better_downwards_unless_it_says_otherwise() -> None:
+    assert [parse_metric(text) for text in ("loss", "error:min", "accuracy:max")] == [
+        Metric(),
+        Metric(name="error"),
+        Metric(name="accuracy", mode="max"),
+    ]
+    loss, accuracy = Metric(), Metric(name="accuracy", mode="max")
+    assert loss.better(1.0, None)
+    assert loss.better(1.0, 2.0)
+    assert accuracy.better(2.0, 1.0)
+    assert not any(each.better(1.0, 1.0) or each.better(math.nan, None) for each in (loss, accuracy))
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (parse_duration, "-1s"),
+        (parse_duration, "soon"),
+        (parse_keep, "best"),
+        (parse_keep, "best:1,best:2"),
+        (parse_keep, "all:3"),
+        (parse_keep, "latest:-1"),
+        (parse_metric, ":max"),
+        (parse_metric, "loss:up"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_text(read: Callable[[str], Any], text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read(text)
+    assert repr(text) in refused.value.message
+
+
 def test_the_defaults_are_those_that_the_documentation_states() -> None:
     config = Config()
     assert (config.slots, config.epochs, config.batch_size, config.seed) == (1, 1, 32, 0)
-    assert (config.backend, config.checkpoint_every, config.max_restarts) == ("auto", Cadence(seconds=60), 5)
+    assert (config.backend, config.checkpoint_every, config.max_restarts) == ("auto", None, 5)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from argparse import Namespace
 import pytest
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.experiment import Cadence, Config
+from kernel_backend.model.experiment import Cadence, Config, Keep, Metric
 from kernel_backend.model.options import OPTIONS, add_options, options_for, parse_options, to_config
 
 
@@ -43,6 +43,30 @@ def test_every_setting_reaches_its_field():
         checkpoint_every=Cadence(epochs=2),
         max_restarts=0,
     )
+    line = "--device cpu --logical-workers 4 --steps 9 --schedule-per epoch --amp fp16 --ema 0.99 --clip 1.5"
+    assert config(line) == Config(
+        device="cpu", logical_workers=4, steps=9, schedule_per="epoch", amp="fp16", ema=0.99, clip=1.5
+    )
+    line = "--loader-workers 2 --rng stream --reproducible portable --metric f1:max --keep best:2 --hang-timeout 2m"
+    assert config(line) == Config(
+        loader_workers=2,
+        rng="stream",
+        reproducible="portable",
+        metric=Metric(name="f1", mode="max"),
+        keep=Keep(best=2, latest=0),
+        hang_timeout=120,
+    )
+    assert config("--loader-workers auto") == Config()
+
+
+def test_log_policies_are_added_to_the_usual_ones_and_replace_those_of_the_same_pattern():
+    tokens = ["--on-log", "disk (full|gone)", "cancel_retries", "--on-log", "ECC error", "cancel_retries"]
+    policies = to_config(parse_options(tokens, "notebook")).on_log
+    assert [(policy.pattern, policy.action) for policy in policies] == [
+        ("disk (full|gone)", "cancel_retries"),
+        ("ECC error", "cancel_retries"),
+        ("CUDA out of memory", "cancel_retries"),
+    ]
 
 
 def test_values_that_are_no_text_are_taken_as_they_are():
@@ -60,6 +84,15 @@ def test_values_that_are_no_text_are_taken_as_they_are():
         ("--backend mpi", "--backend mpi: must be auto, horovod or torch"),
         ("--checkpoint-every 5x", "--checkpoint-every 5x: .*60s, 10m, 1epoch or 500steps"),
         ("--slots 0 --epochs 0", "--slots 0: must be at least 1; --epochs 0: must be at least 1"),
+        ("--ema 1", "--ema 1: must be less than 1"),
+        ("--ema 0", "--ema 0: must be greater than 0"),
+        ("--clip much", "--clip much: must be a number"),
+        ("--amp fp8", "--amp fp8: must be bf16 or fp16"),
+        ("--keep all", "--keep all: 'all' is no rule of what to keep: write best:1,latest:2"),
+        ("--metric x:up", "--metric x:up: 'x:up' is no metric"),
+        ("--hang-timeout never", "--hang-timeout never: 'never' is no length of time"),
+        ("--on-log [ cancel_retries", "--on-log \\[ cancel_retries: '\\[' is no regular expression"),
+        ("--on-log a retry", "--on-log a retry: 'retry' is no action: write cancel_retries or exclude_node"),
         ("--epoch 3", "no option --epoch: did you mean --epochs?"),
         ("--epoch=3", "no option --epoch: did you mean --epochs?"),
         ("--zzz", "no option --zzz: see --help"),

@@ -76,8 +76,8 @@ def test_initial_weights_depend_on_nothing_but_the_seed():
         (("return nn.Linear(shared, width)", "return {'a': nn.Linear(1, 1), 'b': None}"), "several models \\(a, b\\)"),
         (("return nn.Linear(shared, width)", "return 5"), "model\\(\\) returned a int; it must return an nn.Module"),
         (
-            ("def loss(", "def schedule(optimizer): ...\ndef loss("),
-            "schedule \\(line 10\\) is a role that this version",
+            ("def loss(", "def augment(input): ...\ndef loss("),
+            "augment \\(line 10\\) is a role that this version",
         ),
     ],
 )
@@ -132,3 +132,24 @@ def test_a_loss_is_a_scalar_with_or_without_values_to_log():
     for wrong in (torch.ones(3), 0.5, None, (torch.tensor(1.0), 2)):
         with pytest.raises(InvalidDefinition, match="scalar tensor"):
             loss_and_logged(wrong)
+
+
+COSINE = """
+def schedule(optimizer, steps, floor=0.0):
+    return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, floor)
+"""
+
+
+def test_a_schedule_is_made_over_the_optimizer_and_may_ask_for_all_steps():
+    made = functions(BASIC + COSINE, floor=0.5)
+    made.know(steps=40)
+    optimizer = made.optimizer(made.model())
+    schedule = made.schedule(optimizer)
+    assert (schedule.T_max, schedule.eta_min, schedule.optimizer) == (40, 0.5, optimizer)
+    assert functions(BASIC).schedule(optimizer) is None
+
+
+def test_a_schedule_that_is_none_is_told():
+    made = functions(BASIC + "def schedule(optimizer): return 0.1\n")
+    with pytest.raises(InvalidDefinition, match=r"returned a float; it must return a torch\.optim\.lr_scheduler"):
+        made.schedule(made.optimizer(made.model()))

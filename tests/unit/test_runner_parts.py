@@ -9,6 +9,7 @@ import traceback
 import numpy as np
 import pytest
 import torch
+from torch.amp import GradScaler
 
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
 from kernel_backend.launch.spool import read_after
@@ -19,9 +20,10 @@ from kernel_backend.model.trial import Failure
 from kernel_backend.runner.failure import describe, is_consequence, write
 from kernel_backend.runner.link import Spool
 from kernel_backend.runner.load import load
-from kernel_backend.runner.pace import Pace
+from kernel_backend.runner.pace import Pace, interval
 from kernel_backend.runner.ranks import Alone, choose
 from kernel_backend.runner.reducer import Flags, OwnGradients, buckets
+from kernel_backend.runner.saving import Cost
 from kernel_backend.runner.seeds import mix, reseed
 from kernel_backend.runner.validation import Sums, evaluating
 
@@ -59,29 +61,46 @@ def test_a_bucket_is_sent_only_when_every_parameter_in_it_may_be_ready():
 
 def test_a_gang_of_one_takes_the_plain_gradient():
     net = torch.nn.Linear(2, 1)
-    word = OwnGradients(net).backward(net(torch.ones(3, 2)).mean(), 3, Flags(report=True))
+    gradients = OwnGradients(net, GradScaler("cpu", enabled=False))
+    gradients.begin()
+    gradients.add(net(torch.ones(3, 2)).mean(), 3, Flags(report=True))
+    word = gradients.finish()
     assert torch.equal(net.weight.grad, torch.ones(1, 2))
     assert (word.samples, word.flags) == (3, Flags(report=True))
 
 
+def pace_of(per_epoch, every):
+    return Pace(per_epoch, every, lambda: Cost(), lambda: False)
+
+
 def test_reports_lie_on_a_grid_of_about_fifty_an_epoch_and_at_its_end():
-    pace = Pace(per_epoch=1003, checkpoint_every=Cadence(seconds=60))
+    pace = pace_of(1003, Cadence(seconds=60))
     steps = [step for step in range(1, 2007) if pace.report(step)]
     assert steps[:3] == [20, 40, 60]
     assert 1003 in steps
     assert 1023 in steps
     assert 2006 in steps
-    assert all(Pace(7, Cadence(steps=1)).report(step) for step in range(1, 15))
+    assert all(pace_of(7, Cadence(steps=1)).report(step) for step in range(1, 15))
+    of_unknown_length = pace_of(None, None)
+    assert [step for step in range(1, 160) if of_unknown_length.report(step)] == [*range(1, 51), 100, 150]
 
 
 def test_checkpoints_are_due_by_steps_epochs_or_seconds():
     def due(**every):
-        return [step for step in range(1, 13) if Pace(4, Cadence(**every)).checkpoint(step)]
+        return [step for step in range(1, 13) if pace_of(4, Cadence(**every)).checkpoint(step)]
 
     assert due(steps=5) == [5, 10]
     assert due(epochs=2) == [8]
     assert due(seconds=1000) == []
     assert due(seconds=0) == list(range(1, 13))
+
+
+def test_adaptive_checkpoints_cost_at_most_a_hundredth_of_the_time_and_half_of_the_disks():
+    assert interval(Cost()) == 5.0
+    assert interval(Cost(stall=0.1, write=0.2)) == pytest.approx(10.0)
+    assert interval(Cost(stall=0.001, write=12.0)) == 24.0
+    assert interval(Cost(stall=5.0, write=1.0)) == 60.0
+    assert not any(pace_of(4, None).checkpoint(step) for step in range(1, 13))
 
 
 def test_sums_take_one_value_a_sample_or_a_mean():
@@ -92,13 +111,15 @@ def test_sums_take_one_value_a_sample_or_a_mean():
     sums.add("mean", torch.tensor(2.0), 3)
     sums.add("mean", 6, 1)
     assert sums.means(Alone()) == {"accuracy": 0.75, "wide": 4.0, "mean": 3.0}
+    assert sums
+    assert not Sums()
     with pytest.raises(InvalidDefinition, match="metric f1 has 2 values for a batch of 3 samples"):
         sums.add("f1", torch.ones(2), 3)
 
 
 def test_validation_leaves_every_module_in_the_mode_it_had():
     net = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm1d(2).eval())
-    with evaluating(net, Alone()):
+    with evaluating(net):
         assert not any(module.training for module in net.modules())
         assert not torch.is_grad_enabled()
     assert [module.training for module in net] == [True, False]

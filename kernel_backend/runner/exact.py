@@ -1,0 +1,104 @@
+"""What equal bits ask of a process, what was set of it, and the sentence that says what it amounts to."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from kernel_backend import NUMERICS
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Config
+
+
+def settle(kind: str, config: Config, local_rank: int) -> torch.device:
+    """The device of this rank, and torch set up so that equal inputs give equal bits on it.
+
+    Raises InvalidRequest where the slots are GPUs that this torch cannot use.
+    """
+    torch.set_num_threads(config.threads or 1)
+    with contextlib.suppress(RuntimeError):  # it can be set once in a process, before the first parallel work
+        torch.set_num_interop_threads(1)
+    if config.reproducible != "off":
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        torch.backends.cudnn.benchmark = False
+    return _device(kind, local_rank)
+
+
+def _device(kind: str, local_rank: int) -> torch.device:
+    if kind != "cuda":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise InvalidRequest(
+            f"the slots here are GPUs, and torch {torch.__version__} of {sys.executable} cannot use them: install "
+            "a CUDA build of torch, or submit with --device cpu"
+        )
+    # A launcher may show each rank its own device alone, or all of them.
+    index = local_rank % torch.cuda.device_count()
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def numerics(device: torch.device, config: Config, size: int, backend: str) -> dict[str, str]:
+    """What the bits of this training depend on, beside its snapshot and configuration."""
+    facts = {
+        "numerics": str(NUMERICS),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "deterministic": "yes" if torch.are_deterministic_algorithms_enabled() else "no",
+        "reproducible": config.reproducible,
+    }
+    if device.type == "cuda":
+        facts |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}  # type: ignore[no-untyped-call]
+    # With logical workers sums have an order of their own; else it is that of the ring.
+    return facts if config.logical_workers else facts | {"slots": str(size), "backend": backend}
+
+
+def guarantee(config: Config, size: int, device: torch.device) -> str:
+    """Under what changes this training's result keeps its bits."""
+    if config.reproducible == "off":
+        return "none: --reproducible off"
+    slots = "any number of slots" if config.logical_workers else f"{size} slot" + "s" * (size != 1)
+    if device.type == "cuda":
+        return f"same hardware: any kill, {slots}, on {torch.cuda.get_device_name(device)}"
+    where = "any x86-64 CPU" if config.reproducible == "portable" else "this kind of CPU"
+    return f"exact: any kill, {slots}, on {where}"
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
+    """What has changed since a checkpoint of what its bits depend on, as `torch 2.12 -> 2.13`; None where nothing."""
+    # Both backends sum in the same order.
+    names = [name for name in {**before, **now} if name != "backend"]
+    changed = [
+        f"{name} {before.get(name, 'unset')} -> {now.get(name, 'unset')}"
+        for name in names
+        if before.get(name) != now.get(name)
+    ]
+    return ", ".join(changed) or None
+
+
+def hear_nondeterminism(tell: Callable[[str], None]) -> None:
+    """Call `tell` once for each operation that torch warns of having no deterministic implementation."""
+    told: set[str] = set()
+    show = warnings.showwarning
+
+    def heard(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        text = str(message)
+        if "does not have a deterministic implementation" in text:
+            operation = text.split(" does not have")[0]
+            if operation not in told:
+                told.add(operation)
+                tell(operation)
+        else:
+            show(message, category, *place)
+
+    warnings.showwarning = heard  # type: ignore[assignment]

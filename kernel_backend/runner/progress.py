@@ -1,0 +1,52 @@
+"""A rank's signs of life: cheap enough for every step, and seen by its launcher whatever this process is stuck in."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import mmap
+import os
+import threading
+from pathlib import Path
+
+from kernel_backend.model.progress import SHOW_STACKS, SIZE, Phase, Tick, progress_file, stacks_file, write_tick
+
+_log = logging.getLogger(__name__)
+
+
+class Progress:
+    """The file that this rank's ticks go to: memory shared with whoever reads it, so a tick is no system call."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self._memory = memoryview(_shared(folder / progress_file(rank)))
+        self._count = 0
+        self.steps = 0  # begun by this process
+
+    def tick(self, phase: Phase, step: int) -> None:
+        """Something was done: `phase` goes on or begins, with the step that is being taken, or was taken last."""
+        self._count += 1
+        self.steps += phase in ("first step", "step")
+        write_tick(self._memory, Tick(self._count, phase, step))
+
+
+def show_stacks_on_demand(folder: Path, rank: int) -> None:
+    """From now on a signal has this process write where its threads stand, even while native code holds the GIL."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+    descriptor = os.open(folder / stacks_file(rank), flags, 0o600)
+    with contextlib.suppress(OSError):  # a full disk is no reason to fail
+        os.write(descriptor, f"main thread {threading.main_thread().ident:#x}\n".encode())
+    faulthandler.register(SHOW_STACKS, file=descriptor, all_threads=True)
+
+
+def _shared(path: Path) -> mmap.mmap:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        # Writing to a page that the disk has no room for would end this process: have the room first.
+        os.posix_fallocate(descriptor, 0, SIZE)
+        return mmap.mmap(descriptor, SIZE)
+    except OSError as error:
+        _log.warning("nobody will notice if this rank hangs: %s", error)
+        return mmap.mmap(-1, SIZE)
+    finally:
+        os.close(descriptor)

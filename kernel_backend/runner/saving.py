@@ -1,0 +1,137 @@
+"""The way of a checkpoint to the disk while training goes on: copied beside the next step, written by a thread.
+
+Between two updates of the weights nothing that a checkpoint holds changes. So the copy may take as long as the next
+forward and backward pass do, and only whoever is about to change something waits for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Parts = Mapping[str, Mapping[str, Tensor]]  # tensors by name, by part
+
+
+class Cost(NamedTuple):
+    """What the newest checkpoint has cost, in seconds: training stood still, and the disk was busy."""
+
+    stall: float = 0.0
+    write: float = 0.0
+
+
+class HostCopy:
+    """Memory of the host for the tensors of one training, made once and used again for every checkpoint."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._memory: dict[tuple[str, str], Tensor] = {}
+        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def begin(self, parts: Parts, lazily: bool) -> Copying:
+        """Start to copy; not `lazily` returns when all is there."""
+        copies = {
+            part: {name: self._of(part, name, tensor) for name, tensor in tensors.items()}
+            for part, tensors in parts.items()
+        }
+        pairs = [(tensor, copies[part][name]) for part, tensors in parts.items() for name, tensor in tensors.items()]
+        copying = Copying(copies, pairs)
+        if self._side is not None:
+            copying.on_stream(self._side)
+        elif lazily:
+            copying.in_thread()
+        else:
+            copying.now()
+        return copying
+
+    def _of(self, part: str, name: str, tensor: Tensor) -> Tensor:
+        known = self._memory.get((part, name))
+        if known is None or known.shape != tensor.shape or known.dtype != tensor.dtype:
+            known = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+            self._memory[part, name] = known
+        return known
+
+
+class Copying:
+    """A copy on its way."""
+
+    def __init__(self, copies: Parts, pairs: list[tuple[Tensor, Tensor]]) -> None:
+        self.copies = copies
+        self._pairs = pairs
+        # Whoever writes to a tensor in place counts its version up.
+        self._versions = [source._version for source, _ in pairs]
+        self._future: Future[None] | None = None
+        self._event: torch.cuda.Event | None = None
+
+    def now(self) -> None:
+        """Copy all of it at once."""
+        with torch.no_grad():
+            for source, target in self._pairs:
+                target.copy_(source)
+
+    def in_thread(self) -> None:
+        """Copy beside the training: torch lets go of the interpreter while it copies."""
+        pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
+        self._future = pool.submit(self.now)
+        pool.shutdown(wait=False)
+
+    def on_stream(self, side: torch.cuda.Stream) -> None:
+        """Copy on a stream of its own, after what is queued by now, into pinned memory."""
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.no_grad(), torch.cuda.stream(side):
+            for source, target in self._pairs:
+                target.copy_(source, non_blocking=True)
+            self._event = side.record_event()
+
+    def join(self) -> bool:
+        """From now on the sources may change. Whether the copy is the state of the moment at which it was begun."""
+        if self._future is not None:
+            self._future.result()
+        if self._event is not None:
+            torch.cuda.current_stream().wait_event(self._event)
+        return all(source._version == version for (source, _), version in zip(self._pairs, self._versions, strict=True))
+
+    def arrived(self) -> None:
+        """Return when every byte is in the host's memory; may be called by another thread."""
+        if self._event is not None:
+            self._event.synchronize()
+
+
+class Background:
+    """One thing at a time, done by a thread."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._now: Future[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is still at it."""
+        return self._now is not None and not self._now.done()
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Have this done, after what is being done."""
+        self.wait()
+        self._now = self._pool.submit(work)
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Return when nothing is being done; raises what the work raised, and TimeoutError."""
+        if self._now is not None:
+            self._now.result(seconds)
+
+
+class Stopwatch:
+    """Adds up the time between entering and leaving it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.monotonic() - self._began

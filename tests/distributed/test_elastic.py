@@ -1,0 +1,64 @@
+"""With logical workers the number of slots does not count: the same bits at 1, 2 and 4, and through a change."""
+
+from __future__ import annotations
+
+import pytest
+from gang import Trial
+
+pytestmark = pytest.mark.distributed
+
+FOUR = {"logical_workers": 4}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The standard training, of four logical workers in one process."""
+    trial = Trial(tmp_path_factory.mktemp("alone") / "trial", slots=1, options=FOUR)
+    attempt = trial.run()
+    assert attempt.codes == [0], attempt.logs()
+    assert attempt.started.guarantee == "exact: any kill, any number of slots, on this kind of CPU"
+    return trial, attempt
+
+
+@pytest.mark.parametrize(
+    ("slots", "backend"), [(2, "horovod"), (2, "torch"), (4, "horovod"), (4, "torch"), (3, "torch")]
+)
+def test_any_number_of_slots_gives_the_bits_of_one(alone, trial, slots, backend):
+    expected, attempt = alone
+    several = trial(slots=slots, backend=backend, options=FOUR)
+    ran = several.run()
+    assert ran.codes == [0] * slots, ran.logs()
+    assert several.parts() == expected.parts()
+    assert ran.reports("validation") == attempt.reports("validation")
+    assert ran.reports("training") == attempt.reports("training")
+
+
+def test_a_training_that_changes_its_slots_in_mid_epoch_keeps_its_bits(alone, trial):
+    expected, attempt = alone
+    changing = trial(slots=4, options=FOUR, params={"pause": 0.03})
+    resumed = None
+    for slots in (4, 1, 2):
+        changing.slots = slots
+        ran = changing.start(resumed)
+        if slots != 2:
+            ran = ran.reaches(3 if resumed is None else int(resumed.split("-")[0]) + 2).tell("release").ended()
+            assert set(ran.codes) == {85}, ran.logs()
+            resumed = changing.newest().id
+            assert int(resumed.split("-")[0]) % 6, "in mid-epoch"
+        else:
+            ran = ran.ended()
+            assert ran.codes == [0, 0], ran.logs()
+        assert ran.notes() == []
+    assert changing.parts() == expected.parts()
+    assert ran.reports("validation")[12] == attempt.reports("validation")[12]
+
+
+def test_without_logical_workers_a_change_of_slots_is_told(trial):
+    changing = trial(slots=2, params={"pause": 0.03})
+    first = changing.start().reaches(3).tell("release").ended()
+    assert first.codes == [85, 85], first.logs()
+    changing.slots = 1
+    step = changing.newest().step
+    second = changing.run(changing.newest().id)
+    assert second.codes == [0], second.logs()
+    assert second.notes() == [f"bits may differ from step {step + 1} on: slots 2 -> 1"]

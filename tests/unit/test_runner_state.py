@@ -1,0 +1,126 @@
+"""What a rank holds beside its weights: buffers of logical ranks, averages, random states, and what bits depend on."""
+
+from __future__ import annotations
+
+import random
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from kernel_backend.model.experiment import Config
+from kernel_backend.runner import exact
+from kernel_backend.runner.average import Average
+from kernel_backend.runner.logical import LogicalRanks
+from kernel_backend.runner.random_states import RandomStates
+from kernel_backend.runner.ranks import Alone
+
+CPU = torch.device("cpu")
+
+
+def norm():
+    return nn.Sequential(nn.BatchNorm1d(2))
+
+
+def test_every_logical_rank_has_statistics_of_its_own():
+    together, apart = norm(), [norm() for _ in range(3)]
+    logical = LogicalRanks(together, range(4, 7), 9)
+    for step in range(2):
+        for rank, alone in zip(logical.mine, apart, strict=True):
+            batch = torch.full((3, 2), float(rank + step)) + torch.arange(3.0)[:, None]
+            logical.take(rank)
+            together(batch)
+            alone(batch)
+    for rank, alone in zip(logical.mine, apart, strict=True):
+        saved = logical.buffers()[rank]
+        assert all(torch.equal(saved[name], buffer) for name, buffer in alone.named_buffers())
+    logical.restore(5, {name: buffer + 1 for name, buffer in apart[0].named_buffers()})
+    assert logical.buffers()[5]["0.num_batches_tracked"].item() == 3
+    logical.share(Alone())
+    shared = logical.buffers()
+    assert all(torch.equal(shared[rank][name], b) for rank in logical.mine for name, b in apart[0].named_buffers())
+
+
+def test_averaged_weights_follow_and_come_back_bit_by_bit():
+    model = nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1))
+    average = Average(model, 0.9)
+    by_hand = None
+    for step in range(4):
+        with torch.no_grad():
+            model[0].weight.fill_(float(step))
+        average.update(model)
+        by_hand = float(step) if by_hand is None else by_hand * 0.9 + step * 0.1
+    assert average.module[0].weight[0, 0].item() == pytest.approx(by_hand)
+    other = Average(nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1)), 0.9)
+    other.load_state_dict(average.state_dict())
+    for each in (average, other):
+        each.update(model)
+    assert all(torch.equal(other.module.state_dict()[name], t) for name, t in average.module.state_dict().items())
+
+
+def draws():
+    return random.random(), float(np.random.rand()), float(torch.rand(1)), float(np.random.randn())
+
+
+def test_random_streams_go_on_where_they_were_saved():
+    streams = RandomStates()
+    draws()
+    states = streams.state_dict()
+    expected = draws()
+    draws()
+    streams.load_state_dict(states)
+    assert draws() == expected
+
+
+def test_what_samples_draw_leaves_the_streams_alone():
+    streams = RandomStates()
+    states = streams.state_dict()
+    undisturbed = [draws() for _ in range(3)]
+    streams.load_state_dict(states)
+
+    def samples():
+        for _ in range(3):
+            torch.default_generator.manual_seed(5)
+            yield draws()
+
+    assert [draws() for _ in streams.apart(samples())] == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        (Config(), "exact: any kill, 2 slots, on this kind of CPU"),
+        (Config(logical_workers=4, reproducible="portable"), "exact: any kill, any number of slots, on any x86-64 CPU"),
+        (Config(reproducible="off"), "none: --reproducible off"),
+    ],
+)
+def test_a_training_says_what_it_guarantees(config, says):
+    assert exact.guarantee(config, 2, CPU) == says
+
+
+def test_what_has_changed_since_a_checkpoint_is_named():
+    before = exact.numerics(CPU, Config(), 2, "torch")
+    assert exact.differences(before, exact.numerics(CPU, Config(), 2, "horovod")) is None
+    assert exact.differences(before, before | {"torch": "9.9"}) == f"torch {torch.__version__} -> 9.9"
+    assert exact.differences(before, exact.numerics(CPU, Config(), 4, "torch")) == "slots 2 -> 4"
+    elastic = Config(logical_workers=4)
+    sizes = [exact.numerics(CPU, elastic, size, "torch") for size in (2, 4)]
+    assert exact.differences(*sizes) is None
+
+
+def test_an_operation_without_a_deterministic_kernel_is_told_once(monkeypatch, recwarn):
+    told = []
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    exact.hear_nondeterminism(told.append)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning(
+            UserWarning("cumsum_cuda does not have a deterministic implementation, but"), UserWarning, "a", 1
+        )
+        warnings.showwarning(
+            UserWarning("cumsum_cuda does not have a deterministic implementation, but"), UserWarning, "a", 1
+        )
+        warnings.showwarning(UserWarning("something else"), UserWarning, "a", 1)
+    assert told == ["cumsum_cuda"]
