@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -125,16 +126,20 @@ class World:
         return until(lambda: (o := self.overview(number)).state == state and o, f"#{number} is {state}")
 
     def processes(self, module: str) -> list[psutil.Process]:
-        """The living processes of this home whose command line has `module`."""
+        """The living processes of this home whose command line has `module`; no forkserver is among them."""
         return list(self._processes(module))
 
     def ranks(self) -> dict[int, psutil.Process]:
-        """The ranks that live, by number."""
-        found = {}
-        for process in self._processes("kernel_backend.runner"):
-            with contextlib.suppress(psutil.Error, KeyError):
-                found[int(process.environ()["RANK"])] = process
-        return found
+        """The ranks that live, by number, as their launchers have written down."""
+        known = {}
+        for record in self.home.glob("attempts/*/ranks.json"):
+            known |= {pid: int(rank) for rank, pid in json.loads(record.read_bytes()).items()}
+        return {known[process.pid]: process for process in self._everything() if process.pid in known}
+
+    def forkservers(self) -> list[psutil.Process]:
+        """The forkservers of this home; what is forked from them is not among them."""
+        found = [each for each in self._everything() if "kernel_backend.launch.forkserver" in each.cmdline()]
+        return [each for each in found if each.ppid() not in {other.pid for other in found}]
 
     def kill_service(self) -> None:
         """kill -9 of the service alone."""
@@ -147,21 +152,27 @@ class World:
         """The digests of the parts of the newest checkpoint: equal digests are equal bits."""
         from kernel_backend.checkpoints.directory import Directory
 
-        newest = Directory(self.home / "checkpoints" / str(number) / "1").newest()
-        assert newest is not None
+        newest = Directory(self.home / "checkpoints" / str(number) / "1").committed()[-1]
         return {part.name: part.digest for part in newest.parts}
 
     def close(self) -> None:
         """End everything that still runs here."""
-        for process in self._processes(""):
+        for process in self._everything():
             with contextlib.suppress(psutil.Error):
                 process.kill()
 
     def _processes(self, module: str) -> Iterator[psutil.Process]:
+        for process in self._everything():
+            with contextlib.suppress(psutil.Error):
+                line = " ".join(process.cmdline())
+                if module in line and "kernel_backend.launch.forkserver" not in line:
+                    yield process
+
+    def _everything(self) -> Iterator[psutil.Process]:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 mine = process.environ().get("DAYLIGHT_HOME") == str(self.home) and process.pid != os.getpid()
-                if mine and process.status() != psutil.STATUS_ZOMBIE and module in " ".join(process.cmdline()):
+                if mine and process.status() != psutil.STATUS_ZOMBIE:
                     yield process
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 import psutil
@@ -176,12 +177,26 @@ def _never_launched(folder: AttemptFolder) -> AttemptResult:
 
 
 def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
-    """All living processes of an attempt, loader workers too: each inherits the attempt's folder in its environment.
+    """All living processes of an attempt: its launcher, its ranks, their loader workers, and what those have started.
 
-    Not by process group: a number can be another's by now, and a child may have left the group. Not by key: another
-    home of this user has the same keys.
+    Each inherits the attempt's folder in its environment. A rank that a forkserver has forked, and what it forks in
+    turn, show that server's environment instead; it is known by its output, which is a rank's log. Not by process
+    group: a number can be another's by now, and a child may have left the group. Not by key: another home of this
+    user has the same keys.
     """
+    place = os.path.realpath(folder.path)
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) == str(folder.path) and process.status() != psutil.STATUS_ZOMBIE:
+            mine = process.environ().get(MARK) == str(folder.path) or _writes_a_rank_log(process.pid, place)
+            if mine and process.status() != psutil.STATUS_ZOMBIE:
                 yield process
+
+
+def _writes_a_rank_log(pid: int, place: str) -> bool:
+    """Whether stdout or stderr of a process is a rank's log in the folder `place`."""
+    for descriptor in (1, 2):
+        with contextlib.suppress(OSError):  # it has ended, is another user's, or this is no Linux
+            path = os.readlink(f"/proc/{pid}/fd/{descriptor}").removesuffix(" (deleted)")
+            if os.path.dirname(path) == place and fnmatch(os.path.basename(path), "rank-*.log"):
+                return True
+    return False

@@ -15,6 +15,7 @@ from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
 
 PERIOD_S = 0.1  # between looks at the spool
 HEARTBEAT_S = 2.0  # at the latest
+REFUSED_S = 1.0  # before the next try where the service takes nothing
 LAST_WORDS_S = 5.0  # how long to try for after the ranks have ended
 
 _log = logging.getLogger(__name__)
@@ -47,19 +48,20 @@ class Courier(threading.Thread):
         waiting: list[SpoolRecord] = []
         spoken, deadline = 0.0, float("inf")
         while True:
-            if self._ending.is_set() and deadline == float("inf"):
+            ending = self._ending.is_set()  # before the look: what the ranks said last is in it
+            if ending and deadline == float("inf"):
                 deadline = time.monotonic() + LAST_WORDS_S
             waiting = waiting or self._reader.read()  # what cannot be posted now stays in the spool
             now = time.monotonic()
+            if (ending and not waiting) or now > deadline:
+                return
             if waiting or now - spoken >= HEARTBEAT_S:
                 if self._post(client, token, waiting):
                     waiting, spoken = [], now
+                elif ending:
+                    time.sleep(PERIOD_S)
                 else:
-                    self._ending.wait(1.0)
-            elif self._ending.is_set():
-                return
-            if time.monotonic() > deadline:
-                return
+                    self._ending.wait(REFUSED_S)
             self._ending.wait(PERIOD_S)
 
     def _post(self, client: object, token: str, records: list[SpoolRecord]) -> bool:

@@ -11,9 +11,12 @@ from typing import NamedTuple, TypeVar
 import psutil
 from pydantic import ValidationError
 
+from kernel_backend.model.frames import Sources
 from kernel_backend.model.job import Job
+from kernel_backend.model.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import Failure
 
 R = TypeVar("R", bound=Record)
@@ -58,6 +61,26 @@ class AttemptFolder(NamedTuple):
     def rank_log(self, rank: int) -> Path:
         """What a rank printed."""
         return self.path / f"rank-{rank}.log"
+
+    def tick(self, rank: int) -> Tick | None:
+        """A rank's newest sign of life; None where it had no room to leave any."""
+        try:
+            return read_tick((self.path / progress_file(rank)).read_bytes())
+        except FileNotFoundError:
+            return BEGINNING
+
+    def stacks(self, rank: int) -> str:
+        """What a rank wrote of its stacks."""
+        try:
+            return (self.path / stacks_file(rank)).read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def sources(self) -> Sources:
+        """Where the user's code lies."""
+        job = self.job()
+        code = Path(job.code)
+        return Sources(code, Path(job.cwd), self._read(str(code / "snapshot.json"), Snapshot))
 
     def job(self) -> Job:
         """The attempt, spelled out."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
 import os
 import socket
-import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from kernel_backend.launch import horovod, torch
+from kernel_backend.launch.cold import ColdRanks
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.forkserver.warm import Forkserver, NoForkserver, WarmRanks, supported
+from kernel_backend.launch.orders import Order, RankProcesses, Request
 from kernel_backend.launch.rendezvous import Meeting, Seat, interface_of, process_env, seats
 from kernel_backend.model.job import Job
 from kernel_backend.model.numerics import numerics_env
+
+_MARK = "DAYLIGHT_ATTEMPT"  # by which an engine finds an attempt's processes: the forkserver is none of them
+_log = logging.getLogger(__name__)
 
 
 def free_port(address: str) -> int:
@@ -29,6 +37,13 @@ def rank_env(base: Mapping[str, str], job: Job, seat: Seat, meeting: Meeting) ->
     return plain | torch.env(seat, meeting) | horovod.env(seat, meeting)
 
 
+def forkserver_env(base: Mapping[str, str], job: Job) -> dict[str, str]:
+    """What a rank's environment has in common with those of its gang and of later attempts."""
+    numerics = numerics_env(job.config.reproducible, job.config.threads or 1)
+    common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **numerics}
+    return {name: value for name, value in common.items() if name != _MARK}
+
+
 def _rendezvous(job: Job, everyone: Sequence[Seat]) -> horovod.Rendezvous | None:
     """Horovod's rendezvous, where the ranks may want it; raises ImportError only where Horovod was asked for."""
     if len(everyone) == 1 or job.config.backend == "torch" or not horovod.installed():
@@ -42,11 +57,15 @@ def _rendezvous(job: Job, everyone: Sequence[Seat]) -> horovod.Rendezvous | None
 
 
 class Gang:
-    """The ranks that this launcher started. Each has a pipe as stdin: lines are instructions, its end means death."""
+    """The ranks that this launcher started. Each has a pipe as stdin: lines are instructions, its end means death.
+
+    They are forked by this environment's forkserver where that can be had, and start cold where not.
+    """
 
     def __init__(self, job: Job, folder: AttemptFolder) -> None:
-        address = job.placement[0].address
+        self._job, self._folder = job, folder
         everyone = seats(job.placement)
+        address = job.placement[0].address
         self._rendezvous = _rendezvous(job, everyone)
         meeting = Meeting(
             address=address,
@@ -54,42 +73,79 @@ class Gang:
             torch_port=free_port(address),
             horovod_port=self._rendezvous.port if self._rendezvous else None,
         )
-        self._ranks = [self._start(job, folder, seat, meeting) for seat in everyone]
+        pipes = [os.pipe() for _ in everyone]
+        self._lines = [os.fdopen(writing, "wb", buffering=0) for _, writing in pipes]
+        orders = [
+            Order(rank_env(os.environ, job, seat, meeting), reading, _open_log(folder.rank_log(seat.rank)))
+            for seat, (reading, _) in zip(everyone, pipes, strict=True)
+        ]
+        self._request = Request(str(folder.path), job.cwd, tuple(orders))
+        self._known = False  # whether all ranks exist, and what they are is written down
+        self._ranks = self._warm() if supported(os.environ) else self._cold()
         self.ended_by_us: frozenset[int] = frozenset()
 
-    def _start(self, job: Job, folder: AttemptFolder, seat: Seat, meeting: Meeting) -> subprocess.Popen[bytes]:
-        with folder.rank_log(seat.rank).open("ab") as log:
-            return subprocess.Popen(
-                [job.python, "-P", "-m", "kernel_backend.runner", str(folder.path)],
-                cwd=job.cwd,
-                env=rank_env(os.environ, job, seat, meeting),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-            )
+    @property
+    def lost(self) -> str | None:
+        """Why nobody can say how the ranks ended, through no fault of theirs; None while that is known."""
+        return self._ranks.lost
 
     def codes(self) -> Sequence[int | None]:
-        """Each rank's exit code, None while it runs."""
-        return [rank.poll() for rank in self._ranks]
+        """Each rank's exit code, None while it runs or is about to."""
+        try:
+            codes = self._ranks.codes()
+        except NoForkserver as reason:
+            _log.warning("the ranks start cold: %s", reason)
+            self._ranks = self._cold()
+            codes = self._ranks.codes()
+        self._note()
+        return codes
+
+    def pids(self) -> Sequence[int]:
+        """The ranks' processes, in order of rank; empty until all of them exist."""
+        return self._ranks.pids()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every rank that lives."""
+        self._ranks.signal(number)
 
     def tell(self, instruction: str) -> None:
-        """Hand an instruction (`release` or `stop`) to every rank that still listens."""
-        for rank in self._ranks:
-            with contextlib.suppress(OSError):
-                assert rank.stdin is not None
-                rank.stdin.write(instruction.encode() + b"\n")
-                rank.stdin.flush()
+        """Hand an instruction (`release` or `stop`) to every rank that still listens, or will."""
+        for line in self._lines:
+            with contextlib.suppress(OSError, ValueError):  # its rank is gone, or all are
+                line.write(instruction.encode() + b"\n")
 
     def end(self) -> None:
         """Kill whatever still runs and wait for it."""
-        alive = [number for number, rank in enumerate(self._ranks) if rank.poll() is None]
-        self.ended_by_us |= frozenset(alive)
-        for number in alive:
-            self._ranks[number].kill()
-        for rank in self._ranks:
-            rank.wait()
+        self.ended_by_us |= frozenset(self._ranks.end())
 
     def close(self) -> None:
-        """Give back the rendezvous server's port."""
+        """Give back the rendezvous server's port and the pipes."""
         if self._rendezvous:
             self._rendezvous.close()
+        if not self._known:
+            self._request.close()
+        for line in self._lines:
+            line.close()
+
+    def _warm(self) -> RankProcesses:
+        job, env = self._job, forkserver_env(os.environ, self._job)
+        try:
+            return WarmRanks(Forkserver(job.python, Path(job.home), job.cwd, env), self._request)
+        except (NoForkserver, OSError) as reason:
+            _log.warning("the ranks start cold: %s", reason)
+            return self._cold()
+
+    def _cold(self) -> RankProcesses:
+        return ColdRanks(self._job.python, self._request)
+
+    def _note(self) -> None:
+        """Write down once which process is which rank; from then on the ranks alone hold their ends of the pipes."""
+        if self._known or not self.pids():
+            return
+        self._known = True
+        self._request.close()
+        self._folder.write("ranks.json", json.dumps(dict(enumerate(self.pids()))).encode())
+
+
+def _open_log(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 
 from kernel_backend.launch.rendezvous import Meeting, Seat
 
-# Bounds the start and every wait for a peer; a launcher notices a dead rank itself long before.
-TIMEOUT_S = 900
-
 
 def installed() -> bool:
     """Whether this interpreter has Horovod at all (asking imports nothing)."""
@@ -37,7 +34,6 @@ def env(seat: Seat, meeting: Meeting) -> dict[str, str]:
         "HOROVOD_CPU_OPERATIONS": "gloo",
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": meeting.address,
         "HOROVOD_GLOO_RENDEZVOUS_PORT": str(meeting.horovod_port),
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(TIMEOUT_S),
         "HOROVOD_FUSION_THRESHOLD": "0",
         "HOROVOD_CYCLE_TIME": "1",
         **({"HOROVOD_GLOO_IFACE": meeting.interface} if meeting.interface else {}),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,11 @@ import psutil
 from kernel_backend.launch.courier import Courier
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.gang import Gang
-from kernel_backend.launch.judge import FINISHED, failed, judge
+from kernel_backend.launch.judge import FINISHED, failed, judge, lost
+from kernel_backend.launch.watch.logs import LogWatch
+from kernel_backend.launch.watch.progress import Watch
+from kernel_backend.model.job import Job
+from kernel_backend.model.progress import SHOW_STACKS
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.trial import Failure
 
@@ -51,28 +56,57 @@ def launch(path: Path) -> None:
         return
     courier = Courier(folder, Path(job.home), str(job.id), gang.tell)
     courier.start()
-    _watch(gang, folder, asked)
-    _write(folder, judge(gang.codes(), folder.failures(), gang.ended_by_us, time.time()))
+    _write(folder, _until_the_end(gang, folder, job, asked))
     gang.close()
     courier.finish()
     os.close(lock)
 
 
-def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event) -> None:
-    """Return when no rank is left; one that failed takes the others along. `asked` is handed down as `release`."""
+def _until_the_end(gang: Gang, folder: AttemptFolder, job: Job, asked: threading.Event) -> AttemptResult:
+    """Stay with the ranks while they run; how they ended, and what their logs said."""
+    ranks = len(gang.codes())
+    watch = Watch(folder, ranks, job.config.hang_timeout)
+    logs = LogWatch(folder, ranks, job.config.on_log)
+    hung = _watch(gang, folder, asked, watch, logs)
+    result = judge(gang.codes(), folder.failures(), gang.ended_by_us, time.time(), watch.steps(), hung)
+    if gang.lost:
+        result = lost(result, gang.lost)
+    return result.model_copy(update={"matched": logs.finish()})
+
+
+def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event, watch: Watch, logs: LogWatch) -> Failure | None:
+    """Return when no rank is left; one that failed takes the others along, and a hang, which is answered, them all.
+
+    `asked` is handed down as `release`.
+    """
     first_exit: float | None = None
-    while any(code is None for code in gang.codes()):
-        codes = gang.codes()
+    while None in (codes := gang.codes()):
+        alive = [rank for rank, code in enumerate(codes) if code is None]
         now = time.monotonic()
         if asked.is_set():
             asked.clear()
             gang.tell("release")
-        if any(code is not None for code in codes):
+        if len(alive) < len(codes):
             first_exit = first_exit or now
             if _over(codes, folder, now - first_exit):
                 gang.end()
-                return
+                return None
+        if gang.pids():  # ranks that are about to exist do not stand still
+            watch.look(now)
+        logs.look()
+        if watch.overdue(alive):
+            hung = watch.describe(alive, lambda ranks: _show_stacks(gang, ranks))
+            gang.end()
+            return hung
         time.sleep(WATCH_S)
+    return None
+
+
+def _show_stacks(gang: Gang, ranks: Collection[int]) -> None:
+    for rank, pid in enumerate(gang.pids()):
+        if rank in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, SHOW_STACKS)
 
 
 def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> bool:

@@ -25,7 +25,7 @@ def decide(picture: Picture) -> list[Start]:
     free = picture.free()
     starts: list[Start] = []
     for ask in sorted(picture.queue, key=lambda ask: ask.order):
-        placement = place(picture.nodes, free, ask.slots)
+        placement = place(picture.nodes_for(ask), free, ask.slots)
         if placement is None:
             break
         for share in placement:

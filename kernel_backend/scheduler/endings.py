@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernel_backend.model import events as e
+from kernel_backend.model.reports import LogMatch
+from kernel_backend.model.resources import node_of
 from kernel_backend.model.states import Hold, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 
 
 @dataclass(frozen=True)
 class Ending:
-    """An event for the trial, and changes to its other fields."""
+    """An event for the trial, changes to its other fields, and sentences for the person."""
 
     event: e.Event
     changes: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def ending(
@@ -25,11 +29,13 @@ def ending(
     failure: Failure | None,
     progress: bool,
     max_restarts: int,
+    matched: Sequence[LogMatch] = (),
 ) -> Ending:
     """What follows for a trial that still holds this attempt's slots.
 
-    Retries count attempts without progress (`progress`: a checkpoint was committed beyond where this one began). A
-    lost gang never counts. The same error at the same step twice in a row ends the trial at once.
+    Retries count attempts without progress (`progress`: the trial has come further than ever). A lost gang never
+    counts. The same error at the same step twice in a row ends the trial at once, and so does a log line (`matched`)
+    whose policy says so.
     """
     if trial.state is TrialState.STOPPING:
         return Ending(e.Ended())
@@ -42,7 +48,7 @@ def ending(
         held = bool(trial.holds)
         return Ending(e.Released(held=held) if outcome is Outcome.RELEASED else e.Lost(held=held))
     if outcome in (Outcome.FAILED, Outcome.TIMEOUT):
-        return _errored(trial, outcome, failure, progress, max_restarts)
+        return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
         # Nobody here asked (the engine or a person signalled the launcher): it goes on from its checkpoint.
         return Ending(e.Lost(), {"failures": 0})
@@ -54,7 +60,30 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
         return Ending(e.Invalid(), {"failure": failure})
     counted = not (progress and outcome is Outcome.TIMEOUT)
     failures = (0 if progress else trial.failures) + counted
-    # An error that was raised says so by its traceback; a rank that was killed has none, and proves nothing.
-    again = failure is not None and failure.traceback != "" and failure.same_as(trial.failure)
+    again = failure is not None and failure.raised and failure.same_as(trial.failure)
     retries_left = failures <= max_restarts and not again
     return Ending(e.Errored(retries_left=retries_left), {"failures": failures, "failure": failure})
+
+
+def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[LogMatch]) -> Ending:
+    """The ending of an attempt that failed, with what the policies make of its log."""
+    excluding = [match for match in matched if match.action == "exclude_node"]
+    if excluding:
+        nodes = {node_of(attempt.placement, match.rank): match for match in excluding}
+        changes = plain.changes | {"excluded": trial.excluded | nodes.keys()}
+        plain = replace(plain, changes=changes, notes=tuple(_excluded(node, match) for node, match in nodes.items()))
+    final = next((match for match in matched if match.action == "cancel_retries"), None)
+    if final is None or not isinstance(plain.event, e.Errored):
+        return plain
+    failure = plain.changes["failure"] or Failure(rank=final.rank, type="Failed", message="the gang failed")
+    message = f"{failure.message}{' ' if failure.message else ''}({_cancelled(final)})"
+    changes = plain.changes | {"failure": failure.model_copy(update={"message": message})}
+    return replace(plain, event=e.Errored(retries_left=False), changes=changes)
+
+
+def _excluded(node: str, match: LogMatch) -> str:
+    return f"node {node} is left out from now on: rank {match.rank} said {match.line!r} (--on-log {match.pattern!r})"
+
+
+def _cancelled(match: LogMatch) -> str:
+    return f"not tried again: rank {match.rank} said {match.line!r}, and --on-log {match.pattern!r} cancels retries"

@@ -10,15 +10,17 @@ from kernel_backend.scheduler.placement import largest_gang
 def explain(picture: Picture, ask: Ask) -> Wait:
     """The place of `ask` in the queue (1 is its head) and what it waits for."""
     ahead = sum(other.order < ask.order for other in picture.queue)
-    total = largest_gang(picture.nodes)
-    free = sum(len(slots) for slots in picture.free().values())
+    nodes = picture.nodes_for(ask)
+    total = largest_gang(nodes)
+    free = sum(len(slots) for name, slots in picture.free().items() if name not in ask.excluded)
     if ahead:
         reason = f"{_ordinal(ahead + 1)} in queue; {total - free} of {_slots(total)} in use"
     elif ask.slots <= free:
         reason = f"{_slots(ask.slots)} free, starting"
     else:
         reason = f"next in queue; {_slots(ask.slots)} asked, {free} of {total} free"
-    return Wait(reason=reason, place=ahead + 1)
+    left_out = sorted({node.name for node in picture.nodes} - {node.name for node in nodes})
+    return Wait(reason="; ".join([reason, *(f"without {name}" for name in left_out)]), place=ahead + 1)
 
 
 def _slots(count: int) -> str:

@@ -16,6 +16,7 @@ class Ask:
     trial: int
     slots: int
     queued_at: float  # kept through faults: the place in the queue
+    excluded: frozenset[str] = frozenset()  # nodes that it must not have
 
     @property
     def order(self) -> tuple[float, int, int]:
@@ -30,6 +31,10 @@ class Picture:
     nodes: tuple[Node, ...]
     used: Mapping[str, frozenset[int]] = field(default_factory=dict)
     queue: tuple[Ask, ...] = ()
+
+    def nodes_for(self, ask: Ask) -> tuple[Node, ...]:
+        """The nodes that this ask may have."""
+        return tuple(node for node in self.nodes if node.name not in ask.excluded)
 
     def free(self) -> dict[str, list[int]]:
         """The slot indices that nobody holds, on each healthy node."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kernel_backend.model.resources import Node, Placement, Share
 
@@ -13,6 +13,11 @@ def largest_gang(nodes: Sequence[Node]) -> int:
     for node in nodes:
         totals[node.kind] = totals.get(node.kind, 0) + node.slots
     return max(totals.values(), default=0)
+
+
+def feasible(nodes: Sequence[Node], slots: int, excluded: Collection[str]) -> bool:
+    """Whether a gang of `slots` can ever be placed on the nodes that are not excluded."""
+    return slots <= largest_gang([node for node in nodes if node.name not in excluded])
 
 
 def place(nodes: Sequence[Node], free: Mapping[str, Sequence[int]], slots: int) -> Placement | None:

@@ -78,8 +78,11 @@ class Store(Protocol):
     def unfinished_experiments(self) -> list[Experiment]:
         """All experiments that have not ended, oldest first."""
 
-    def advance_experiment(self, number: int, event: Event, at: float) -> Experiment:
-        """The experiment after `event`; `ended_at` follows its state. Raises NotFound, IllegalTransition."""
+    def advance_experiment(self, number: int, event: Event, at: float, **changes: Any) -> Experiment:
+        """The experiment after `event`, with `changes` to its other fields; `ended_at` follows its state.
+
+        Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is written.
+        """
 
     def trials(self, number: int) -> list[Trial]:
         """The trials of an experiment by index; empty where there is no such experiment."""
@@ -130,6 +133,9 @@ class Store(Protocol):
 
         Raises NotFound, IllegalTransition.
         """
+
+    def note(self, key: AttemptId, text: str, at: float) -> None:
+        """Say a sentence of warning about an attempt to whoever watches; raises NotFound."""
 
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
         """Take in what an attempt's spool says; the number of the newest record that has been taken, ever.

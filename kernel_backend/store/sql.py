@@ -129,9 +129,9 @@ class SqlStore(Store):
         )
 
     @override
-    def advance_experiment(self, number: int, event: Event, at: float) -> Experiment:
+    def advance_experiment(self, number: int, event: Event, at: float, **changes: Any) -> Experiment:
         with self._writing() as tx:
-            experiment = advanced(get_experiment(tx.db, number), event, at, {})
+            experiment = advanced(get_experiment(tx.db, number), event, at, changes)
             tx.save(experiment)
             tx.say(at, experiment)
             return experiment
@@ -232,6 +232,11 @@ class SqlStore(Store):
             return attempt
 
     # Reports and messages
+
+    @override
+    def note(self, key: AttemptId, text: str, at: float) -> None:
+        with self._writing() as tx:
+            tx.note(at, get_attempt(tx.db, key).id, "warning", text)
 
     @override
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:

@@ -83,7 +83,7 @@ class EngineContract:
         standin = Path(__file__).with_name("standin_rank.py")
         root = Path(__file__).parents[2]
         script.write_text(
-            f'#!/bin/sh\nexport PYTHONPATH="{root}"\n'
+            f'#!/bin/sh\nexport PYTHONPATH="{root}" DAYLIGHT_WARM=0\n'  # a forkserver has the real runner
             f'if [ "$3" = kernel_backend.runner ]; then exec {sys.executable} {standin} "$4"; fi\n'
             f'exec {sys.executable} "$@"\n'
         )

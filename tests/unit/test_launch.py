@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import resource
+
 import pytest
 
 from kernel_backend.launch import horovod, torch
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
-from kernel_backend.launch.judge import judge
+from kernel_backend.launch.forkserver import warmth
+from kernel_backend.launch.judge import judge, lost
 from kernel_backend.launch.rendezvous import Meeting, interface_of, process_env, seats
 from kernel_backend.launch.spool import SpoolReader, read_after
+from kernel_backend.model.numerics import numerics_env
 from kernel_backend.model.reports import Report
 from kernel_backend.model.trial import Failure
 from tests.builders import share, user_error
@@ -60,17 +65,17 @@ def test_torch_finds_its_peers_by_the_usual_variables():
 def test_a_rank_sees_only_its_own_device(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     gpu = seats((share((2, 3), kind="cuda"),))[1]
-    assert process_env({}, gpu, 4)["CUDA_VISIBLE_DEVICES"] == "3"
-    assert "CUDA_VISIBLE_DEVICES" not in process_env({}, seats(UNEVEN)[0], 4)
+    assert process_env({}, gpu, {})["CUDA_VISIBLE_DEVICES"] == "3"
+    assert "CUDA_VISIBLE_DEVICES" not in process_env({}, seats(UNEVEN)[0], {})
 
 
 def test_slots_are_those_devices_that_the_service_was_limited_to(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    assert process_env({}, seats((share((0, 1), kind="cuda"),))[1], 4)["CUDA_VISIBLE_DEVICES"] == "7"
+    assert process_env({}, seats((share((0, 1), kind="cuda"),))[1], {})["CUDA_VISIBLE_DEVICES"] == "7"
 
 
 def test_hash_seed_and_threads_are_the_same_for_every_rank():
-    env = process_env({"OMP_NUM_THREADS": "64", "KEEP": "me"}, seats(UNEVEN)[0], 2)
+    env = process_env({"OMP_NUM_THREADS": "64", "KEEP": "me"}, seats(UNEVEN)[0], numerics_env("host", 2))
     assert (env["PYTHONHASHSEED"], env["OMP_NUM_THREADS"], env["KEEP"]) == ("0", "2", "me")
 
 
@@ -122,6 +127,58 @@ def test_a_taken_port_is_nobodys_fault():
     assert judge([1], {0: taken}, frozenset(), 3.0).outcome == "lost"
 
 
+def test_a_gang_whose_forkserver_died_is_lost_and_failed_nowhere():
+    result = lost(judge([0, -9], {}, frozenset(), 3.0), "the forkserver ended, and rank 1 with it")
+    assert (result.outcome, result.exit_codes, result.ended_at) == ("lost", (0, -9), 3.0)
+    assert result.failure is not None
+    assert (result.failure.type, result.failure.consequence) == ("ForkserverLost", True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["OMP_NUM_THREADS", "MKL_CBWR", "ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "PYTHONHASHSEED"],
+)
+def test_what_must_be_there_before_torch_is_imported_makes_another_forkserver(name):
+    assert warmth.key({}) != warmth.key({name: "1"}) != warmth.key({name: "2"})
+
+
+@pytest.mark.parametrize("name", ["RANK", "MASTER_PORT", "HOROVOD_RANK", "CUDA_VISIBLE_DEVICES", "DAYLIGHT_ATTEMPT"])
+def test_what_is_each_ranks_own_does_not(name):
+    assert warmth.key({}) == warmth.key({name: "1"})
+
+
+def test_the_numerics_of_a_job_are_all_in_the_key():
+    wanted = numerics_env("portable", 3)
+    assert warmth.variables(wanted) == wanted
+
+
+def test_an_installation_makes_another_forkserver_and_a_saved_notebook_does_not(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    empty = warmth.installed()
+    for noise in ("study.ipynb", ".study.ipynb.swp", "__pycache__"):
+        (tmp_path / noise).touch()
+    assert warmth.installed() == empty
+    info = tmp_path / "torch-2.13.0.dist-info"
+    info.mkdir()
+    first = warmth.installed()
+    assert first != empty
+    os.utime(info, (1, 1))
+    assert warmth.installed() != first
+    (tmp_path / "torch.py").touch()  # it would be imported in torch's place
+    assert len(str(warmth.installed())) > len(str(first))
+
+
+def test_limits_that_a_rank_would_inherit_make_another_forkserver():
+    here = warmth.inherited()
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (4096 if soft != 4096 else 8192, hard))
+        assert warmth.inherited() != here
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+    assert warmth.inherited() == here
+
+
 def report(number: int) -> Report:
     return Report(number=number, at=1.0, kind="training", step=number, epoch=0.1, metrics={"loss": 0.5})
 
@@ -167,8 +224,6 @@ def test_an_attempt_has_one_launcher_for_ever(tmp_path):
     assert lock is not None
     assert folder.lock() is None
     folder.write("launcher.json", LauncherRecord(pid=1, started=1.0).model_dump_json().encode())
-    import os
-
     os.close(lock)
     assert folder.lock() is None
 

@@ -1,0 +1,46 @@
+"""Ranks that begin with nothing: each is a new interpreter and imports torch by itself."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Sequence
+
+from kernel_backend.launch.orders import Order, Request
+
+
+class ColdRanks:
+    """Children of this launcher."""
+
+    lost: str | None = None
+
+    def __init__(self, python: str, request: Request) -> None:
+        command = [python, "-P", "-m", "kernel_backend.runner", request.folder]
+        self._ranks = [_start(command, request.cwd, order) for order in request.orders]
+
+    def codes(self) -> Sequence[int | None]:
+        """Each rank's exit code, None while it runs."""
+        return [rank.poll() for rank in self._ranks]
+
+    def pids(self) -> Sequence[int]:
+        """The processes in order of rank."""
+        return [rank.pid for rank in self._ranks]
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every rank that lives."""
+        for rank in self._ranks:
+            rank.send_signal(number)  # it looks first whether the process is still there
+
+    def end(self) -> Sequence[int]:
+        """Kill what lives and wait for it; the ranks that this concerned."""
+        alive = [number for number, code in enumerate(self.codes()) if code is None]
+        self.signal(signal.SIGKILL)
+        for rank in self._ranks:
+            rank.wait()
+        return alive
+
+
+def _start(command: Sequence[str], cwd: str, order: Order) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, cwd=cwd, env=order.env, stdin=order.stdin, stdout=order.output, stderr=order.output
+    )

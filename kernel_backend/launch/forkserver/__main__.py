@@ -1,0 +1,85 @@
+"""`python -m kernel_backend.launch.forkserver HOME KEY IDLE_S`: torch imported once, for all ranks forked from here.
+
+The first launcher that wants ranks of its key (`warmth.py`) starts it, later ones find it, and it ends by itself. It
+never runs a user's code, never looks at a device and never enters a parallel region: that is for its children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kernel_backend.launch.forkserver import warmth
+from kernel_backend.launch.forkserver.door import Door
+from kernel_backend.launch.forkserver.forked import become
+from kernel_backend.launch.forkserver.nursery import Nursery
+
+# An optimizer's first step imports torch._dynamo.
+PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.worker")
+PRELOADED_IF_THERE = ("horovod.torch",)  # a rank that needs it says itself what is wrong with it
+_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # whoever asks CUDA or ROCm for the number of devices opens them
+
+
+def serve(door: Door, idle_s: float) -> None:
+    """Be the forkserver behind this door until it is wanted no more; at once, where another is. In a fork: the rank."""
+    lock = door.lock()
+    if lock is None:
+        return
+    server, listener = os.getpid(), door.listen()  # launchers may ask while torch is being imported
+    origin = warmth.installed()
+    imported = preload()
+    nursery = Nursery(listener, idle_s)
+    mine = nursery.serve(lambda: door.address.exists() and warmth.installed() == origin)
+    if mine is None:
+        door.remove()
+        return
+    os.close(lock)
+    become(*mine, server, imported)
+
+
+def preload() -> Mapping[str, str]:
+    """Import what every rank imports; the environment variables that doing so has set.
+
+    Raises whatever an import raises, and RuntimeError where what was imported does not survive a fork: launchers then
+    start their ranks cold, and those say what is wrong.
+    """
+    before, began = dict(os.environ), time.monotonic()
+    must_be_forkable()
+    for name in PRELOADED:
+        importlib.import_module(name)
+    for name in PRELOADED_IF_THERE:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    must_be_forkable()
+    gc.collect()
+    gc.freeze()  # children share these objects' pages for longer, since their collector leaves them alone
+    print(f"imported in {time.monotonic() - began:.1f} s", flush=True)
+    return {name: value for name, value in os.environ.items() if before.get(name) != value}
+
+
+def must_be_forkable() -> None:
+    """Raise RuntimeError where this process has what no fork of it could use: a thread of Python's, or a device."""
+    threads = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    devices = [file for file in _files() if file.startswith(_DEVICES)]
+    if threads or devices:
+        raise RuntimeError(
+            f"an import has started threads {threads} or opened devices {devices}: forks cannot have them"
+        )
+
+
+def _files() -> Iterator[str]:
+    for file in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"/proc/self/fd/{file}")
+
+
+if __name__ == "__main__":
+    os.chdir("/")  # started in a launcher's folder, so that relative entries of PYTHONPATH mean what they mean there
+    serve(Door.at(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]))

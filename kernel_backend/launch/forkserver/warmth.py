@@ -1,0 +1,100 @@
+"""The key of a forkserver: equal where a rank that is forked from it is the rank that would have started cold."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import resource
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+# Read when an interpreter starts, when torch or what it brings is imported, or when a library is loaded. Everything
+# else of a rank's environment is its own, and read after the fork.
+_READ_AT_IMPORT = (
+    "PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG", "TZ", "HOME", "TMPDIR", "XDG_CACHE_HOME",
+    "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "NPY_", "NUMEXPR_",
+    "ATEN_", "DNNL_", "ONEDNN_", "TORCH", "PYTORCH_", "KINETO_", "TRITON_",
+    "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_", "HIP_", "HSA_", "ROCM_", "ROCBLAS_", "MIOPEN_",
+)  # fmt: skip
+_EACH_RANKS_OWN = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # read at a process's first look at its devices
+_INSTALLED = (".dist-info", ".egg-info", ".egg-link", ".pth", "customize.py")
+_LIMITS = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
+_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+
+
+def key(env: Mapping[str, str]) -> str:
+    """The key for ranks of this interpreter with such an environment, started by this process."""
+    facts = [variables(env), inherited(), installed()]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def variables(env: Mapping[str, str]) -> dict[str, str]:
+    """Those variables that must be there before torch is imported."""
+    return {name: env[name] for name in env if name.startswith(_READ_AT_IMPORT) and name not in _EACH_RANKS_OWN}
+
+
+def inherited() -> dict[str, Any]:
+    """What a process has from the one that starts it: a forked rank has the forkserver's in place of its launcher's."""
+    return {
+        "host": socket.gethostname(),
+        "namespaces": [_link(f"/proc/self/ns/{name}") for name in _NAMESPACES],
+        "cgroup": _text("/proc/self/cgroup"),
+        "oom": _text("/proc/self/oom_score_adj"),
+        "umask": [line for line in _text("/proc/self/status").splitlines() if line.startswith("Umask")],
+        "user": [os.getuid(), os.getgid(), sorted(os.getgroups())],
+        "cores": sorted(os.sched_getaffinity(0)),
+        "nice": os.getpriority(os.PRIO_PROCESS, 0),
+        "limits": {name: resource.getrlimit(getattr(resource, name)) for name in _LIMITS},
+    }
+
+
+def installed() -> list[Any]:
+    """The interpreter, our own files, and what can be imported; an installation or an upgrade changes it."""
+    return [sys.version, _stamp(Path(os.path.realpath(sys.executable))), sys.path, *_ours(), *map(_folder, sys.path)]
+
+
+def _ours() -> Iterator[Any]:
+    root = Path(__file__).parents[2]
+    return (_stamp(file) for file in sorted(root.rglob("*.py")))
+
+
+def _folder(entry: str) -> list[Any]:
+    """The names that can be imported from a folder, and when a distribution was installed into it.
+
+    Not the folder's own time: a notebook that is saved beside the modules of PYTHONPATH changes that, and so does the
+    first import of a fresh installation.
+    """
+    try:
+        names = sorted(os.listdir(entry))
+    except OSError:  # an archive, or nothing at all
+        return [_stamp(Path(entry))]
+    stamped = [_stamp(Path(entry, name)) for name in names if name.endswith(_INSTALLED)]
+    return [name for name in names if name.endswith((".py", ".so")) or _package(name)] + stamped
+
+
+def _package(name: str) -> bool:
+    return name.isidentifier() and name != "__pycache__"
+
+
+def _stamp(path: Path) -> list[Any]:
+    with contextlib.suppress(OSError):
+        found = path.stat()
+        return [str(path), found.st_mtime_ns, found.st_size]
+    return [str(path)]
+
+
+def _link(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return os.readlink(path)
+    return ""
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text()
+    return ""

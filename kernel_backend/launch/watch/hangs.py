@@ -1,0 +1,97 @@
+"""When a gang hangs, and which rank is to blame: plain functions of how far each rank is and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kernel_backend.launch.watch.stacks import in_step_with_others, main_stack, shortened, waits_for_peers
+from kernel_backend.model.frames import Call, Sources, users_frame
+from kernel_backend.model.progress import Phase, Tick, limit
+from kernel_backend.model.trial import HANG, Failure
+
+_MOST_TEXT = 12_000  # characters of stacks in a record; the whole of them stays in the attempt's folder
+_WHERE: dict[Phase, str] = {
+    "starting": "before its training began",
+    "first step": "in its first step, {step}",
+    "step": "in step {step}",
+    "validation": "at the validation after step {step}",
+    "checkpoint": "at the checkpoint of step {step}",
+    "finishing": "after its last step, {step}",
+}
+
+
+class Standing(NamedTuple):
+    """A living rank: its newest tick, how long ago that was, and what it wrote of its stacks (nothing: no answer)."""
+
+    tick: Tick
+    idle: float
+    stacks: str = ""
+
+    def overdue(self, hang_timeout: float) -> bool:
+        """Whether it has made no progress for too long."""
+        return self.idle > limit(self.tick.phase, hang_timeout)
+
+
+def hang(standings: Mapping[int, Standing], sources: Sources, line: Callable[[str, int], str], at: float) -> Failure:
+    """The failure of a gang that hangs, with the stacks of all its ranks, those of the one to blame first.
+
+    `line` gives the text of a file's line.
+    """
+    rank = blamed(standings)
+    standing = standings[rank]
+    stack = [call._replace(text=line(call.file, call.line).strip()) for call in main_stack(standing.stacks)]
+    frames = tuple(frame for call in reversed(stack) if (frame := users_frame(call, sources)))
+    everyone = sorted(standings, key=lambda other: (other != rank, other))
+    return Failure(
+        rank=rank,
+        type=HANG,
+        message=f"{_idle(rank, standing)}: {_stand(standings, rank, stack, sources)}",
+        step=standing.tick.about,
+        frames=frames,
+        traceback=_told({other: standings[other] for other in everyone}),
+        at=at,
+    )
+
+
+def blamed(standings: Mapping[int, Standing]) -> int:
+    """The rank that keeps the others waiting.
+
+    It is one that does not answer (a stopped process, a dead disk), else one that answers and does not wait for its
+    peers, else one that waits where the others never come by, else the one that is least far.
+    """
+    longest = max(standing.idle for standing in standings.values())
+    still = {rank: standing for rank, standing in standings.items() if standing.idle > longest / 2}
+    silent = [rank for rank, standing in still.items() if not standing.stacks]
+    stacks = {rank: main_stack(standing.stacks) for rank, standing in still.items()}
+    busy = [rank for rank in still if not waits_for_peers(stacks[rank])]
+    astray = [rank for rank in still if not in_step_with_others(stacks[rank])]
+    suspects = silent or busy or astray or list(still)
+    return min(suspects, key=lambda rank: (still[rank].tick.step, -still[rank].idle, rank))
+
+
+def _idle(rank: int, standing: Standing) -> str:
+    where = _WHERE[standing.tick.phase].format(step=standing.tick.step)
+    return f"rank {rank} made no progress for {standing.idle:.3g} s {where}"
+
+
+def _stand(standings: Mapping[int, Standing], rank: int, stack: list[Call], sources: Sources) -> str:
+    if not standings[rank].stacks:
+        return "it does not answer, as a process does that is stopped or waits for a disk"
+    if not stack:
+        return "where it stands is not known"
+    mine = next((frame for call in stack if (frame := users_frame(call, sources))), None)
+    place = f"{mine.where}, in {mine.function}" if mine else f"{stack[0].file} line {stack[0].line}"
+    if not waits_for_peers(stack):
+        return f"it stands at {place}"
+    alone = len(standings) == 1
+    return f"it waits at {place}" if alone else f"it waits for its peers at {place}, and they for others"
+
+
+def _told(standings: Mapping[int, Standing]) -> str:
+    each = _MOST_TEXT // len(standings)
+    return "\n\n".join(
+        f"rank {rank}, idle for {standing.idle:.3g} s in phase {standing.tick.phase!r}, step {standing.tick.step}:\n"
+        + (shortened(standing.stacks, each) or "(no answer)")
+        for rank, standing in standings.items()
+    )

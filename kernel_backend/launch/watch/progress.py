@@ -1,0 +1,75 @@
+"""The launcher's eye on its ranks' progress: who stands still, and where."""
+
+from __future__ import annotations
+
+import linecache
+import time
+from collections.abc import Callable, Collection
+
+from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.watch.hangs import Standing, hang
+from kernel_backend.model.progress import BEGINNING, Tick
+from kernel_backend.model.trial import Failure
+
+AWAKE_S = 1.0  # more than that between two looks: the launcher itself stood still, and its ranks perhaps with it
+ANSWER_S = 2.0  # what ranks get to write their stacks
+QUIET_S = 0.2  # a rank that has written none of them for so long is done
+
+
+class Watch:
+    """How long each rank of a gang has made no progress, by looks at short intervals.
+
+    Only time counts in which the launcher looked: a machine that slept, or a gang that was stopped as a whole, did not
+    hang.
+    """
+
+    def __init__(self, folder: AttemptFolder, ranks: int, hang_timeout: float) -> None:
+        self._folder, self._timeout = folder, hang_timeout
+        self._ticks: dict[int, Tick | None] = dict.fromkeys(range(ranks), BEGINNING)
+        self._idle = dict.fromkeys(range(ranks), 0.0)
+        self._looked: float | None = None
+
+    def look(self, now: float) -> None:
+        """See who has moved since the last look."""
+        passed = min(now - self._looked, AWAKE_S) if self._looked is not None else 0.0
+        self._looked = now
+        for rank, before in self._ticks.items():
+            tick = self._ticks[rank] = self._folder.tick(rank)
+            self._idle[rank] = self._idle[rank] + passed if tick == before else 0.0
+
+    def standings(self, alive: Collection[int]) -> dict[int, Standing]:
+        """Where the ranks that live stand, but for those that cannot tell."""
+        return {rank: Standing(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
+
+    def overdue(self, alive: Collection[int]) -> bool:
+        """Whether one of the ranks that live hangs."""
+        return any(standing.overdue(self._timeout) for standing in self.standings(alive).values())
+
+    def steps(self) -> dict[int, int | None]:
+        """The step that each rank is about at this moment, or was when it ended."""
+        ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
+        return {rank: tick.about if tick else None for rank, tick in ticks.items()}
+
+    def describe(self, alive: Collection[int], show_stacks: Callable[[Collection[int]], None]) -> Failure:
+        """The failure of the gang that hangs; `show_stacks` has ranks write where they stand."""
+        standings = self.standings(alive)
+        # A rank that has not begun to tick cannot answer yet: the signal would end it.
+        able = [rank for rank, standing in standings.items() if standing.tick.number]
+        before = {rank: len(self._folder.stacks(rank)) for rank in able}
+        show_stacks(able)
+        self._wait_for_stacks(before)
+        for rank in able:
+            written = self._folder.stacks(rank)
+            if len(written) > before[rank]:
+                standings[rank] = standings[rank]._replace(stacks=written)
+        return hang(standings, self._folder.sources(), linecache.getline, time.time())
+
+    def _wait_for_stacks(self, before: dict[int, int]) -> None:
+        deadline = time.monotonic() + ANSWER_S
+        last, quiet = before, 0.0
+        while time.monotonic() < deadline and quiet < QUIET_S:
+            time.sleep(QUIET_S / 4)
+            written = {rank: len(self._folder.stacks(rank)) for rank in before}
+            everyone = all(written[rank] > before[rank] for rank in before)
+            quiet = quiet + QUIET_S / 4 if everyone and written == last else 0.0
+            last = written

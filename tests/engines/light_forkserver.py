@@ -1,0 +1,34 @@
+"""A forkserver that imports nothing: its ranks do what their environment says and know no training.
+
+Variables: SECONDS to work, EXIT code at the end, WORKER for one forked process of its own. Each prints a line: rank,
+forkserver, open files, and its own number.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from kernel_backend.launch.forkserver.door import Door
+from kernel_backend.launch.forkserver.forked import die_with, take_files
+from kernel_backend.launch.forkserver.nursery import Nursery
+
+door = Door.at(Path(sys.argv[1]), sys.argv[2])
+if (lock := door.lock()) is None:
+    sys.exit(0)
+server = os.getpid()
+mine = Nursery(door.listen(), float(sys.argv[3])).serve(door.address.exists)
+if mine is None:
+    door.remove()
+    sys.exit(0)
+os.close(lock)
+die_with(server)
+take_files(mine.request, mine.rank)
+env = mine.request.orders[mine.rank].env
+if "WORKER" in env:
+    os.fork()
+print(mine.rank, server, *sorted(os.listdir("/proc/self/fd")), os.getpid(), flush=True)
+time.sleep(float(env.get("SECONDS", "0")))
+sys.exit(int(env.get("EXIT", "0")))

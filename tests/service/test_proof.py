@@ -1,0 +1,36 @@
+"""The proof, in small: random kills of random processes, on both backends, at two slots and at three."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.torture import kills
+from tests.world import World
+
+pytestmark = pytest.mark.distributed
+
+KILLS = 3  # of each kind of gang: twelve in all; `make torture` has hundreds
+
+
+@pytest.fixture(scope="module")
+def tortured(tmp_path_factory):
+    world = World(tmp_path_factory.mktemp("torture") / "home", slots=3)
+    world.serve()
+    yield world
+    world.close()
+
+
+@pytest.fixture(scope="module")
+def quiet(tortured):
+    return {slots: kills.quiet(tortured, slots=slots, backend="torch") for slots in (2, 3)}
+
+
+@pytest.mark.parametrize("backend", ["horovod", "torch"])
+@pytest.mark.parametrize("slots", [2, 3])
+def test_random_kills_leave_no_trace_in_the_result(tortured, quiet, slots, backend, capsys):
+    seed = random.randrange(10**6)
+    said = kills.proof(KILLS, seed, slots, backend, tortured, quiet[slots])
+    with capsys.disabled():
+        print(f"\n{said}; seed {seed}")

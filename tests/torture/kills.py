@@ -1,0 +1,181 @@
+"""kill -9 of whatever there is, at random instants, until the training is through; then its bits are compared.
+
+    python -m tests.torture.kills --count 200
+
+The victim of each kill is drawn anew: a rank, a loader worker, the launcher, the service, or rank 0 in the middle of
+a checkpoint. A training that nothing disturbed says what must come out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernel_backend.checkpoints.base import Manifest
+from kernel_backend.checkpoints.places import Places
+from kernel_backend.launch.spool import read_after
+from kernel_backend.model.reports import Report
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.model.trial import checkpoint_step
+from tests.torture.model import EVERY, OPTIONS, SOURCE
+from tests.torture.victims import VICTIMS, kill
+from tests.world import World, until
+
+EPOCHS = 24  # of the long proof: there is time for many kills in one training
+
+
+class Outcome(NamedTuple):
+    """What came of one training: everything that must not depend on what was done to it."""
+
+    parts: dict[str, str]  # digests of weights, optimizer, averages, buffers
+    state: dict[str, Any]  # schedule, scaler, parameter groups, best so far
+    metrics: dict[tuple[str, int], dict[str, float]]
+
+
+class Killed(NamedTuple):
+    """A kill: what died, and how many steps had to be taken again."""
+
+    victim: str
+    reached: int  # the newest step that was told of
+    resumed: int
+
+    @property
+    def lost(self) -> int:
+        """Steps that were taken again."""
+        return max(0, self.reached - self.resumed)
+
+
+def quiet(world: World, **options: Any) -> Outcome:
+    """A training that nothing disturbs."""
+    number = world.submit(SOURCE, **(OPTIONS | options)).experiment.number
+    assert world.ended(number).state == "completed", world.overview(number)
+    return outcome(world, number)
+
+
+def tormented(world: World, count: int, seed: int, **options: Any) -> tuple[Outcome, list[Killed]]:
+    """A training that is killed up to `count` times."""
+    draw = random.Random(seed)
+    number = world.submit(SOURCE, **(OPTIONS | options)).experiment.number
+    done: list[Killed] = []
+    while len(done) < count and not _over(world, number):
+        before = world.overview(number).trials[0].attempt
+        until(lambda: _over(world, number) or world.ranks(), "ranks are there")
+        _wait_until_it_trains(world, number, draw)
+        victim = draw.choice(VICTIMS)
+        if not kill(world, number, before, victim, draw):
+            continue
+        reached = _step(world, number)
+        if victim != "service":
+            _wait_for_the_next(world, number, before)
+        done.append(Killed(victim, reached, reached if victim == "service" else _resumed_at(world, number)))
+    ended = world.ended(number)
+    assert ended.state == "completed", ended
+    return outcome(world, number), done
+
+
+def outcome(world: World, number: int) -> Outcome:
+    """What has come of a training."""
+    newest: Manifest = Places(str(world.home / "checkpoints")).open(number, 1).committed()[-1]
+    metrics = {(report.kind, report.step): report.metrics for report in world.reports(number)}
+    reports = len(world.reports(number))
+    assert reports == len(metrics), "a report was stored twice"
+    parts = {part.name: part.digest for part in newest.parts}
+    return Outcome(parts, json.loads(json.dumps(newest.state)), metrics)
+
+
+def differences(before: Outcome, after: Outcome) -> list[str]:
+    """What is not equal to the last bit."""
+    found = [
+        f"part {name}" for name in before.parts.keys() | after.parts if before.parts.get(name) != after.parts.get(name)
+    ]
+    found += [f"state {name}" for name in before.state if before.state[name] != after.state.get(name)]
+    both = before.metrics.keys() & after.metrics.keys()
+    found += [f"{kind} at {step}" for kind, step in both if before.metrics[kind, step] != after.metrics[kind, step]]
+    if before.metrics.keys() != after.metrics.keys():
+        found.append(f"other reports: {sorted(before.metrics.keys() ^ after.metrics.keys())}")
+    return found
+
+
+def _over(world: World, number: int) -> bool:
+    return world.overview(number).experiment.state in EXPERIMENT_ENDED
+
+
+def _wait_until_it_trains(world: World, number: int, draw: random.Random) -> None:
+    """Some time into an attempt; now and then, before its first step."""
+    if draw.random() < 0.8:
+        attempt = world.overview(number).trials[0].attempt
+        goal = _spooled(world, number, attempt) + draw.randrange(1, 2 * EVERY)
+        until(lambda: _over(world, number) or _spooled(world, number, attempt) >= goal, "it trains")
+    time.sleep(draw.random() * 0.1)
+
+
+def _wait_for_the_next(world: World, number: int, attempt: int) -> None:
+    """Until the training goes on in an attempt after this one."""
+    until(lambda: _over(world, number) or world.overview(number).trials[0].attempt > attempt, "the next attempt")
+
+
+def _step(world: World, number: int) -> int:
+    """The newest step that any attempt has taken and said."""
+    attempt = world.overview(number).trials[0].attempt
+    return _spooled(world, number, attempt)
+
+
+def _spooled(world: World, number: int, attempt: int) -> int:
+    records = read_after(world.home / "attempts" / f"{number}.1-{attempt}" / "spool.jsonl", 0)
+    return max((record.step for record in records if isinstance(record, Report)), default=0)
+
+
+def _resumed_at(world: World, number: int) -> int:
+    return checkpoint_step(world.overview(number).attempts[-1].resume_from)
+
+
+def proof(count: int, seed: int, slots: int, backend: str, world: World, expected: Outcome, **options: Any) -> str:
+    """Kill one training after the other until `count` kills are through; a line that says how it went.
+
+    `expected` came of an undisturbed one with the same `options`. Raises AssertionError at the first bit that differs.
+    """
+    kills: list[Killed] = []
+    trainings = 0
+    while len(kills) < count:
+        trainings += 1
+        found, done = tormented(world, count - len(kills), seed + trainings, slots=slots, backend=backend, **options)
+        assert not differences(expected, found), (differences(expected, found), done, f"seed {seed + trainings}")
+        kills += done
+    victims = ", ".join(
+        f"{number} {victim}" for victim, number in sorted(Counter(kill.victim for kill in kills).items())
+    )
+    most = max(kill.lost for kill in kills)
+    return (
+        f"{len(kills)} of {len(kills)} kills survived with equal bits over {backend} on {slots} slots "
+        f"({trainings} trainings; {victims}); at most {most} steps again, a checkpoint every {EVERY}"
+    )
+
+
+def main() -> None:
+    """The long proof: as many kills on each backend, at two and three slots."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder) / "home", slots=3)
+        world.serve()
+        try:
+            for slots in (2, 3):
+                expected = quiet(world, slots=slots, backend="torch", epochs=EPOCHS)
+                for backend in ("horovod", "torch"):
+                    said = proof(-(-options.count // 4), options.seed, slots, backend, world, expected, epochs=EPOCHS)
+                    print(said, flush=True)
+        finally:
+            world.close()
+
+
+if __name__ == "__main__":
+    main()
