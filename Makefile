@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab browser test test-fast check fix bench screenshots docs clean
+.PHONY: help setup demo lab browser test torture test-fast check fix bench screenshots docs clean
 
 help: ## this list
 	@$(PYTHON) -c 'import re; [print(f"  make {a:<10} {b}") for a, b in re.findall(r"^([a-z-]+):.*?## (.*)", open("Makefile").read(), re.M)]'
@@ -33,6 +33,9 @@ lab: setup ## open the quickstart notebook in JupyterLab
 test: setup browser ## every test
 	$(NPM) test
 	$(PYTEST)
+
+torture: setup ## the long proofs: hundreds of kills, corruptions and full disks, a million draws (half an hour)
+	@set -e; for proof in corruptions full_disks draws kills; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
 
 test-fast: setup ## the tests that start no worker processes, no kernels and no browser
 	$(NPM) test

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jupyter_ext.checkpoints import act, add_choice, chosen, listed, verified
 from jupyter_ext.job import Job
 from jupyter_ext.views import table
 from kernel_backend.client import Client
@@ -13,7 +14,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.model.options import VIEWS, OptionParser
 from kernel_backend.model.values import nearest
-from kernel_backend.text import TABLE_HEAD, duration, head_text, size, table_row
+from kernel_backend.text import TABLE_HEAD, checkpoint_head, checkpoint_row, collected_lines, head_text, table_row
 
 HELP = """%dl VERB ...
 
@@ -21,9 +22,11 @@ HELP = """%dl VERB ...
   show 12 [--view widget]                   how it is, with its curves
   logs 12 [--rank 1] [--attempt 2]          what a rank printed
   metrics 12 [--kind validation]            every report, a row each
-  checkpoints 12                            what has been saved
+  checkpoints 12 [--verify]                 what has been saved, and why it is kept
+  checkpoint ACTION 12 --latest             verify, download, delete, pin or unpin one: --latest, --best or --step S
+  gc [12] [--dry-run] [--verbose]           delete the checkpoints that the rules let go
   source 12                                 the definition that was submitted
-  pause 12 · resume 12 · stop 12
+  pause 12 · resume 12 [--slots 4] · stop 12
   nodes                                     where experiments run
   help                                      this text"""
 
@@ -98,14 +101,40 @@ def _value(value: float | None) -> str:
 
 
 def _checkpoints(tokens: Sequence[str]) -> None:
-    reference, _ = _number("checkpoints", tokens)
-    now = time.time()
-    found = Client.connect().checkpoints(reference.experiment)
-    rows = [
-        (each.id, str(each.step), f"{each.epoch:.2f}", size(each.bytes), f"{duration(now - each.at)} ago")
-        for each in found
-    ]
-    _show(table(("checkpoint", "step", "epoch", "size", "committed"), rows, "no checkpoints yet"))
+    reference, options = _number("checkpoints", tokens, ("--verify", {"action": "store_true"}))
+    client = Client.connect()
+    found = listed(client, reference)
+    if options.verify:
+        found = verified(client, found)
+    rows = [checkpoint_row(each, found.metric.name, time.time()) for each in found.infos]
+    _show(table(checkpoint_head(found.metric.name), rows, "no checkpoints yet"))
+
+
+def _checkpoint(tokens: Sequence[str]) -> None:
+    parser = OptionParser(prog="%dl checkpoint", add_help=False)
+    add_choice(parser)
+    parser.set_defaults(words=[])
+    options = parser.parse_mixed(tokens)
+    if len(options.words) != 2:
+        raise InvalidRequest("%dl checkpoint takes an action and an experiment: %dl checkpoint verify 12 --latest")
+    action, reference = options.words[0], parse_reference(options.words[1])
+    client = Client.connect()
+    found = listed(client, reference)
+    done = [act(client, found, action, each, options) for each in chosen(found, action, options)]
+    print("\n".join(said for _, said in done) or "no checkpoints yet")
+
+
+def _gc(tokens: Sequence[str]) -> None:
+    parser = OptionParser(prog="%dl gc", add_help=False)
+    for flag in ("--dry-run", "--verbose"):
+        parser.add_argument(flag, action="store_true")
+    parser.set_defaults(words=[])
+    options = parser.parse_mixed(tokens)
+    if len(options.words) > 1:
+        raise InvalidRequest("%dl gc takes one experiment, or none for all: %dl gc 12 --dry-run")
+    number = parse_reference(options.words[0]).experiment if options.words else None
+    found = Client.connect().collect(number, options.dry_run)
+    print("\n".join(collected_lines(found, options.dry_run, options.verbose)))
 
 
 def _source(tokens: Sequence[str]) -> None:
@@ -132,15 +161,23 @@ def _act(verb: str) -> Callable[[Sequence[str]], None]:
     return act
 
 
+def _resume(tokens: Sequence[str]) -> None:
+    reference, options = _number("resume", tokens, ("--slots", {"type": int}))
+    job = Job(reference.experiment).resume(options.slots)
+    print(head_text(job.overview, time.time()))
+
+
 _VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "list": _list,
     "show": _show_one,
     "logs": _logs,
     "metrics": _metrics,
     "checkpoints": _checkpoints,
+    "checkpoint": _checkpoint,
+    "gc": _gc,
     "source": _source,
     "pause": _act("pause"),
-    "resume": _act("resume"),
+    "resume": _resume,
     "stop": _act("stop"),
     "nodes": _nodes,
 }

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
-import tempfile
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from jupyter_ext.follow import ended, follow
 from jupyter_ext.host import this_shell, wants_widget
 from jupyter_ext.views import LiveView, bundle
 from jupyter_ext.views.saved import curves_of, picture_of
 from kernel_backend.client import Client
-from kernel_backend.errors import ExperimentFailed, InvalidDefinition, NotFound
-from kernel_backend.home import checkpoint_folder, home
-from kernel_backend.model.definition import parse
+from kernel_backend.errors import ExperimentFailed, NotFound
+from kernel_backend.model.checkpoints import Which, candidates
 from kernel_backend.model.overview import CheckpointInfo, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Kind, StoredReport
-from kernel_backend.text import failure_text, head_text, metrics_text
+from kernel_backend.text import failure_text, head_text, metrics_text, new_notes
 
 if TYPE_CHECKING:
     import pandas
     import torch
+
+    from jupyter_ext.weights import Weights
 
 
 class Job:
@@ -98,9 +96,11 @@ class Job:
         self._client.pause(self.number)
         return self
 
-    def resume(self) -> Job:
-        """Queue it again."""
-        self._client.resume(self.number)
+    def resume(self, slots: int | None = None) -> Job:
+        """Queue it again, on another number of slots where one is given: what that means for its bits is printed."""
+        before = self.overview
+        for note in new_notes(before, self._client.resume(self.number, slots)):
+            print(f"note: {note}")
         return self
 
     def show(self, view: str | None = None) -> None:
@@ -108,37 +108,25 @@ class Job:
         widget = wants_widget(view, this_shell())
         LiveView(self._client, widget=widget).show(self.overview, final=True)
 
-    def load(self) -> torch.nn.Module:
-        """Its model with the weights of the newest whole checkpoint, in evaluation mode.
+    def load(
+        self, step: int | None = None, best: bool = False, weights: Weights = "auto", trial: int = 1
+    ) -> torch.nn.Module:
+        """A trial's model in evaluation mode: with the newest weights, those of a step, or the best by its metric.
 
-        Runs the submitted definition in this process. A damaged checkpoint is set aside and the one before is
-        taken; raises NotFound where there is none.
+        Of a training with `--ema` they are the averaged ones; `weights="model"` takes the plain ones instead.
+        Runs the submitted definition in this process. Where the newest (or the best) checkpoint is damaged, the
+        next one is taken, and that is said; raises NotFound where there is none.
         """
-        from kernel_backend.checkpoints.directory import Directory
-        from kernel_backend.checkpoints.writer import load_model
+        from jupyter_ext.weights import load
 
-        manifest, damage = Directory(checkpoint_folder(home(), self.number, 1)).newest_verified()
-        if manifest is None:
-            why = f" ({damage[0]})" if damage else ""
+        metric = self.overview.experiment.config.metric
+        found = [each for each in self.checkpoints() if each.trial == trial]
+        if not found:
             raise NotFound(
-                f"experiment {self.number} has no checkpoint yet{why}: look with %dl checkpoints {self.number}"
+                f"trial {self.number}.{trial} has no checkpoint yet: look with %dl checkpoints {self.number}"
             )
-        model = self._model()
-        model.load_state_dict(load_model(manifest))
-        return model.eval()
-
-    def _model(self) -> torch.nn.Module:
-        source, snapshot = self._client.source(self.number)
-        definition = parse(source, snapshot.roles_from)
-        function = definition.functions["model"]
-        others = [each.name for each in function.parameters if each.kind != "hyperparameter"]
-        if others:
-            raise InvalidDefinition(
-                f"model asks for {', '.join(others)}, which only a job has: make it with "
-                f"%dl source {self.number}, and load the weights into it"
-            )
-        made = _module(source, self.number).model(**function.hyperparameters(self.params))
-        return cast("torch.nn.Module", made)
+        which = Which(latest=step is None and not best, best=best, step=step)
+        return load(self._client, self.number, candidates(found, metric, which), weights)
 
     def __repr__(self) -> str:
         return head_text(self.overview, time.time())
@@ -172,17 +160,3 @@ def final_lines(overview: Overview) -> list[str]:
 
 def _row(report: StoredReport) -> dict[str, Any]:
     return {"kind": report.kind, "step": report.step, "epoch": report.epoch, **report.metrics}
-
-
-def _module(source: str, number: int) -> Any:
-    """The definition as a module of its own name, so that two experiments' classes stay apart."""
-    name = f"daylight_experiment_{number}"
-    path = Path(tempfile.mkdtemp(prefix="daylight-")) / f"{name}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module

@@ -47,6 +47,7 @@ class Daylight(Application):
     host = Unicode("127.0.0.1", help="address to listen on: this machine's own").tag(config=True)
     port = Int(0, min=0, max=65535, help="port to listen on; 0 takes a free one").tag(config=True)
     home = Unicode(help="folder of database, snapshots, checkpoints and logs (DAYLIGHT_HOME)").tag(config=True)
+    checkpoints = Unicode(help="folder or URL of all checkpoints; by default `checkpoints` in home").tag(config=True)
     idle_timeout = Float(3600.0, min=0.0, help="seconds without anything to do before it ends").tag(config=True)
     slots = Int(0, min=0, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
 
@@ -54,6 +55,7 @@ class Daylight(Application):
         "host": "Daylight.host",
         "port": "Daylight.port",
         "home": "Daylight.home",
+        "checkpoints": "Daylight.checkpoints",
         "idle-timeout": "Daylight.idle_timeout",
         "slots": "Daylight.slots",
         "log-level": "Application.log_level",
@@ -64,6 +66,15 @@ class Daylight(Application):
     @default("home")
     def _default_home(self) -> str:
         return str(default_home())
+
+    @default("checkpoints")
+    def _default_checkpoints(self) -> str:
+        return str(Path(self.home).expanduser().absolute() / "checkpoints")
+
+    @validate("checkpoints")
+    def _valid_checkpoints(self, proposal: Any) -> str:
+        where = str(proposal["value"])
+        return where if "://" in where else str(Path(where).expanduser().absolute())  # ranks stand in other folders
 
     @default("log_level")
     def _default_log_level(self) -> int:
@@ -115,7 +126,7 @@ class Daylight(Application):
             store=SqlStore(home / "daylight.db"),
             archive=Archive(home / "snapshots"),
             engine=LocalEngine(home),
-            places=Places(str(home / "checkpoints")),
+            places=Places(self.checkpoints),
             home=home,
         )
         server = HTTPServer(application(service, LocalIdentity(token), use), max_body_size=SNAPSHOT_LIMIT)

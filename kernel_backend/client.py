@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kernel_backend import discovery, errors
 from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, ServiceUnreachable
+from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
 
 ANSWER_S = 30.0  # seconds to wait for an answer
 UPLOAD_S = 300.0  # and for a snapshot to go over
+READING_S = 3600.0  # and for checkpoints to be read, which may be large and far away
 SILENCE_S = 3.0  # of trying again before a word is said about it
 PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # between tries, the last one repeated
 PAGE = 10_000  # reports a request
@@ -98,9 +100,13 @@ class Client:
         """Commit a checkpoint and give the slots back."""
         return self._overview("POST", f"/api/experiments/{number}/pause", again=True)
 
-    def resume(self, number: int) -> Overview:
-        """Queue a paused experiment again."""
-        return self._overview("POST", f"/api/experiments/{number}/resume", again=True)
+    def resume(self, number: int, slots: int | None = None) -> Overview:
+        """Queue a paused experiment again, with another number of slots from here on where it is given.
+
+        What that means for the result is among the warnings then. Raises Conflict and ImpossibleAsk.
+        """
+        asked = _given(slots=slots)
+        return self._overview("POST", f"/api/experiments/{number}/resume", again=True, json=asked)
 
     def reports(
         self,
@@ -147,9 +153,59 @@ class Client:
         return LogChunk.model_validate(self._json("GET", f"/api/experiments/{number}/logs", params=query))
 
     def checkpoints(self, number: int) -> list[CheckpointInfo]:
-        """The committed checkpoints of all trials."""
+        """The committed checkpoints of all trials, and why each is kept."""
         body = self._json("GET", f"/api/experiments/{number}/checkpoints")
         return [CheckpointInfo.model_validate(each) for each in body["checkpoints"]]
+
+    def verify(self, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
+        """Have every byte of a checkpoint read; the answer says what was found."""
+        path = f"{_kept(number, trial, checkpoint)}/verify"
+        return CheckpointInfo.model_validate(self._json("POST", path, again=True, timeout=READING_S))
+
+    def pin(self, number: int, trial: int, checkpoint: str, pinned: bool = True) -> CheckpointInfo:
+        """Have a checkpoint kept whatever the rules say, or no longer."""
+        path = f"{_kept(number, trial, checkpoint)}/{'pin' if pinned else 'unpin'}"
+        return CheckpointInfo.model_validate(self._json("POST", path, again=True))
+
+    def delete(self, number: int, trial: int, checkpoint: str) -> None:
+        """Delete a checkpoint for good; raises Conflict for one that is pinned or may still be needed."""
+        self._call("DELETE", _kept(number, trial, checkpoint))
+
+    def manifest(self, number: int, trial: int, checkpoint: str) -> bytes:
+        """A checkpoint's manifest: the JSON that names its parts and their digests, with a digest of its own."""
+        return self._call("GET", _kept(number, trial, checkpoint)).content
+
+    def part(self, number: int, trial: int, checkpoint: str, name: str) -> Iterator[bytes]:
+        """The bytes of a checkpoint's part, piece by piece; a connection that breaks goes on where it was.
+
+        They are as they came: whoever takes them compares them with the manifest.
+        """
+        import httpx
+
+        path = f"{_kept(number, trial, checkpoint)}/parts/{name}"
+        trying, offset = _Patience(self._patience, self._say), 0
+        while True:
+            try:
+                with self._streamed(path, offset) as response:
+                    for piece in response.iter_bytes():
+                        trying = _Patience(self._patience, self._say)
+                        offset += len(piece)
+                        yield piece
+                    return
+            except CannotStart:
+                raise
+            except (ServiceUnreachable, httpx.TransportError) as error:
+                trying.wait(error)
+
+    def archive(self, number: int) -> bytes:
+        """The snapshot of an experiment: a zip with its definition, project files and description."""
+        return self._call("GET", f"/api/experiments/{number}/snapshot.zip", timeout=UPLOAD_S).content
+
+    def collect(self, number: int | None = None, dry_run: bool = False) -> Collected:
+        """Delete what the rules let go, of one experiment or of all; a dry run only says what that would be."""
+        asked = Collection(experiment=number, dry_run=dry_run)
+        answer = self._json("POST", "/api/gc", again=True, json=asked.to_json(), timeout=READING_S)
+        return Collected.model_validate(answer)
 
     def source(self, number: int) -> tuple[str, Snapshot]:
         """The definition that was submitted, and what is known about where it came from."""
@@ -252,6 +308,16 @@ class Client:
         except InvalidHandshake as error:
             raise ServiceUnreachable(f"no stream at {address.url}: {error}") from None
 
+    @contextmanager
+    def _streamed(self, path: str, offset: int) -> Iterator[httpx.Response]:
+        address = self._locate()
+        headers = {"Authorization": f"Bearer {address.token}"}
+        asked: dict[str, Any] = {"params": {"offset": offset}, "headers": headers, "timeout": READING_S}
+        with self._http().stream("GET", address.url + path, **asked) as response:
+            if response.is_error:
+                raise _error(response.status_code, response.read())
+            yield response
+
     def _overview(self, method: str, path: str, **request: Any) -> Overview:
         return Overview.from_json(self._json(method, path, **request))
 
@@ -325,6 +391,10 @@ def _unreachable(error: Exception) -> ServiceUnreachable:
         return error
     reason = str(error) or type(error).__name__
     return ServiceUnreachable(f"Daylight's service does not answer ({reason}): start it with: daylight serve")
+
+
+def _kept(number: int, trial: int, checkpoint: str) -> str:
+    return f"/api/experiments/{number}/checkpoints/{trial}/{checkpoint}"
 
 
 def _check_rank(rank: int, overview: Overview) -> None:

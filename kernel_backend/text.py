@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from kernel_backend.model.checkpoints import Collected, Judged
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.overview import Overview
+from kernel_backend.model.overview import CheckpointInfo, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.stream import Message
@@ -117,6 +118,17 @@ def gang_text(overview: Overview) -> str:
     return ", ".join(parts)
 
 
+def guarantee_text(overview: Overview) -> str:
+    """Under what changes the result keeps its bits, by the newest attempt that has said so; empty before the first."""
+    said = [attempt.guarantee for attempt in overview.attempts if attempt.guarantee]
+    return said[-1] if said else ""
+
+
+def new_notes(before: Overview, after: Overview) -> list[str]:
+    """The warnings that an answer has beyond what was known."""
+    return [warning for warning in after.warnings if warning not in before.warnings]
+
+
 def elapsed(overview: Overview, now: float) -> float:
     """Seconds in which it had slots; before its first attempt, and where that is long past, since its submission."""
     experiment, attempts = overview.experiment, overview.attempts
@@ -152,6 +164,42 @@ def table_row(overview: Overview, now: float) -> tuple[str, ...]:
 
 
 TABLE_HEAD = ("id", "name", "state", "epoch", "metrics", "slots", "elapsed")
+
+
+def checkpoint_head(metric: str) -> tuple[str, ...]:
+    """The columns of `checkpoint_row`; `metric` is what the experiment's best is judged by."""
+    return ("trial", "checkpoint", "step", "epoch", metric, "size", "committed", "verified", "kept")
+
+
+def checkpoint_row(info: CheckpointInfo, metric: str, now: float) -> tuple[str, ...]:
+    """A row of a list of checkpoints."""
+    value = info.metrics.get(metric)
+    return (
+        str(info.trial),
+        info.id,
+        str(info.step),
+        f"{info.epoch:.2f}",
+        "" if value is None else number(value),
+        size(info.bytes),
+        f"{duration(now - info.at)} ago",
+        info.verified,
+        ", ".join(info.kept) or "not by the rules",
+    )
+
+
+def collected_lines(found: Collected, dry_run: bool, verbose: bool = False) -> list[str]:
+    """What goes with its size, the sum, and with `verbose` what stays and why."""
+    lines = [f"{_judged(each)}  {', '.join(each.reasons)}" for each in found.goes]
+    if verbose:
+        lines += [f"{_judged(each)}  stays: {', '.join(each.reasons)}" for each in found.stays]
+        lines += [f"{trial}  is being trained: it applies the rules itself" for trial in found.running]
+    count, verb = len(found.goes), "would go" if dry_run else "went"
+    total = f", {size(sum(each.bytes for each in found.goes))}" if count else ""
+    return [*lines, *found.problems, f"{count or 'no'} checkpoint{'' if count == 1 else 's'} {verb}{total}"]
+
+
+def _judged(each: Judged) -> str:
+    return f"{each.experiment}.{each.trial}  {each.id}  {size(each.bytes)}"
 
 
 def message_line(message: Message, before: Overview, after: Overview) -> str | None:

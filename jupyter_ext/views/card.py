@@ -19,6 +19,7 @@ from kernel_backend.text import (
     elapsed,
     failure_text,
     gang_text,
+    guarantee_text,
     head_text,
     number,
     params_text,
@@ -72,7 +73,7 @@ def bundle(
 
 def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
     """The experiment in a few lines of text."""
-    lines = [head_text(overview, now), *captured, *_hint(overview, captured), *attempt_lines(overview)]
+    lines = [head_text(overview, now), *captured, *_hint(overview, captured), *_facts(overview)]
     for trial in overview.trials:
         if trial.step:
             lines.append(progress_line(trial, overview.experiment.config))
@@ -87,7 +88,7 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
     parts = [_head(overview, now), *(_dim(text) for text in [*captured, *_hint(overview, captured)])]
     if overview.experiment.params:
         parts.append(_dim(params_text(overview.experiment.params)))
-    parts += [_dim(text) for text in attempt_lines(overview)]
+    parts += [_dim(text) for text in _facts(overview)]
     for trial in overview.trials:
         parts.append(_progress(trial, overview))
         if trial.failure and trial.state == "failed":
@@ -96,6 +97,12 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
     if picture is not None:
         parts.append(_picture(picture, overview))
     return f'<div style="{_CARD}">{"".join(parts)}</div>'
+
+
+def _facts(overview: Overview) -> list[str]:
+    """How exact its result is, and what befell its attempts."""
+    guarantee = guarantee_text(overview)
+    return [*([guarantee] if guarantee else []), *attempt_lines(overview)]
 
 
 def _hint(overview: Overview, captured: Sequence[str]) -> list[str]:

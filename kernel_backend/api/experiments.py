@@ -1,4 +1,4 @@
-"""Experiments: submit, look, act; their reports, curves, logs, checkpoints, source and picture."""
+"""Experiments: submit, look, act; their reports, curves, logs, source, archive and picture."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kernel_backend.model.curves import Curve
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind
+from kernel_backend.model.resumption import Resumption
 
 REPORTS_AT_ONCE = 10_000
 POINTS = 400  # of a curve: a screen shows no more
@@ -62,8 +63,9 @@ class Resume(ApiHandler):
     """A step back in."""
 
     async def post(self, number: str) -> None:
-        """Resume a paused experiment."""
-        self.reply(await self.service.resume(self.user, int(number)))
+        """Resume a paused experiment, with another number of slots where the body names one."""
+        asked = self.parse(Resumption) if self.body else Resumption()
+        self.reply(await self.service.resume(self.user, int(number), asked.slots))
 
 
 class Reports(ApiHandler):
@@ -100,14 +102,6 @@ class Logs(ApiHandler):
         self.reply(await self.service.logs(self.user, int(number), trial, attempt, rank, offset or 0, tail))
 
 
-class Checkpoints(ApiHandler):
-    """What was committed."""
-
-    async def get(self, number: str) -> None:
-        """List the committed checkpoints of an experiment."""
-        self.reply({"checkpoints": await self.service.checkpoints(self.user, int(number))})
-
-
 class Source(ApiHandler):
     """What was submitted."""
 
@@ -115,6 +109,16 @@ class Source(ApiHandler):
         """Read the definition and the description of its snapshot."""
         definition, snapshot = await self.service.source(self.user, int(number))
         self.reply({"definition": definition, "snapshot": snapshot})
+
+
+class Archive(ApiHandler):
+    """The whole of what was submitted."""
+
+    async def get(self, number: str) -> None:
+        """Read the snapshot's archive: definition, project files, description."""
+        data = await self.service.archive(self.user, int(number))
+        self.set_header("Content-Type", "application/zip")
+        self.finish(data)
 
 
 class Picture(ApiHandler):

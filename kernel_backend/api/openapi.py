@@ -82,7 +82,7 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
         },
     }
     if operation.body is not None:
-        described["requestBody"] = {"required": True, **_content(operation.body)}
+        described["requestBody"] = {"required": not operation.optional, **_content(operation.body)}
     return described
 
 

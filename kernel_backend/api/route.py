@@ -11,7 +11,14 @@ from tornado.web import RequestHandler
 from kernel_backend.model.record import Record
 
 # What stands for a part of a path, and which text it may be.
-PARTS = {"number": r"[0-9]{1,9}", "id": r"[0-9a-f]{64}", "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}"}
+PARTS = {
+    "number": r"[0-9]{1,9}",
+    "trial": r"[0-9]{1,9}",
+    "checkpoint": r"[0-9]{1,18}-[0-9]{1,9}",
+    "part": r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
+    "id": r"[0-9a-f]{64}",
+    "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",
+}
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,7 @@ class Operation:
 
     answer: type[Record] | Mapping[str, type[Record]] | str | None = None
     body: type[Record] | str | None = None
+    optional: bool = False  # the body may be left out
     query: Mapping[str, str] = field(default_factory=dict)  # name -> JSON type
     status: int = 200
 

@@ -6,20 +6,23 @@ import asyncio
 
 from tornado.web import Application
 
-from kernel_backend.api import admin, attempts, experiments, openapi, snapshots, stream
+from kernel_backend.api import admin, attempts, checkpoints, experiments, openapi, snapshots, stream
 from kernel_backend.api.base import UnknownRoute, Use
 from kernel_backend.api.route import Operation, Route
 from kernel_backend.identity.base import Identity
+from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
+from kernel_backend.model.resumption import Resumption
 from kernel_backend.model.stream import Message
 from kernel_backend.service.service import Service
 
 PING_S = 20  # a watcher that answers no ping for as long is gone
 INT, TEXT = "integer", "string"
-JSON, BYTES, PNG = "application/json", "application/octet-stream", "image/png"
+JSON, BYTES = "application/json", "application/octet-stream"
+PNG, ZIP = "image/png", "application/zip"
 LISTED = {"state": TEXT, "search": TEXT, "limit": INT}
 REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
 LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT, "tail": INT}
@@ -27,7 +30,9 @@ DRAWN = {"trial": INT, "points": INT}
 WATCHED = {"after": INT, "experiment": INT}
 SHOW = {"GET": Operation(Overview)}
 ACT = {"POST": Operation(Overview)}
+CHECKPOINT = {"POST": Operation(CheckpointInfo)}
 ONE = "/api/experiments/{number}"
+KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -41,12 +46,18 @@ ROUTES: tuple[Route, ...] = (
     Route(ONE, experiments.Experiment, SHOW),
     Route(f"{ONE}/stop", experiments.Stop, ACT),
     Route(f"{ONE}/pause", experiments.Pause, ACT),
-    Route(f"{ONE}/resume", experiments.Resume, ACT),
+    Route(f"{ONE}/resume", experiments.Resume, {"POST": Operation(Overview, body=Resumption, optional=True)}),
     Route(f"{ONE}/reports", experiments.Reports, {"GET": Operation({"reports": StoredReport}, query=REPORTED)}),
     Route(f"{ONE}/curves", experiments.Curves, {"GET": Operation(Curves, query=DRAWN)}),
     Route(f"{ONE}/logs", experiments.Logs, {"GET": Operation(LogChunk, query=LOGGED)}),
-    Route(f"{ONE}/checkpoints", experiments.Checkpoints, {"GET": Operation({"checkpoints": CheckpointInfo})}),
+    Route(f"{ONE}/checkpoints", checkpoints.Checkpoints, {"GET": Operation({"checkpoints": CheckpointInfo})}),
+    Route(KEPT, checkpoints.Checkpoint, {"GET": Operation(JSON), "DELETE": Operation(status=204)}),
+    Route(f"{KEPT}/verify", checkpoints.Verify, CHECKPOINT),
+    Route(f"{KEPT}/pin", checkpoints.Pin, CHECKPOINT),
+    Route(f"{KEPT}/unpin", checkpoints.Unpin, CHECKPOINT),
+    Route(f"{KEPT}/parts/{{part}}", checkpoints.Part, {"GET": Operation(BYTES, query={"offset": INT})}),
     Route(f"{ONE}/source", experiments.Source, {"GET": Operation(JSON)}),
+    Route(f"{ONE}/snapshot.zip", experiments.Archive, {"GET": Operation(ZIP)}),
     Route(f"{ONE}/picture.png", experiments.Picture, {"GET": Operation(PNG, query={"dark": INT})}),
     Route(
         "/api/snapshots/{id}",
@@ -55,6 +66,7 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("/api/attempts/{key}/records", attempts.Records, {"POST": Operation(Instruction, body=Delivery)}),
     Route("/api/stream", stream.Stream, {"GET": Operation(Message, query=WATCHED, status=101)}),
+    Route("/api/gc", checkpoints.Collect, {"POST": Operation(Collected, body=Collection)}),
     Route("/api/nodes", admin.Nodes, {"GET": Operation({"nodes": NodeUse})}),
     Route("/api/health", admin.Health, {"GET": Operation(JSON)}),
     Route("/api/openapi.json", openapi.OpenApi, {"GET": Operation(JSON)}),

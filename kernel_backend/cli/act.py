@@ -10,14 +10,14 @@ from pathlib import Path
 
 from kernel_backend.cli.follow import wait
 from kernel_backend.cli.output import print_json, say
-from kernel_backend.cli.verb import OK, Verb, takes_json, takes_one
+from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.options import OptionParser, add_options, to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.space import parse_assignments
-from kernel_backend.text import head_text, params_text
+from kernel_backend.text import head_text, new_notes, params_text
 
 
 def _submit(options: Namespace) -> int:
@@ -91,6 +91,23 @@ def _verb(name: str, text: str, change: Callable[[Client, int], Overview]) -> Ve
     return Verb(name, text, act, arguments, (f"{name} 12",))
 
 
+def _resume(options: Namespace) -> int:
+    client, number = Client.connect(), options.reference.experiment
+    before = client.experiment(number)
+    overview = client.resume(number, options.slots)
+    if options.json:
+        print_json(overview)
+    else:
+        print("\n".join([head_text(overview, time.time()), *(f"note: {note}" for note in new_notes(before, overview))]))
+    return OK
+
+
+def _resume_arguments(parser: OptionParser) -> None:
+    takes_one(parser)
+    parser.add_argument("--slots", metavar="N", type=count, help="on so many slots from here on [as many as before]")
+    takes_json(parser)
+
+
 def _serve(options: Namespace) -> int:
     try:
         from kernel_backend.app import main
@@ -121,6 +138,12 @@ SUBMIT = (
 VERBS = (
     _verb("stop", "end an experiment for good; its checkpoints stay", Client.stop),
     _verb("pause", "commit a checkpoint and give the slots back", Client.pause),
-    _verb("resume", "go on with a paused experiment", Client.resume),
+    Verb(
+        "resume",
+        "go on with a paused experiment",
+        _resume,
+        _resume_arguments,
+        ("resume 12", "resume 12 --slots 4"),
+    ),
     Verb("serve", "run the service in the foreground", _serve, _serve_arguments, ("serve", "serve --idle-timeout 600")),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
-from datetime import datetime
 
 from kernel_backend.cli.follow import wait
 from kernel_backend.cli.logs import LOGS
@@ -19,11 +18,11 @@ from kernel_backend.text import (
     TABLE_HEAD,
     attempt_lines,
     failure_text,
+    guarantee_text,
     head_text,
     number,
     params_text,
     progress_line,
-    size,
     table_row,
 )
 
@@ -62,7 +61,8 @@ def _show(options: Namespace) -> int:
 def _card(overview: Overview, failures: bool) -> list[str]:
     """An experiment in lines; `failures` can be left out where they have been told already."""
     experiment = overview.experiment
-    lines = [head_text(overview, time.time()), *(f"  {line}" for line in attempt_lines(overview))]
+    said = [line for line in (guarantee_text(overview), *attempt_lines(overview)) if line]
+    lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
     for trial in overview.trials:
         lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
         if trial.failure and failures and trial.state == "failed":
@@ -102,21 +102,6 @@ def _metrics_arguments(parser: OptionParser) -> None:
     takes_json(parser)
 
 
-def _checkpoints(options: Namespace) -> int:
-    found = Client.connect().checkpoints(options.reference.experiment)
-    if options.reference.trial:
-        found = [each for each in found if each.trial == options.reference.trial]
-    if options.json:
-        print_json({"checkpoints": found})
-    else:
-        rows = [
-            [str(each.trial), each.id, str(each.step), f"{each.epoch:.2f}", size(each.bytes), _clock(each.at)]
-            for each in found
-        ]
-        print_table(["trial", "id", "step", "epoch", "size", "at"], rows, "no checkpoint has been committed")
-    return OK
-
-
 def _source(options: Namespace) -> int:
     definition, snapshot = Client.connect().source(options.reference.experiment)
     if options.json:
@@ -150,10 +135,6 @@ def _nodes(options: Namespace) -> int:
     return OK
 
 
-def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
-
-
 def _one_or_json(parser: OptionParser) -> None:
     takes_one(parser)
     takes_json(parser)
@@ -166,7 +147,6 @@ VERBS = (
     Verb("show", "show an experiment", _show, _follow_argument, ("show 12", "show 12 --follow", "show 12 --json")),
     LOGS,
     Verb("metrics", "print the reports of a trial", _metrics, _metrics_arguments, ("metrics 12 --json",)),
-    Verb("checkpoints", "list what has been committed", _checkpoints, _one_or_json, ("checkpoints 12",)),
     Verb("source", "print what was submitted", _source, _one_or_json, ("source 12 > train.py",)),
     Verb("nodes", "list where experiments run, and what is in use", _nodes, takes_json, ("nodes",)),
 )

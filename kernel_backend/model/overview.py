@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Record
@@ -140,3 +140,14 @@ class CheckpointInfo(Record):
     epoch: float
     bytes: int
     at: float
+    metrics: dict[str, float] = {}  # the validation at its step; empty where there was none
+    verified: Literal["yes", "damaged", "not read"] = "not read"
+    problem: str = ""  # what is damaged
+    kept: tuple[str, ...] = ()  # why it stays; empty: the rules let it go
+    pinned: bool = False
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What sorts a trial's checkpoints, oldest first."""
+        step, _, attempt = self.id.partition("-")
+        return int(step), int(attempt)

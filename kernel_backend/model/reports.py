@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from kernel_backend.model.experiment import LogAction
 from kernel_backend.model.record import Record
 from kernel_backend.model.trial import Failure
 
@@ -55,7 +56,8 @@ class Committed(Record):
     step: int
     epoch: float
     bytes: int
-    seconds: float
+    seconds: float  # that it took to be written
+    stall: float = 0.0  # seconds for which training stood still
 
 
 class Note(Record):
@@ -85,12 +87,22 @@ class Instruction(Record):
     instruct: Literal["continue", "release", "stop"] = "continue"
 
 
+class LogMatch(Record):
+    """The first line of a rank's log that a policy asked to look for."""
+
+    pattern: str
+    action: LogAction
+    rank: int
+    line: str  # shortened
+
+
 class AttemptResult(Record):
     """The launcher's own record of an end (`outcome.json`), beside which an engine's word may stand."""
 
     outcome: Literal["ok", "released", "failed", "lost"]
     exit_codes: tuple[int | None, ...]  # a rank each; negative: the signal
     failure: Failure | None = None
+    matched: tuple[LogMatch, ...] = ()
     ended_at: float
 
 

@@ -34,3 +34,9 @@ class Share(Record):
 
 
 Placement = tuple[Share, ...]
+
+
+def node_of(placement: Placement, rank: int) -> str:
+    """The node that a rank of a gang runs on: ranks are counted node by node."""
+    owners = [share.node for share in placement for _ in share.slots]
+    return owners[rank]

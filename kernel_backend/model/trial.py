@@ -7,6 +7,8 @@ from kernel_backend.model.record import Record, Value
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
 
+HANG = "Hang"  # the type of a failure that no process told: the ranks made no progress
+
 
 class Frame(Record):
     """A line of the user's own code in a traceback, by cell where it came from one."""
@@ -38,6 +40,16 @@ class Failure(Record):
     consequence: bool = False
     invalid: bool = False  # an exception class named InvalidHyperparameters
     at: float = 0.0
+
+    @property
+    def raised(self) -> bool:
+        """Whether code raised it: a signal, an exit code and a hang say nothing of why they came."""
+        return self.traceback != "" and self.type != HANG
+
+    @property
+    def crash(self) -> bool:
+        """Whether the process could say nothing itself: it was ended by a signal, or hung."""
+        return self.type == HANG or self.type.startswith("SIG")
 
     def same_as(self, other: Failure | None) -> bool:
         """The same error at the same step: trying once more is of no use."""

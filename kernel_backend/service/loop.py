@@ -8,7 +8,7 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kernel_backend.checkpoints.places import Places
@@ -20,14 +20,17 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.resources import Node
 from kernel_backend.model.states import HOLDING_SLOTS, Outcome, TrialState
-from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
+from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.align import align, settled
 from kernel_backend.scheduler.decide import Start, decide
 from kernel_backend.scheduler.endings import ending
 from kernel_backend.scheduler.picture import Ask, Picture
-from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.scheduler.placement import feasible
+from kernel_backend.scheduler.resume import progressed, resume_point
 from kernel_backend.service.bus import Bus, heard
+from kernel_backend.service.collect import collect
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 
@@ -99,7 +102,7 @@ class Loop:
         experiments = await asyncio.to_thread(self._store.unfinished_experiments) if queued else []
         slots = {experiment.number: experiment.config.slots for experiment in experiments}
         asks = [
-            Ask(trial.experiment, trial.index, slots[trial.experiment], trial.queued_at)
+            Ask(trial.experiment, trial.index, slots[trial.experiment], trial.queued_at, trial.excluded)
             for trial in queued
             if trial.experiment in slots  # else it has ended since
         ]
@@ -146,9 +149,11 @@ class Loop:
         trial = await asyncio.to_thread(self._store.trial, trial.experiment, trial.index)
         experiment = await asyncio.to_thread(self._store.experiment, trial.experiment)
         failure = result.failure if result else None
-        reached = checkpoint_step(await asyncio.to_thread(self._newest, experiment.number, trial.index))
-        progress = reached > checkpoint_step(attempt.resume_from)
-        what = ending(trial, attempt, outcome, failure, progress, experiment.config.max_restarts)
+        matched = result.matched if result else ()
+        progress = progressed(*await asyncio.to_thread(self._history, trial.experiment, trial.index))
+        what = ending(trial, attempt, outcome, failure, progress, experiment.config.max_restarts, matched)
+        for note in what.notes:
+            await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
         await asyncio.to_thread(
             self._store.advance_trial, trial.experiment, trial.index, what.event, time.time(), **what.changes
         )
@@ -168,28 +173,27 @@ class Loop:
             await self._engine.kill(key)
             await self._engine.forget(key)
 
-    def _newest(self, experiment: int, trial: int) -> str | None:
-        """Storage is the truth about checkpoints: the newest committed one, `<step>-<attempt>`."""
+    def _history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:
+        """A trial's attempts and its committed checkpoints; storage is the truth about these."""
         committed = self._places.open(experiment, trial).committed()
-        return committed[-1].id if committed else None
+        return self._store.attempts(experiment, trial), [manifest.id for manifest in committed]
 
     # What experiments want of their trials
 
     async def _align(self) -> bool:
         """Whether any experiment goes on."""
-        largest = largest_gang(await self._engine.nodes())
+        nodes = await self._engine.nodes()
         experiments = await asyncio.to_thread(self._store.unfinished_experiments)
         for experiment in experiments:
             with self._apart(f"experiment #{experiment.number}"):
-                await self._align_one(experiment, largest)
+                await self._align_one(experiment, nodes)
         return any(experiment.state != "paused" for experiment in experiments)
 
-    async def _align_one(self, experiment: Experiment, largest: int) -> None:
+    async def _align_one(self, experiment: Experiment, nodes: Sequence[Node]) -> None:
         """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
-        feasible = experiment.config.slots <= largest
         trials = await asyncio.to_thread(self._store.trials, experiment.number)
         for trial in trials:
-            nudge = align(experiment.state, trial, feasible)
+            nudge = align(experiment.state, trial, feasible(nodes, experiment.config.slots, trial.excluded))
             if nudge is None:
                 continue
             if nudge.event is None:
@@ -209,8 +213,9 @@ class Loop:
         trials = await asyncio.to_thread(self._store.trials, experiment.number)
         event = settled(experiment.state, [trial.state for trial in trials])
         if event is not None:
-            await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
+            ended = await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
             self._bus.ring()
+            await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
 
     # What starts
 
@@ -223,16 +228,18 @@ class Loop:
     async def _start(self, start: Start) -> None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
         token = secrets.token_urlsafe(32)
-        resume_from = await asyncio.to_thread(self._newest, start.ask.experiment, start.ask.trial)
+        resume = resume_point(*await asyncio.to_thread(self._history, start.ask.experiment, start.ask.trial))
         attempt = await asyncio.to_thread(
             self._store.add_attempt,
             start.ask.experiment,
             start.ask.trial,
             start.placement,
-            resume_from,
+            resume.point,
             digest(token),
             time.time(),
         )
+        if resume.note:
+            await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
         self._bus.ring()
         experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
         trial = await asyncio.to_thread(self._store.trial, start.ask.experiment, start.ask.trial)

@@ -46,10 +46,14 @@ class Overviews:
 
 
 def _impossible(experiment: Experiment, trials: Sequence[Trial], picture: Picture) -> Wait | None:
-    """Why a trial is held by the engine: there are fewer slots now than when it was submitted."""
-    if not any(Hold.ENGINE in trial.holds for trial in trials):
+    """Why a trial is held by the engine: fewer slots than when it was submitted, or its log excluded their node."""
+    held = [trial for trial in trials if Hold.ENGINE in trial.holds]
+    if not held:
         return None
     largest, asked = largest_gang(picture.nodes), experiment.config.slots
-    return Wait(
-        reason=f"{asked} slots asked, and there are {largest} now; submit again with --slots {largest}", place=1
-    )
+    excluded = sorted(frozenset[str]().union(*(trial.excluded for trial in held)))
+    reason = f"{asked} slots asked, and there are {largest} now; submit again with --slots {largest}"
+    if asked <= largest and excluded:
+        nodes = ", ".join(excluded)
+        reason = f"left out after a line of the log (--on-log): {nodes}; pause and resume it to try there again"
+    return Wait(reason=reason, place=1)

@@ -8,27 +8,32 @@ import hmac
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
-from kernel_backend.errors import Conflict, Fenced, ImpossibleAsk, NotFound, Unauthenticated
+from kernel_backend.errors import Conflict, Fenced, ImpossibleAsk, InvalidRequest, NotFound, Unauthenticated
 from kernel_backend.model import definition
 from kernel_backend.model import events as e
 from kernel_backend.model.curves import Curves
-from kernel_backend.model.experiment import Experiment, Submission
+from kernel_backend.model.experiment import Config, Experiment, Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
+from kernel_backend.model.overview import LogChunk, NodeUse, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
 from kernel_backend.model.resources import Node
+from kernel_backend.model.resumption import resized_note
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.service.bus import Bus, heard
+from kernel_backend.service.checkpoints import CheckpointVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.loop import Loop, digest
 from kernel_backend.service.overviews import Overviews
+from kernel_backend.service.visible import visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 
@@ -39,8 +44,9 @@ class Service:
     """Everything behind the API. A verb changes the store and wakes the loop; the loop alone touches gangs."""
 
     def __init__(self, store: Store, archive: Archive, engine: Engine, places: Places, home: Path) -> None:
-        self._store, self._archive, self._engine, self._places = store, archive, engine, places
+        self._store, self._archive, self._engine = store, archive, engine
         self._curves, self._overviews = CurveReader(store), Overviews(archive)
+        self.checkpoints = CheckpointVerbs(store, places)
         self._bus = Bus()
         self._loop = Loop(store, engine, archive, places, home, self._bus)
         self._task: asyncio.Task[None] | None = None
@@ -80,7 +86,7 @@ class Service:
         """
         params = await asyncio.to_thread(self._bind, submission)
         nodes = await self._engine.nodes()
-        _check_size(submission.config.slots, nodes)
+        _check_size(submission.config, nodes)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         draft = Draft(
             name=submission.name or "",
@@ -132,12 +138,6 @@ class Service:
         await self._visible(who, number)
         return await self._curves.curves(number, trial, points)
 
-    async def checkpoints(self, who: str, number: int) -> list[CheckpointInfo]:
-        """The committed checkpoints of an experiment's trials, oldest first."""
-        await self._visible(who, number)
-        trials = await asyncio.to_thread(self._store.trials, number)
-        return [info for trial in trials for info in await asyncio.to_thread(self._checkpoints, number, trial.index)]
-
     async def logs(
         self,
         who: str,
@@ -165,6 +165,11 @@ class Service:
         experiment = await self._visible(who, number)
         text = await asyncio.to_thread(self._archive.read, experiment.snapshot, "definition.py")
         return text.decode(), await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
+
+    async def archive(self, who: str, number: int) -> bytes:
+        """The snapshot's archive: definition, project files and description."""
+        experiment = await self._visible(who, number)
+        return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def nodes(self) -> list[NodeUse]:
         """The nodes, and how many of their slots are held."""
@@ -205,15 +210,38 @@ class Service:
         """Have an experiment commit a checkpoint and give its slots back until it is resumed."""
         return await self._change(who, number, e.Paused(), {ExperimentState.PAUSED})
 
-    async def resume(self, who: str, number: int) -> Overview:
-        """Queue a paused experiment again; it goes on from its newest checkpoint."""
-        return await self._change(who, number, e.Resumed(), {ExperimentState.ACTIVE})
+    async def resume(self, who: str, number: int, slots: int | None = None) -> Overview:
+        """Queue a paused experiment again; it goes on from its newest checkpoint, with `slots` from here on.
 
-    async def _change(self, who: str, number: int, event: e.Event, already: set[ExperimentState]) -> Overview:
+        Raises Conflict where other slots are asked for one that is not paused, and ImpossibleAsk as `submit` does.
+        What other slots mean for its result becomes a note of each trial that has begun.
+        """
+        before = await self._visible(who, number)
+        if slots is None or slots == before.config.slots:
+            return await self._change(who, number, e.Resumed(), {ExperimentState.ACTIVE})
+        if before.state is ExperimentState.ACTIVE:
+            raise Conflict(f"slots change only while experiment #{number} is paused: daylight pause {number}")
+        config = before.config.model_copy(update={"slots": slots})
+        _check_size(config, await self._engine.nodes())
+        await self._change(who, number, e.Resumed(), set(), config=config)
+        await asyncio.to_thread(self._note_slots, before, slots)
+        self._bus.ring()
+        return await self.overview(who, number)
+
+    def _note_slots(self, before: Experiment, slots: int) -> None:
+        for trial in self._store.trials(before.number):
+            if trial.attempt:  # else nothing of it was trained with the slots of before
+                key = AttemptId(trial.experiment, trial.index, trial.attempt)
+                text = resized_note(before.config, slots, checkpoint_step(trial.checkpoint))
+                self._store.note(key, text, time.time())
+
+    async def _change(
+        self, who: str, number: int, event: e.Event, already: set[ExperimentState], **changes: Any
+    ) -> Overview:
         experiment = await self._visible(who, number)
         if experiment.state not in already:
             try:
-                await asyncio.to_thread(self._store.advance_experiment, number, event, time.time())
+                await asyncio.to_thread(self._store.advance_experiment, number, event, time.time(), **changes)
             except IllegalTransition:
                 verb = {"Stop": "stop", "Paused": "pause", "Resumed": "resume"}[type(event).__name__]
                 raise Conflict(f"experiment #{number} is {experiment.state}: there is nothing to {verb}") from None
@@ -251,26 +279,29 @@ class Service:
         self._loop.wake()
 
     async def _visible(self, who: str, number: int) -> Experiment:
-        experiment = await asyncio.to_thread(self._store.experiment, number)
-        if experiment.owner != who:
-            raise NotFound(f"there is no experiment #{number}")
-        return experiment
+        return await visible(self._store, who, number)
 
     async def _sees(self, who: str, number: int) -> bool:
         with contextlib.suppress(NotFound):
             return (await self._visible(who, number)).number == number
         return False
 
-    def _checkpoints(self, number: int, trial: int) -> list[CheckpointInfo]:
-        return [manifest.info for manifest in self._places.open(number, trial).committed()]
 
-
-def _check_size(slots: int, nodes: Sequence[Node]) -> None:
-    largest = largest_gang(nodes)
+def _check_size(config: Config, nodes: Sequence[Node]) -> None:
+    slots, largest = config.slots, largest_gang(nodes)
     if slots > largest:
         there = ", ".join(f"{node.name} has {node.slots} {node.kind}" for node in nodes)
         raise ImpossibleAsk(
             f"{slots} slots asked, but {there}. Largest gang here: {largest} (--slots {largest})",
             asked=slots,
             largest=largest,
+        )
+    if config.logical_workers is not None and slots > config.logical_workers:
+        raise InvalidRequest(
+            f"{slots} slots asked, and --logical-workers {config.logical_workers}: a slot beyond them has nothing to do"
+        )
+    if config.logical_workers is not None and config.rng == "stream":
+        raise InvalidRequest(
+            "--rng stream and --logical-workers exclude each other: a process has one stream of random numbers, and "
+            "logical workers may move from one process to another"
         )

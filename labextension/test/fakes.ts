@@ -154,6 +154,7 @@ export function trial(fields: Partial<Trial> = {}): Trial {
     metrics: {},
     training: {},
     failure: null,
+    excluded: [],
     ended_at: null,
     ...fields
   };
@@ -174,6 +175,7 @@ export function attempt(number = 1, fields: Partial<Attempt> = {}): Attempt {
     accepted: 0,
     backend: null,
     backend_reason: null,
+    guarantee: null,
     ...fields
   };
 }

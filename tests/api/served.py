@@ -9,6 +9,7 @@ import json
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
-from kernel_backend.model.reports import AttemptResult, Report, Started
+from kernel_backend.model.reports import AttemptResult, Delivery, Report, Started
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
@@ -91,6 +92,11 @@ class StillEngine:
         outcome = Outcome.FAILED if failure else Outcome.OK
         result = AttemptResult(outcome=outcome.value, exit_codes=(1 if failure else 0,), failure=failure, ended_at=1.0)
         self.ended[key] = GangStatus(key=key, phase="ended", outcome=outcome, result=result)
+
+    def step_aside(self, key: AttemptId) -> None:
+        """Let a gang leave that was asked to."""
+        result = AttemptResult(outcome="released", exit_codes=(85,), ended_at=1.0)
+        self.ended[key] = GangStatus(key=key, phase="ended", outcome=Outcome.RELEASED, result=result)
 
 
 @dataclass
@@ -183,6 +189,29 @@ def submit(client: Client, name: str = "digits", **config: Any) -> Overview:
     return client.submit(Submission(snapshot=id, config=Config(**config), name=name, python=python, cwd="/"))
 
 
+def until(look: Callable[[], object], what: str) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + 20
+    while not look():
+        assert time.monotonic() < deadline, f"did not happen: {what}"
+        time.sleep(0.02)
+
+
+def paused(served: Served, client: Client, key: AttemptId) -> None:
+    """Have the experiment of a running attempt paused, and its gang gone."""
+    token_of(served, key)
+    client.pause(key.experiment)
+    served.engine.step_aside(key)
+    until(lambda: client.experiment(key.experiment).trials[0].state == "paused", f"#{key.experiment} is paused")
+
+
+def ended(served: Served, client: Client, key: AttemptId) -> None:
+    """Have the experiment of a running attempt completed."""
+    client.deliver(key, token_of(served, key), Delivery(records=(started(),)))
+    served.engine.end(key)
+    until(lambda: client.experiment(key.experiment).state == "completed", f"#{key.experiment} has ended")
+
+
 def started(number: int = 1, total: int = 900) -> Started:
     facts = {"backend": "torch", "reason": "chosen", "world": 1, "steps_per_epoch": 9, "parameters": 3}
     return Started.model_validate({"number": number, "at": 1.0, "total_steps": total, **facts})
@@ -196,8 +225,5 @@ def report(number: int, epoch: float = 1.0, **metrics: float) -> Report:
 
 def token_of(served: Served, key: AttemptId) -> str:
     """The token that the service gave an attempt, once its gang was started."""
-    deadline = time.monotonic() + 20
-    while key not in served.engine.tokens:
-        assert time.monotonic() < deadline, f"attempt {key} was never started"
-        time.sleep(0.02)
+    until(lambda: key in served.engine.tokens, f"attempt {key} starts")
     return served.engine.tokens[key]

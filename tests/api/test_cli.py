@@ -18,29 +18,10 @@ from kernel_backend import discovery
 from kernel_backend.cli import main
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
-from tests.api.served import DEFINITION, TOKEN, Served, StillEngine, report, started, token_of
+from tests.api.served import DEFINITION, Served, report, started, token_of
 from tests.builders import user_error
 
 KEY = AttemptId(1, 1, 1)
-
-
-@pytest.fixture
-def service(tmp_path, monkeypatch):
-    """A service that the command line finds as it finds any other: by the files of its home."""
-    monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path))
-    served = Served(tmp_path, StillEngine())
-    discovery.write_private(tmp_path / "token", TOKEN)
-    discovery.announce(tmp_path, "127.0.0.1", served.port)
-    yield served
-    discovery.withdraw(tmp_path)
-    served.stop()
-
-
-@pytest.fixture
-def file(tmp_path) -> Path:
-    path = tmp_path / "digits.py"
-    path.write_text(DEFINITION)
-    return path
 
 
 def submitted(file: Path, *options: str) -> None:

@@ -15,7 +15,14 @@ from kernel_backend.model.ids import AttemptId
 from tests.api.served import TOKEN, Served, archive, submit, token_of
 
 HTTP = httpx.Client(timeout=20, trust_env=False)
-EXAMPLES = {"number": "1", "id": "0" * 64, "key": "1.1-1"}
+EXAMPLES = {
+    "number": "1",
+    "trial": "1",
+    "checkpoint": "10-1",
+    "part": "model",
+    "id": "0" * 64,
+    "key": "1.1-1",
+}
 STRANGERS = {
     "no token": {},
     "an empty token": {"Authorization": "Bearer"},
@@ -96,7 +103,8 @@ def test_a_stranger_is_refused_before_the_body_is_read(served):
 
 
 def test_what_is_not_there_is_404_with_json(served):
-    for path in ("/", "/api/nothing", "/api/experiments/7", "/api/snapshots/xyz", "/api/experiments/١"):
+    no_part = "/api/experiments/1/checkpoints/1/10-1/parts/..%2Fmanifest.json"
+    for path in ("/", "/api/nothing", "/api/experiments/7", "/api/snapshots/xyz", "/api/experiments/١", no_part):
         answer = call(served, "GET", path)
         assert answer.status_code == 404, path
         assert answer.json()["error"] == "NotFound"
@@ -130,6 +138,14 @@ def test_garbage_is_400_and_nothing_is_stored(served, client, body):
     assert client.experiments() == []
 
 
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"slots": 0}', b'{"slots": 2, "surprise": 1}'])
+def test_a_bad_resumption_is_400_and_none_at_all_is_well(served, client, body):
+    submit(client)
+    path = "/api/experiments/1/resume"
+    assert call(served, "POST", path, content=body).status_code == 400
+    assert call(served, "POST", path).status_code == 200
+
+
 def test_a_bad_value_is_named_with_its_field(served):
     body = {"snapshot": "a", "python": "p", "cwd": "/", "config": {"slots": 0, "epochs": -3}}
     message = call(served, "POST", "/api/experiments", json=body).json()["message"]
@@ -148,6 +164,7 @@ def test_a_bad_value_is_named_with_its_field(served):
         "experiments/1/logs?rank=x",
         "experiments/1/logs?tail=0",
         "experiments/1/logs?tail=5&offset=0",
+        "experiments/1/checkpoints/1/10-1/parts/model?offset=x",
         "experiments/1/curves?points=9",
         "experiments/1/curves?trial=0",
         "experiments/1/picture.png?dark=yes",

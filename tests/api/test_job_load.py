@@ -1,20 +1,16 @@
-"""A job gives its model back, with the weights of the newest checkpoint that is whole."""
+"""A job gives its model back, with the weights that are asked for, over the API: no disk needs to be shared."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import torch
 
 from jupyter_ext.job import Job
-from kernel_backend.checkpoints.base import Manifest, checkpoint_id
-from kernel_backend.checkpoints.directory import Directory
-from kernel_backend.checkpoints.writer import MODEL, encode, flatten
 from kernel_backend.client import Client
-from kernel_backend.errors import NotFound
-from kernel_backend.home import checkpoint_folder
-from kernel_backend.model.experiment import Submission
+from kernel_backend.errors import CheckpointDamaged, InvalidRequest, NotFound
+from kernel_backend.model.experiment import Config, Metric, Submission
+from tests.api.committed import commit, spoil
 from tests.api.served import archive
 
 DEFINITION = """\
@@ -27,37 +23,67 @@ def loss(output, target): return 0
 
 @pytest.fixture
 def job(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path))
+    monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path / "another machine's"))
     id, data = archive(DEFINITION)
     client.upload_snapshot(id, data)
-    made = client.submit(Submission(snapshot=id, python="/usr/bin/python3", cwd="/"))
+    config = Config(metric=Metric(name="accuracy", mode="max"))
+    made = client.submit(Submission(snapshot=id, config=config, python="/usr/bin/python3", cwd="/"))
     return Job(made.experiment.number, client)
 
 
-def commit(home: Path, step: int) -> Path:
-    """A checkpoint whose weights are all `step`; the file of the model's part."""
-    root = checkpoint_folder(home, 1, 1)
-    written, tensors = flatten({"weight": torch.full((1, 2), float(step))})
-    part = Directory(root).write(checkpoint_id(step, 1), MODEL, encode(tensors))
-    manifest = Manifest(
-        experiment=1, trial=1, attempt=1, step=step, epoch=1.0, at=0.0, world=1, seed=0,
-        params={"width": 2}, parts=(part,), state={MODEL: written},
-    )  # fmt: skip
-    Directory(root).commit(manifest)
-    return root / manifest.id / f"{MODEL}.safetensors"
+def test_weights_are_taken_from_the_newest_a_step_or_the_best(job: Job, tmp_path: Path) -> None:
+    for step, accuracy in ((5, 0.8), (6, 0.9), (7, 0.9), (8, 0.1), (9, float("nan"))):
+        commit(tmp_path, step, accuracy=accuracy)
+    model = job.load()
+    assert model.weight.tolist() == [[9.0, 9.0]]
+    assert not model.training
+    assert job.load(step=5).weight.tolist() == [[5.0, 5.0]]
+    assert job.load(best=True).weight.tolist() == [[7.0, 7.0]]
+    with pytest.raises(NotFound, match="no checkpoint at step 4; there are those at 5, 6, 7, 8, 9"):
+        job.load(step=4)
+    with pytest.raises(InvalidRequest, match="one of"):
+        job.load(step=5, best=True)
+    with pytest.raises(NotFound, match=r"trial 1\.2 has no checkpoint"):
+        job.load(trial=2)
 
 
-def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(job: Job, tmp_path: Path) -> None:
+def test_averaged_weights_are_taken_where_there_are_some(job: Job, tmp_path: Path) -> None:
     commit(tmp_path, 5)
-    newest = commit(tmp_path, 6)
-    newest.write_bytes(newest.read_bytes()[:-1] + b"\x55")
+    commit(tmp_path, 6, ema=0.5)
+    assert job.load().weight.tolist() == [[0.5, 0.5]]
+    assert job.load(weights="ema").weight.tolist() == [[0.5, 0.5]]
+    assert job.load(weights="model").weight.tolist() == [[6.0, 6.0]]
+    assert job.load(step=5).weight.tolist() == [[5.0, 5.0]]
+    with pytest.raises(InvalidRequest, match="trained without --ema"):
+        job.load(step=5, weights="ema")
+    with pytest.raises(InvalidRequest, match="auto, model or ema"):
+        job.load(weights="averaged")  # type: ignore[arg-type]
+
+
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commit(tmp_path, 5)
+    spoil(commit(tmp_path, 6))
     assert job.load().weight.tolist() == [[5.0, 5.0]]
+    assert "part model has changed since it was written: the one before is taken" in capsys.readouterr().err
+    with pytest.raises(CheckpointDamaged, match="part model has changed"):
+        job.load(step=6)
 
 
 def test_without_a_whole_checkpoint_the_damage_is_named(job: Job, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no checkpoint yet: look with"):
         job.load()
-    newest = commit(tmp_path, 6)
-    newest.write_bytes(b"")
-    with pytest.raises(NotFound, match="part model has 0 bytes"):
+    commit(tmp_path, 6).write_bytes(b"")
+    with pytest.raises(CheckpointDamaged, match="part model has 0 bytes"):
+        job.load()
+
+
+def test_bytes_that_change_on_their_way_are_noticed_on_arrival(
+    job: Job, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(tmp_path, 6)
+    true = b"".join(client.part(1, 1, "6-1", "model"))
+    monkeypatch.setattr(client, "part", lambda *_: iter([true[:-1], bytes([true[-1] ^ 1])]))
+    with pytest.raises(CheckpointDamaged, match="is not as it was written"):
         job.load()

@@ -5,13 +5,21 @@ from __future__ import annotations
 import pytest
 
 from kernel_backend.model import events as e
+from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.states import ExperimentState, Hold, Outcome, TrialState, advance
 from kernel_backend.model.trial import Failure
 from kernel_backend.scheduler.align import Nudge, align, settled
 from kernel_backend.scheduler.endings import ending
-from tests.builders import attempt, trial, user_error
+from tests.builders import attempt, share, trial, user_error
 
 KILLED = Failure(rank=1, type="SIGKILL", message="rank 1 was ended by SIGKILL")
+
+
+HUNG = Failure(rank=1, type="Hang", message="rank 1 made no progress", step=7, traceback="Thread 0x1 ...")
+OUT_OF_MEMORY = LogMatch(
+    pattern="CUDA out of memory", action="cancel_retries", rank=1, line="OutOfMemoryError: CUDA out of memory."
+)
+ECC = LogMatch(pattern="ECC error", action="exclude_node", rank=2, line="uncorrectable ECC error on GPU 3")
 
 
 def follow(trial_before, outcome, failure=None, progress=False, max_restarts=5):
@@ -51,6 +59,36 @@ def test_the_same_error_at_the_same_step_twice_ends_it_early():
 
 def test_two_kills_in_a_row_are_no_proof_of_a_fault_in_the_code():
     assert follow(trial(failures=1, failure=KILLED), Outcome.FAILED, KILLED)[0] is TrialState.QUEUED
+
+
+def test_two_hangs_at_the_same_step_are_no_proof_either():
+    assert follow(trial(failures=1, failure=HUNG), Outcome.FAILED, HUNG)[0] is TrialState.QUEUED
+
+
+def test_a_log_line_that_cancels_retries_fails_the_trial_at_once_and_is_quoted():
+    what = ending(trial(), attempt(), Outcome.FAILED, KILLED, False, 5, (OUT_OF_MEMORY,))
+    assert advance(TrialState.RUNNING, what.event) is TrialState.FAILED
+    assert what.changes["failure"].type == "SIGKILL"
+    assert what.changes["failure"].message == (
+        "rank 1 was ended by SIGKILL (not tried again: rank 1 said 'OutOfMemoryError: CUDA out of memory.', and "
+        "--on-log 'CUDA out of memory' cancels retries)"
+    )
+
+
+def test_a_log_line_that_excludes_a_node_names_the_node_of_its_rank():
+    gang = (share((0, 1), "a"), share((0,), "b"))
+    what = ending(trial(excluded={"c"}), attempt(placement=gang), Outcome.FAILED, KILLED, False, 5, (ECC,))
+    assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
+    assert what.changes["excluded"] == {"b", "c"}
+    assert what.notes == (
+        "node b is left out from now on: rank 2 said 'uncorrectable ECC error on GPU 3' (--on-log 'ECC error')",
+    )
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.LOST, Outcome.RELEASED])
+def test_log_lines_of_an_attempt_that_did_not_fail_change_nothing(outcome):
+    plain = ending(trial(), attempt(), outcome, None, False, 5)
+    assert ending(trial(), attempt(), outcome, None, False, 5, (OUT_OF_MEMORY, ECC)) == plain
 
 
 def test_invalid_hyperparameters_are_not_tried_again():
@@ -96,6 +134,15 @@ def test_pausing_releases_what_runs_and_resuming_lifts_the_hold():
 def test_resuming_while_the_gang_still_leaves_only_lifts_the_hold():
     leaving = trial(TrialState.RELEASING, holds=frozenset({Hold.USER}))
     assert align(ExperimentState.ACTIVE, leaving, True) == Nudge(None, {"holds": frozenset()})
+
+
+def test_resuming_gives_excluded_nodes_another_chance():
+    holds = frozenset({Hold.USER, Hold.ENGINE})
+    paused = trial(TrialState.PAUSED, holds=holds, excluded={"here"})
+    nudge = align(ExperimentState.ACTIVE, paused, feasible=False)
+    assert nudge == Nudge(None, {"holds": frozenset({Hold.ENGINE}), "excluded": frozenset()})
+    lifted = align(ExperimentState.ACTIVE, paused.model_copy(update=nudge.changes), feasible=True)
+    assert lifted == Nudge(e.Lifted(), {"holds": frozenset()})
 
 
 def test_the_users_hold_leaves_the_searchs_alone():

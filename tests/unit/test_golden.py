@@ -116,7 +116,9 @@ def _of_records() -> Iterator[dict[str, Any]]:
 
 
 def _of_overviews() -> Iterator[dict[str, Any]]:
-    yield from said([state_of, ended, text.state_text, text.gang_text, text.attempt_lines], *zip(_pictures()))
+    yield from said(
+        [state_of, ended, text.state_text, text.gang_text, text.guarantee_text, text.attempt_lines], *zip(_pictures())
+    )
     later = overview().model_copy(update={"experiment": experiment("completed", ended_at=4000.5)})
     moments = (overview(), 165.0), (overview(name=""), 99.0), (overview(name=UGLY), 1e6), (later, 9e9)
     yield from said([text.elapsed, text.head_text], *moments)
@@ -131,6 +133,9 @@ def _spans() -> Iterator[tuple[Attempt, ...]]:
     yield first, other.model_copy(update={"ended_at": 118.0})
     yield first, other.model_copy(update={"ended_at": 130.0})
     yield attempt(2, created_at=150.0), attempt(3, created_at=160.0)  # the first is long past
+
+
+EXACT = "exact: any kill, 2 slots, on this kind of CPU"
 
 
 def _pictures() -> Iterator[Overview]:
@@ -150,6 +155,7 @@ def _pictures() -> Iterator[Overview]:
     yield overview(attempts=tuple(ends))
     goes_on = attempt(2, resume_from="150-1", outcome=Outcome.FAILED, failure=DEEP, backend="torch")
     yield overview(attempts=(attempt(backend="horovod"), goes_on, attempt(3)))
+    yield overview(attempts=(attempt(guarantee="none: --reproducible off"), attempt(2, guarantee=EXACT), attempt(3)))
     one = overview(attempts=(attempt(),))
     yield one.model_copy(update={"experiment": experiment(config=Config(slots=1))})
 
@@ -304,7 +310,8 @@ def test_the_file_holds_what_python_says(name):
 
 def test_every_function_of_a_view_has_its_cases():
     asked = {name for case in text_cases() for name in case["said"]}
-    untold = {"table_row", "message_line"}  # lists and plain logs: only Python prints these
+    # Lists, plain logs and answers to commands: only Python prints these.
+    untold = {"table_row", "message_line", "checkpoint_head", "checkpoint_row", "collected_lines", "new_notes"}
     assert {name for name in vars(text) if _is_public(name)} - untold <= asked
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +11,7 @@ from kernel_backend.model.overview import Wait
 from kernel_backend.scheduler.decide import Start, decide
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.picture import Ask, Picture
-from kernel_backend.scheduler.placement import largest_gang, place
+from kernel_backend.scheduler.placement import feasible, largest_gang, place
 from tests.builders import node, share
 
 
@@ -55,6 +57,16 @@ def test_kinds_of_devices_never_mix_in_one_gang():
 
 def test_an_unhealthy_node_starts_nothing():
     assert decide(Picture((node(healthy=False),), {}, (ask(1, 1),))) == []
+
+
+def test_an_excluded_node_is_avoided_and_named_in_the_wait():
+    picture = Picture((node("a", 2), node("b", 2)), {"b": frozenset({0, 1})}, (replace(ask(1, 2), excluded={"a"}),))
+    assert decide(picture) == []
+    assert explain(picture, picture.queue[0]).reason == "next in queue; 2 slots asked, 0 of 2 free; without a"
+    (start,) = decide(replace(picture, used={}))
+    assert [each.node for each in start.placement] == ["b"]
+    assert feasible(picture.nodes, 2, {"a"})
+    assert not feasible(picture.nodes, 3, {"a"})
 
 
 def test_a_wait_says_its_place_and_its_reason():

@@ -6,19 +6,25 @@ import math
 
 import pytest
 
+from kernel_backend.model.checkpoints import Collected, Judged
 from kernel_backend.model.experiment import Config, Experiment
-from kernel_backend.model.overview import Overview, Wait
+from kernel_backend.model.overview import CheckpointInfo, Overview, Wait
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Failure
 from kernel_backend.text import (
     TABLE_HEAD,
+    checkpoint_head,
+    checkpoint_row,
+    collected_lines,
     duration,
     epoch_text,
     failure_text,
+    guarantee_text,
     head_text,
     message_line,
+    new_notes,
     number,
     params_text,
     progress_line,
@@ -162,3 +168,41 @@ def test_the_head_and_the_row_tell_the_same():
     assert table_row(shown, now=165.0) == ("12", "digits", "running", "0/10", "", "2", "1 min 05 s")
     assert len(table_row(shown, now=165.0)) == len(TABLE_HEAD)
     assert params_text({"width": 64, "act": "relu"}) == "width=64 act='relu'"
+
+
+def test_the_guarantee_is_that_of_the_newest_attempt_which_said_one():
+    first, second = attempt(guarantee="exact, at 2 slots"), attempt(number=2, guarantee="exact, at 4 slots")
+    assert guarantee_text(overview()) == ""
+    assert guarantee_text(overview(attempts=(first, second))) == "exact, at 4 slots"
+    assert guarantee_text(overview(attempts=(first, attempt(number=2)))) == "exact, at 2 slots"
+
+
+def test_a_checkpoint_says_its_value_and_why_it_is_kept():
+    info = CheckpointInfo(id="500-2", trial=1, step=500, epoch=2.5, bytes=1_500_000, at=90.0, metrics={"loss": 0.25})
+    row = checkpoint_row(info, "loss", now=100.0)
+    assert row == ("1", "500-2", "500", "2.50", "0.25", "1.5 MB", "10 s ago", "not read", "not by the rules")
+    assert len(checkpoint_head("loss")) == len(row)
+    kept = info.model_copy(update={"verified": "yes", "kept": ("best", "pinned")})
+    assert checkpoint_row(kept, "accuracy", now=100.0)[4:] == ("", "1.5 MB", "10 s ago", "yes", "best, pinned")
+
+
+def test_what_goes_is_said_with_its_size_and_the_sum():
+    goes = [Judged(experiment=12, trial=1, id=f"{n}-1", bytes=1500, reasons=("beyond the rules",)) for n in (1, 2)]
+    stays = Judged(experiment=12, trial=1, id="3-1", bytes=1500, reasons=("best", "latest"))
+    found = Collected(goes=tuple(goes), stays=(stays,), running=("12.2",), problems=("no",))
+    assert collected_lines(found, dry_run=True) == [
+        "12.1  1-1  1.5 kB  beyond the rules",
+        "12.1  2-1  1.5 kB  beyond the rules",
+        "no",
+        "2 checkpoints would go, 3.0 kB",
+    ]
+    assert collected_lines(found, dry_run=False, verbose=True)[2:4] == [
+        "12.1  3-1  1.5 kB  stays: best, latest",
+        "12.2  is being trained: it applies the rules itself",
+    ]
+    assert collected_lines(Collected(), dry_run=False) == ["no checkpoints went"]
+
+
+def test_only_what_is_new_is_told_of_an_answer():
+    before, after = overview(warnings=("old",)), overview(warnings=("old", "new"))
+    assert new_notes(before, after) == ["new"]

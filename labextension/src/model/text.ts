@@ -196,6 +196,12 @@ export function headText(overview: Overview, now: number): string {
   return [titleText(overview), stateText(overview), gangText(overview), duration(elapsed(overview, now))].join('  ');
 }
 
+/** Under what changes the result keeps its bits, by the newest attempt that has said so; empty before the first. */
+export function guaranteeText(overview: Overview): string {
+  const said = overview.attempts.map(attempt => attempt.guarantee).filter(text => Boolean(text));
+  return said.at(-1) ?? '';
+}
+
 /**
  * What befell the attempts: how those that did not end well ended, and from where the next ones went on.
  * The failure with which a trial itself has failed is not among them: it is told at length.

@@ -1,10 +1,15 @@
-/** What befell the attempts, and what to be warned of. */
+/** How exact the result is, what befell the attempts, and what to be warned of. */
 
-import { attemptLines } from '../model/text';
+import { attemptLines, guaranteeText } from '../model/text';
+import type { Overview } from '../model/words';
 import type { Look } from '../service/watch';
 import { changes, h, setLines, show } from './dom';
 
 const NO_LINES: readonly string[] = [];
+
+function factsOf(overview: Overview): string[] {
+  return [guaranteeText(overview), ...attemptLines(overview)].filter(line => line !== '');
+}
 
 export class Notes {
   private readonly _attempts = h('ul', { class: 'dl-notes', 'aria-label': 'Attempts' });
@@ -18,7 +23,7 @@ export class Notes {
       return;
     }
     for (const [list, lines] of [
-      [this._attempts, overview ? attemptLines(overview) : NO_LINES],
+      [this._attempts, overview ? factsOf(overview) : NO_LINES],
       [this._warnings, overview?.warnings ?? NO_LINES]
     ] as const) {
       setLines(list, lines, () => h('li'));

@@ -1,0 +1,52 @@
+"""What stands beside a downloaded checkpoint: how its weights are loaded without us."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.definition import parse
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.text import metrics_text
+
+if TYPE_CHECKING:
+    from kernel_backend.checkpoints.base import Manifest
+
+_TEXT = """\
+{title}
+Every byte was compared with its digest when it was downloaded. In this folder, with torch and safetensors:
+
+    import sys; sys.path.insert(0, "code"); import definition
+    from safetensors.torch import load_file
+    model = definition.model({arguments}); model.load_state_dict(load_file("{weights}.safetensors"))
+{more}
+code/             what was submitted: definition.py, the project's files, and snapshot.json about where it came from
+requirements.txt  what was installed, for pip
+experiment.json   options and hyperparameters
+manifest.json     the parts with their sizes and xxh3-128 digests, and on what the bits depend
+"""
+
+
+def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Snapshot) -> str:
+    """The text of README.txt."""
+    what = f"Checkpoint {manifest.id} of {experiment.number}.{manifest.trial} {experiment.name}".rstrip()
+    facts = [f"step {manifest.step}", f"epoch {manifest.epoch:.2f}", metrics_text(manifest.metrics)]
+    averaged = manifest.part("ema") is not None
+    return _TEXT.format(
+        title=f"{what}: {', '.join(fact for fact in facts if fact)}.",
+        arguments=_arguments(manifest, source, snapshot),
+        weights="ema" if averaged else "model",
+        more='    # these are averaged; the plain ones: load_file("model.safetensors")\n' if averaged else "",
+    )
+
+
+def _arguments(manifest: Manifest, source: str, snapshot: Snapshot) -> str:
+    """The hyperparameters as `model` was given them; `...` where it asks for more, which only a job has."""
+    try:
+        model = parse(source, snapshot.roles_from).functions["model"]
+    except InvalidDefinition:  # of another version of ours
+        return "..."
+    given = [f"{name}={value!r}" for name, value in model.hyperparameters(manifest.params).items()]
+    others = [f"{each.name}=..." for each in model.parameters if each.kind != "hyperparameter"]
+    return ", ".join([*given, *others])

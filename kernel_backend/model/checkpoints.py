@@ -1,0 +1,97 @@
+"""Which checkpoint a person means, and what the rules say of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.model.experiment import Metric
+from kernel_backend.model.overview import CheckpointInfo
+from kernel_backend.model.record import Record
+
+
+class Which(NamedTuple):
+    """Exactly one of: the newest, the best by the experiment's metric, the one of a step."""
+
+    latest: bool = False
+    best: bool = False
+    step: int | None = None
+
+    @property
+    def given(self) -> int:
+        """How many of the three are said."""
+        return self.latest + self.best + (self.step is not None)
+
+
+class Judged(Record):
+    """A checkpoint of trial `experiment.trial` under the rules."""
+
+    experiment: int
+    trial: int
+    id: str  # <step>-<attempt>, with `.bad` behind it where it was set aside
+    bytes: int
+    reasons: tuple[str, ...]  # why it stays, or why it goes
+
+
+class Collected(Record):
+    """What the rules say of an experiment's checkpoints; unless it was a dry run, what goes has gone."""
+
+    goes: tuple[Judged, ...] = ()
+    stays: tuple[Judged, ...] = ()
+    running: tuple[str, ...] = ()  # trials that were left alone: whoever trains them applies the rules
+    problems: tuple[str, ...] = ()  # what should have gone and is still there, and why
+
+
+class Collection(Record):
+    """The body of `POST /api/gc`: of which experiment (None: of all), and whether to look only."""
+
+    experiment: int | None = None
+    dry_run: bool = False
+
+
+def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: Which) -> list[CheckpointInfo]:
+    """Those that `which` may mean, the first choice first: what is damaged falls back to the next.
+
+    Raises InvalidRequest unless exactly one thing is said, and where several trials are meant by `latest` or `step`;
+    NotFound where there is none.
+    """
+    if which.given != 1:
+        raise InvalidRequest("say which checkpoint: one of --latest, --best or --step S")
+    if not found:
+        raise NotFound("no checkpoint has been committed")
+    if which.best:
+        return _best_first(found, metric)
+    if len({each.trial for each in found}) > 1:
+        raise InvalidRequest("there are several trials with checkpoints: name one, such as 12.1")
+    newest_first = sorted(found, key=lambda each: each.order, reverse=True)
+    return newest_first if which.latest else _of_step(newest_first, which.step)
+
+
+def choose(found: Sequence[CheckpointInfo], metric: Metric, which: Which) -> CheckpointInfo:
+    """The one that is meant; raises as `candidates` does."""
+    return candidates(found, metric, which)[0]
+
+
+def _best_first(found: Sequence[CheckpointInfo], metric: Metric) -> list[CheckpointInfo]:
+    """By the metric, of equal ones the later first; one without a value, or with NaN, is never best."""
+    sign = 1 if metric.mode == "max" else -1
+    valued = [(each.metrics.get(metric.name, float("nan")), each) for each in found]
+    ranked = sorted(
+        ((sign * value, each.order, each.trial, each) for value, each in valued if value == value),
+        key=lambda item: item[:3],
+        reverse=True,
+    )
+    if not ranked:
+        raise NotFound(
+            f"no checkpoint has a value of {metric.name}: nothing was validated at their steps; take --latest"
+        )
+    return [each for *_, each in ranked]
+
+
+def _of_step(newest_first: Sequence[CheckpointInfo], step: int | None) -> list[CheckpointInfo]:
+    chosen = [each for each in newest_first if each.step == step]
+    if not chosen:
+        steps = ", ".join(dict.fromkeys(str(each.step) for each in reversed(newest_first)))
+        raise NotFound(f"there is no checkpoint at step {step}; there are those at {steps}")
+    return chosen

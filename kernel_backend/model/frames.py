@@ -1,0 +1,58 @@
+"""Which lines of a stack are the user's own, and where their author knows them from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import kernel_backend
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.trial import Frame
+
+OURS = Path(kernel_backend.__file__).parent
+
+
+class Call(NamedTuple):
+    """A line of a stack."""
+
+    file: str
+    line: int
+    function: str
+    text: str = ""
+
+
+class Sources(NamedTuple):
+    """Where the user's code lies: `code` holds the definition, `cwd` is where relative paths of the cell lead."""
+
+    code: Path
+    cwd: Path
+    snapshot: Snapshot | None
+
+
+def users_frame(call: Call, sources: Sources) -> Frame | None:
+    """The line by its cell or file; None for one that the user did not write."""
+    if call.file.startswith("<"):  # <frozen importlib>, <string>
+        return None
+    path = Path(os.path.abspath(call.file))
+    name = _name(path, sources)
+    if name is None:
+        return None
+    in_definition = sources.snapshot is not None and path == sources.code / "definition.py"
+    origin = sources.snapshot.locate(call.line) if sources.snapshot and in_definition else None
+    frame = Frame(file=name, line=call.line, function=call.function, text=call.text)
+    if origin and origin.cell is not None:
+        return frame.model_copy(update={"cell": origin.cell, "cell_line": origin.line})
+    if origin and origin.file is not None:
+        return frame.model_copy(update={"file": origin.file, "line": origin.line})
+    return frame
+
+
+def _name(path: Path, sources: Sources) -> str | None:
+    """The file's name as its author knows it; None for what they did not write."""
+    installed = "site-packages" in path.parts or path.is_relative_to(sys.prefix) or path.is_relative_to(OURS)
+    for folder in (sources.code, sources.cwd):
+        if path.is_relative_to(folder) and not installed:
+            return str(path.relative_to(folder))
+    return None

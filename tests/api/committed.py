@@ -1,0 +1,48 @@
+"""Real checkpoints in the folder of a service, as a rank would have written them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from kernel_backend.checkpoints.base import Manifest, checkpoint_id
+from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.checkpoints.writer import flatten, pieces
+from kernel_backend.home import checkpoint_folder
+
+
+def folder(home: Path, trial: int = 1) -> Path:
+    """Where the first experiment's checkpoints are."""
+    return checkpoint_folder(home, 1, trial)
+
+
+def commit(home: Path, step: int, attempt: int = 1, ema: float | None = None, **metrics: float) -> Path:
+    """A checkpoint whose weights are all `step`, averaged ones `ema`; the file of the model's part."""
+    place = Directory(folder(home))
+    states: dict[str, dict[str, Tensor]] = {"model": {"weight": torch.full((1, 2), float(step))}}
+    if ema is not None:
+        states["ema"] = {"weight": torch.full((1, 2), ema)}
+    state, parts = {}, []
+    for name, values in states.items():
+        state[name], tensors = flatten(values)
+        parts.append(place.write(checkpoint_id(step, attempt), name, pieces(tensors)))
+    manifest = Manifest(
+        experiment=1, trial=1, attempt=attempt, step=step, epoch=step / 10, at=float(step), world=1, seed=0,
+        params={"width": 2}, snapshot="0" * 64, metrics=metrics, parts=tuple(parts), state=state,
+    )  # fmt: skip
+    place.commit(manifest)
+    return folder(home) / manifest.id / "model.safetensors"
+
+
+def spoil(file: Path) -> None:
+    """Change one bit of its last byte."""
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+
+
+def names(home: Path) -> list[str]:
+    """What lies in the folder."""
+    return sorted(each.name for each in folder(home).glob("*"))

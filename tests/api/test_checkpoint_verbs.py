@@ -1,0 +1,225 @@
+"""Checkpoints over the API: listed with why they are kept, verified, pinned, deleted, and collected by the rules."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.client import Client
+from kernel_backend.errors import Conflict, DaylightError, NotFound
+from kernel_backend.model.checkpoints import Collection
+from kernel_backend.model.experiment import Keep, Metric
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.service.collect import collect
+from tests.api.committed import commit, folder, names, spoil
+from tests.api.served import Served, ended, paused, submit, until
+
+KEY = AttemptId(1, 1, 1)
+RULES = {"keep": Keep(best=1, latest=1), "metric": Metric(name="loss")}
+
+
+def found(client: Client) -> dict[str, tuple[str, ...]]:
+    return {each.id: each.kept for each in client.checkpoints(1)}
+
+
+@pytest.fixture
+def four(client: Client, tmp_path: Path) -> Path:
+    """An experiment that keeps its best and its latest; it has four checkpoints, of which the first is best."""
+    submit(client, **RULES)
+    for step, loss in ((10, 0.1), (20, 0.4), (30, 0.3), (40, 0.2)):
+        commit(tmp_path, step, loss=loss)
+    return tmp_path
+
+
+def test_a_list_says_why_each_is_kept(served: Served, client: Client, four: Path) -> None:
+    assert found(client) == {
+        "10-1": ("best",),
+        "20-1": (),
+        "30-1": ("fall-back",),
+        "40-1": ("latest", "fall-back"),
+    }
+    first = client.checkpoints(1)[0]
+    assert (first.step, first.epoch, first.metrics, first.verified, first.pinned) == (
+        10, 1.0, {"loss": 0.1}, "not read", False,
+    )  # fmt: skip
+    ended(served, client, KEY)
+    until(lambda: found(client) == {"10-1": ("best",), "40-1": ("latest",)}, "nothing is needed to go on any more")
+
+
+def test_values_that_are_no_numbers_arrive_as_such(client: Client, tmp_path: Path) -> None:
+    submit(client)
+    commit(tmp_path, 10, loss=float("nan"))
+    (only,) = client.checkpoints(1)
+    assert only.metrics["loss"] != only.metrics["loss"]
+
+
+def test_what_was_verified_is_known_until_a_file_changes(
+    client: Client, four: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    verify = Directory.verify
+    monkeypatch.setattr(Directory, "verify", lambda self, each: (read.append(each.id), verify(self, each))[1])
+    assert client.verify(1, 1, "10-1").verified == "yes"
+    client.pin(1, 1, "10-1")
+    client.pin(1, 1, "10-1", pinned=False)
+    assert [each.verified for each in client.checkpoints(1)] == ["yes", "not read", "not read", "not read"]
+    assert read == ["10-1"]
+    spoil(folder(four) / "10-1" / "model.safetensors")
+    assert client.checkpoints(1)[0].verified == "not read"
+    damaged = client.verify(1, 1, "10-1")
+    assert damaged.verified == "damaged"
+    assert "part model has changed since it was written" in damaged.problem
+    assert "10-1" in names(four), "looking changes nothing"
+
+
+def test_a_damaged_one_pushes_no_whole_one_out(client: Client, four: Path) -> None:
+    spoil(folder(four) / "40-1" / "model.safetensors")
+    client.verify(1, 1, "40-1")
+    why = found(client)
+    assert why["40-1"] == ("damaged: look at it, and delete it by hand",)
+    assert (why["30-1"], why["20-1"]) == (("latest", "fall-back"), ("fall-back",))
+    client.delete(1, 1, "40-1")
+    assert "40-1" not in found(client)
+
+
+def test_what_is_pinned_stays_until_it_is_unpinned(served: Served, client: Client, four: Path) -> None:
+    assert client.pin(1, 1, "20-1").kept == ("pinned",)
+    with pytest.raises(Conflict, match=r"pinned: daylight checkpoint unpin 1\.1 --step 20"):
+        client.delete(1, 1, "20-1")
+    ended(served, client, KEY)
+    until(lambda: set(found(client)) == {"10-1", "20-1", "40-1"}, "the rules have been applied")
+    assert client.pin(1, 1, "20-1", pinned=False).kept == ()
+    client.delete(1, 1, "20-1")
+    assert "20-1" not in names(four)
+
+
+def test_what_a_trial_may_need_to_go_on_is_not_deleted(served: Served, client: Client, four: Path) -> None:
+    for newest in ("30-1", "40-1"):
+        with pytest.raises(Conflict, match="end it first with daylight stop 1"):
+            client.delete(1, 1, newest)
+    client.delete(1, 1, "10-1")
+    client.stop(1)
+    served.engine.step_aside(KEY)
+    until(lambda: client.experiment(1).state == "stopped", "#1 is stopped")
+    client.delete(1, 1, "40-1")
+    assert "40-1" not in names(four)
+
+
+def test_the_checkpoint_that_an_attempt_began_from_is_not_deleted(
+    served: Served, client: Client, tmp_path: Path
+) -> None:
+    commit(tmp_path, 10, loss=0.1)
+    submit(client, **RULES)
+    paused(served, client, KEY)
+    client.resume(1)
+    until(lambda: AttemptId(1, 1, 2) in served.engine.jobs, "it goes on")
+    assert served.engine.jobs[AttemptId(1, 1, 2)].resume_from == "10-1"
+    for step in (20, 30):
+        commit(tmp_path, step, attempt=2)
+    with pytest.raises(Conflict, match="goes on from"):
+        client.delete(1, 1, "10-1")
+
+
+def test_the_rules_are_applied_when_an_experiment_ends(served: Served, client: Client, four: Path) -> None:
+    ended(served, client, KEY)
+    until(lambda: names(four) == ["10-1", "40-1"], "what the rules let go is gone")
+
+
+def test_collecting_leaves_trials_that_run_alone(client: Client, four: Path) -> None:
+    said = client.collect()
+    assert (said.goes, said.stays, said.running) == ((), (), ("1.1",))
+    assert len(names(four)) == 4
+
+
+def test_a_dry_run_says_what_would_go_and_the_next_one_does_it(served: Served, client: Client, four: Path) -> None:
+    paused(served, client, KEY)
+    would = client.collect(1, dry_run=True)
+    assert [(each.id, each.reasons) for each in would.goes] == [("20-1", ("beyond the rules",))]
+    assert would.goes[0].bytes == client.checkpoints(1)[1].bytes
+    assert [each.id for each in would.stays] == ["10-1", "30-1", "40-1"]
+    assert len(names(four)) == 4
+    assert client.collect(1) == would
+    assert names(four) == ["10-1", "30-1", "40-1"]
+    with pytest.raises(NotFound):
+        client.collect(7)
+
+
+def test_what_was_set_aside_or_never_committed_goes_in_time(served: Served, client: Client, four: Path) -> None:
+    Directory(folder(four)).set_aside("20-1")
+    Directory(folder(four)).write("50-1", "model", [b"never committed"])
+    ended(served, client, KEY)
+    store, places = served.service._store, served.service.checkpoints._places
+    experiment = store.experiment(1)
+    until(lambda: names(four) == ["10-1", "20-1.bad", "40-1"], "the rules have been applied")
+    assert collect(store, places, experiment, time.time() + 6 * 86400).goes == ()
+    assert names(four) == ["10-1", "20-1.bad", "40-1"]
+    (old,) = collect(store, places, experiment, time.time() + 8 * 86400).goes
+    assert (old.id, old.reasons) == ("20-1.bad", ("damaged, set aside 8 days ago",))
+    assert old.bytes > 0
+    assert names(four) == ["10-1", "40-1"]
+
+
+def test_nobody_reaches_what_is_anothers(served: Served, client: Client, four: Path) -> None:
+    verbs = served.service.checkpoints
+
+    for asked in (
+        lambda: verbs.listed("bob", 1),
+        lambda: verbs.manifest("bob", 1, 1, "10-1"),
+        lambda: verbs.part("bob", 1, 1, "10-1", "model"),
+        lambda: verbs.verify("bob", 1, 1, "10-1"),
+        lambda: verbs.pin("bob", 1, 1, "10-1", True),
+        lambda: verbs.delete("bob", 1, 1, "10-1"),
+        lambda: verbs.collect("bob", Collection(experiment=1)),
+        lambda: served.service.archive("bob", 1),
+    ):
+        with pytest.raises(NotFound, match="no experiment #1"):
+            served.run(asked())
+    assert served.run(verbs.collect("bob", Collection())).running == ()
+    assert len(names(four)) == 4
+
+
+def test_what_is_not_there_is_named(client: Client, four: Path) -> None:
+    for ask in (client.verify, client.pin, client.delete, client.manifest):
+        with pytest.raises(NotFound, match=r"trial 1\.1 has no checkpoint 11-1: daylight checkpoints 1 lists them"):
+            ask(1, 1, "11-1")
+        with pytest.raises(NotFound, match=r"trial 1\.2"):
+            ask(1, 2, "10-1")
+    with pytest.raises(NotFound, match="no part optimizer; it has model"):
+        next(client.part(1, 1, "10-1", "optimizer"))
+
+
+def test_a_folder_that_cannot_be_read_is_said_and_no_mistake_of_ours(client: Client, tmp_path: Path) -> None:
+    submit(client)
+    folder(tmp_path).parent.mkdir(parents=True)
+    folder(tmp_path).symlink_to(folder(tmp_path))
+    with pytest.raises(DaylightError, match=r"cannot be reached just now: .*symbolic links") as refused:
+        client.checkpoints(1)
+    assert refused.value.http_status == 503
+
+
+def test_a_part_goes_on_where_its_connection_broke(
+    served: Served, client: Client, four: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    part = served.service.checkpoints.part
+
+    async def broken(*which: Any) -> tuple[int, Iterator[bytes]]:
+        size, pieces = await part(*which)
+        asked.append(which[-1])
+
+        def some() -> Iterator[bytes]:
+            yield b"".join(pieces)[:30]
+            if size > 30:
+                raise ConnectionError
+
+        return size, some()
+
+    expected = (folder(four) / "10-1" / "model.safetensors").read_bytes()
+    monkeypatch.setattr(served.service.checkpoints, "part", broken)
+    assert b"".join(client.part(1, 1, "10-1", "model")) == expected
+    assert asked == list(range(0, len(expected), 30))
