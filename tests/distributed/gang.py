@@ -122,6 +122,11 @@ class Trial:
         """The newest committed checkpoint."""
         return self.home.committed()[-1]
 
+    def pinned(self) -> str | None:
+        """What the next attempt goes on from; None where nothing was committed yet."""
+        committed = self.home.committed()
+        return committed[-1].id if committed else None
+
     def weights(self) -> dict[str, bytes]:
         """The model of the newest checkpoint, bit by bit."""
         return {name: tensor.numpy().tobytes() for name, tensor in self.model().items()}

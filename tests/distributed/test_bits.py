@@ -35,7 +35,7 @@ def test_a_training_killed_at_a_random_step_ends_with_the_same_bits(whole, trial
     assert first.codes[victim] == -9
     survivors = [failure for rank, failure in first.failures().items() if rank != victim]
     assert all(failure.consequence for failure in survivors), survivors
-    pinned = killed.newest().id
+    pinned = killed.pinned()
     second = killed.run(resume_from=pinned)
     assert second.codes == [0] * slots, second.logs()
     assert second.started.resumed_from == pinned

@@ -34,7 +34,7 @@ def test_whatever_has_a_state_comes_back_with_the_same_bits(tmp_path, source, op
     assert ran.codes == [0, 0], ran.logs()
     killed = Trial(tmp_path / "killed", source=source, options=options, every="2steps", params={"pause": 0.03})
     killed.start().reaches(8).kill(1)
-    second = killed.run(resume_from=killed.newest().id)
+    second = killed.run(resume_from=killed.pinned())
     assert second.codes == [0, 0], second.logs()
     assert killed.parts() == whole.parts()
     for part in ("optimizer", "schedule", "scaler"):

@@ -1,0 +1,95 @@
+"""A training of the runner in this process: everything of it but its launcher."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.model.definition import parse
+from kernel_backend.model.experiment import Cadence, Config
+from kernel_backend.model.job import Job
+from kernel_backend.model.resources import Share
+from kernel_backend.runner import exact, loop, worker
+from kernel_backend.runner.functions import Functions
+from kernel_backend.runner.link import Instructions, Spool
+from kernel_backend.runner.load import load
+from kernel_backend.runner.progress import Progress
+from kernel_backend.runner.ranks import choose, connect
+
+WORK = Path(__file__).with_name("work.py").read_text()
+NEVER = Cadence(seconds=1e9)
+FOR_EVER = 10**9
+PATIENCE_S = 600.0
+
+
+def train(step: Any, params: dict[str, Any], **options: Any) -> None:
+    """Train the shared work for ever by the runner's own loop; no checkpoint is taken."""
+    training = build(Path(tempfile.mkdtemp()), WORK, params, steps=FOR_EVER, checkpoint_every=NEVER, **options)
+    training.progress = _Telling(training, step)
+    loop.train(training)
+
+
+def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> loop.Training:
+    """The training that a definition describes, as rank RANK of WORLD_SIZE, at its beginning."""
+    size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
+    job = a_job(folder, source, params, slots=size, **options)
+    kind = "cuda" if torch.cuda.is_available() and job.config.device == "auto" else "cpu"
+    device = exact.settle(kind, job.config, rank)
+    choice = choose(job.config.backend, kind)
+    ranks = connect(choice, kind, PATIENCE_S)
+    constants = {"device": device, "rank": rank, "world": size, "epochs": job.config.epochs}
+    functions = Functions(load(Path(job.code), folder), job.params, job.config.seed, constants)
+    numerics = exact.numerics(device, job.config, size, choice.name)
+    spool, progress = Spool(folder / "spool.jsonl", rank), Progress(folder, rank)
+    training = worker.build(job, functions, ranks, device, numerics, False, Instructions(), spool, progress)
+    worker.begin(training, numerics)
+    return training
+
+
+def a_job(folder: Path, source: str, params: dict[str, Any], **options: Any) -> Job:
+    """An attempt in a folder, which gets the definition and will get the checkpoints."""
+    code = folder / "code"
+    code.mkdir(parents=True, exist_ok=True)
+    (code / "definition.py").write_text(source)
+    config = Config.model_validate({"threads": 1, "batch_size": 32} | options)
+    return Job(
+        experiment=1,
+        trial=1,
+        attempt=1,
+        config=config,
+        params=parse(source).bind(params),
+        placement=(Share(node="here", kind="cpu", address="127.0.0.1", slots=tuple(range(config.slots))),),
+        python=sys.executable,
+        cwd=str(folder),
+        code=str(code),
+        snapshot="0" * 64,
+        checkpoints=str(folder / "checkpoints"),
+        home=str(folder),
+    )
+
+
+def an_attempt(job: Job) -> AttemptFolder:
+    """The folder of an attempt, ready for its ranks."""
+    folder = AttemptFolder(Path(job.home) / "attempts" / str(job.id))
+    folder.prepare(job, "no token")
+    return folder
+
+
+class _Telling(Progress):
+    """Progress that also calls `step` at the beginning of each."""
+
+    def __init__(self, training: loop.Training, step: Any) -> None:
+        super().__init__(Path(tempfile.mkdtemp()), training.ranks.rank)
+        self._step = step
+
+    def tick(self, phase: Any, step: int) -> None:
+        """A step begins, or something else goes on."""
+        super().tick(phase, step)
+        if phase in ("first step", "step"):
+            self._step()

@@ -1,0 +1,158 @@
+"""Contenders that train in processes of their own and take turns, frozen in between.
+
+So whatever else the machine does meets all of them, and none runs beside another. A ratio is the median over rounds of
+(ours / theirs in the same round).
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import torch
+
+from kernel_backend.launch import horovod as horovod_launch
+from kernel_backend.launch import torch as torch_launch
+from kernel_backend.launch.gang import free_port
+from kernel_backend.launch.rendezvous import Meeting, seats
+from kernel_backend.model.resources import Share
+
+Step = Callable[[], None]  # called when a batch is there and before it is trained on
+Train = Callable[..., None]  # (step, *arguments): trains for ever
+Times = Mapping[str, Sequence[float]]
+
+_FORKED = multiprocessing.get_context("forkserver")
+_FORKED.set_forkserver_preload(["torch._dynamo", "horovod.torch", "kernel_backend.runner.worker"])
+_FRESH = multiprocessing.get_context("spawn")
+
+
+class Contender(NamedTuple):
+    """Who trains. Processes start with the variables in `env`, before torch is imported, if there are any."""
+
+    train: Train
+    arguments: tuple[Any, ...] = ()
+    ranks: int = 1
+    env: Mapping[str, str] = {}
+
+
+def contest(contenders: Mapping[str, Contender], rounds: int, steps: int, warm_up: int = 10) -> dict[str, list[float]]:
+    """Median step times in seconds by contender, one a round of so many steps; who begins a round changes."""
+    gangs: dict[str, Gang] = {}
+    try:
+        for name, contender in contenders.items():
+            gangs[name] = Gang(contender)
+            gangs[name].steps(warm_up)
+        names = list(contenders)
+        times: dict[str, list[float]] = {name: [] for name in names}
+        for turn in itertools.islice(itertools.cycle(range(len(names))), rounds):
+            for name in names[turn:] + names[:turn]:
+                times[name].append(statistics.median(gangs[name].steps(steps)))
+        return times
+    finally:
+        for gang in gangs.values():
+            gang.close()
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median over rounds of ours / theirs."""
+    return statistics.median(mine / other for mine, other in zip(ours, theirs, strict=True))
+
+
+class Gang:
+    """A contender's ranks, each the leader of a process group with its loader workers: they are frozen with it."""
+
+    def __init__(self, contender: Contender) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._rendezvous: horovod_launch.Rendezvous | None = None
+        self._pipes: list[Connection] = []
+        self._processes = []
+        context: Any = _FRESH if contender.env else _FORKED
+        kept = dict(os.environ)
+        os.environ.update(contender.env)
+        for environment in self._environments(contender.ranks):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_be_a_rank, args=(contender, environment, self._folder.name, theirs))
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+        os.environ.clear()
+        os.environ.update(kept)
+        for pipe in self._pipes:
+            pipe.recv()
+
+    def steps(self, count: int) -> list[float]:
+        """Seconds of each of the next steps, on rank 0."""
+        self._signal(signal.SIGCONT)
+        for pipe in self._pipes:
+            pipe.send(count)
+        answers = [pipe.recv() for pipe in self._pipes]
+        self._signal(signal.SIGSTOP)
+        return list(answers[0])
+
+    def close(self) -> None:
+        """End the ranks and what they have started."""
+        self._signal(signal.SIGKILL)
+        for process in self._processes:
+            process.join()
+        if self._rendezvous:
+            self._rendezvous.close()
+        self._folder.cleanup()
+
+    def _environments(self, ranks: int) -> list[dict[str, str]]:
+        here = Share(node="here", kind="cpu", address="127.0.0.1", slots=tuple(range(ranks)))
+        everyone = seats((here,))
+        self._rendezvous = horovod_launch.Rendezvous("127.0.0.1", everyone) if ranks > 1 else None
+        port = self._rendezvous.port if self._rendezvous else None
+        meeting = Meeting("127.0.0.1", "lo", free_port("127.0.0.1"), port)
+        return [torch_launch.env(seat, meeting) | horovod_launch.env(seat, meeting) for seat in everyone]
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._processes:
+            assert process.pid is not None
+            os.killpg(process.pid, number)
+
+
+class Turns:
+    """What a contender calls once a step: it returns at once, or when it is its turn again.
+
+    Steps run ahead of a GPU; with one, all steps of a turn get the same share of it.
+    """
+
+    def __init__(self, commands: Connection) -> None:
+        self._commands = commands
+        self._times: list[float] = []
+        self._left, self._last = 0, 0.0
+        self._gpu = torch.cuda.is_available()
+
+    def step(self) -> None:
+        """A step begins, and the one before it is over."""
+        if self._left:
+            self._times.append(time.perf_counter() - self._last)
+            self._left -= 1
+        if not self._left:
+            self._commands.send(self._evenly() if self._gpu else self._times)
+            self._times, self._left = [], self._commands.recv()
+        self._last = time.perf_counter()
+
+    def _evenly(self) -> list[float]:
+        began = time.perf_counter()
+        torch.cuda.synchronize()
+        whole = sum(self._times) + time.perf_counter() - began
+        return [whole / len(self._times) for _ in self._times]
+
+
+def _be_a_rank(contender: Contender, environment: Mapping[str, str], folder: str, commands: Connection) -> None:
+    os.setsid()
+    tempfile.tempdir = folder  # a rank is killed in the end, and removes nothing
+    os.environ.update(environment)
+    multiprocessing.set_start_method("fork", force=True)  # of loader workers, as in a plain script
+    contender.train(Turns(commands).step, *contender.arguments)

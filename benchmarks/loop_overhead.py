@@ -1,0 +1,58 @@
+"""Step time of a whole training on one slot, against a loop by hand, Lightning and Accelerate.
+
+Ours is the runner's own loop with all that is on by default: derived seeds, reports to the spool, the signs of life,
+deterministic operations. None takes checkpoints: `checkpoint_stall.py` says what those cost. A step is everything from
+one batch in hand to the next, so the loading is in it; the dataset flips its samples at random.
+
+    python benchmarks/loop_overhead.py              steps of about 10 and 60 ms, 0 and 2 loader workers
+    python benchmarks/loop_overhead.py --quick
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from contenders import ours, peers
+from contenders.turns import Contender, contest, ratio
+
+BATCH_SIZE = 32
+WIDTHS = {"10 ms": 8, "60 ms": 56}  # channels of the CNN
+PEERS = {"by hand": peers.by_hand, "Lightning": peers.lightning, "Accelerate": peers.accelerate}
+
+
+def compare(name: str, width: int, workers: int, rounds: int, steps: int) -> None:
+    """Print step times and ratios of one model with so many loader workers."""
+    params: dict[str, Any] = {"net": "cnn", "width": width}
+    daylight = partial(ours.train, batch_size=BATCH_SIZE, loader_workers=workers)
+    contenders = {name: Contender(train, (params, BATCH_SIZE, workers)) for name, train in PEERS.items()}
+    times = contest(contenders | {"Daylight": Contender(daylight, (params,))}, rounds, steps)
+    print(f"\nCNN of about {name} a step, batches of {BATCH_SIZE}, {workers} loader workers, {rounds} x {steps} steps")
+    for contender, each in times.items():
+        print(
+            f"  {contender:12} {statistics.median(each) * 1e3:8.2f} ms a step, {min(each) * 1e3:.2f} in its best round"
+        )
+    against = ", ".join(f"{ratio(times['Daylight'], times[peer]):.3f} x {peer}" for peer in PEERS)
+    print(f"  Daylight     {against}", flush=True)
+
+
+def main() -> None:
+    """Measure every pair of step length and worker count."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20, help="paired rounds (default: %(default)s)")
+    parser.add_argument("--workers", type=int, nargs="+", default=[0, 2], help="loader workers (default: 0 2)")
+    parser.add_argument("--quick", action="store_true", help="few rounds: a look, not a figure")
+    args = parser.parse_args()
+    for name, width in WIDTHS.items():
+        for workers in args.workers:
+            compare(name, width, workers, 4 if args.quick else args.rounds, 40 if width < 16 else 12)
+
+
+if __name__ == "__main__":
+    main()
