@@ -16,8 +16,6 @@ import argparse
 import contextlib
 import hashlib
 import itertools
-import json
-import multiprocessing
 import os
 import random
 import signal
@@ -28,36 +26,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from contenders import breakable, survivors
+from contenders.killable import Attempt, Daylight, Outcome, Peer, Step, Training
 
-from kernel_backend.checkpoints.places import Places
-from kernel_backend.checkpoints.writer import load_model
-from kernel_backend.model.states import EXPERIMENT_ENDED
-from kernel_backend.model.trial import checkpoint_step
 from tests.world import World
 
 PER_EPOCH = breakable.SAMPLES // breakable.BATCH_SIZE
 STEPS = breakable.EPOCHS * PER_EPOCH
-OPTIONS: dict[str, Any] = {
-    "slots": 1,
-    "epochs": breakable.EPOCHS,
-    "batch_size": breakable.BATCH_SIZE,
-    "ema": breakable.DECAY,
-    "amp": "fp16",
-    "clip": breakable.CLIP,
-    "loader_workers": breakable.WORKERS,
-    "checkpoint_every": {"steps": breakable.EVERY},
-    "max_restarts": 1000,
-}
 PATIENCE_S = 300.0
-LOOK_S = 0.2
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["torch._dynamo", "lightning", "accelerate", "torchdata.stateful_dataloader"])
 
 
 class Kill(NamedTuple):
@@ -67,119 +48,7 @@ class Kill(NamedTuple):
     delay_s: float
 
 
-class Step(NamedTuple):
-    """What was trained on."""
-
-    epoch: int
-    samples: tuple[int, ...]
-
-
-class Attempt(NamedTuple):
-    """What one process did, after it had resumed at a step."""
-
-    pid: int
-    resumed: int
-    steps: list[Step]
-
-    @property
-    def reached(self) -> int:
-        """The newest step that was begun, counted from 1."""
-        return self.resumed + len(self.steps)
-
-
-class Outcome(NamedTuple):
-    """What came of a training."""
-
-    weights: dict[str, torch.Tensor]
-    attempts: list[Attempt]
-    problem: str = ""  # why it did not come to its end
-
-
-class Peer:
-    """A training by one of the functions of `survivors`, started again by us whenever it was killed."""
-
-    def __init__(self, train: Callable[[Path, str], None], folder: Path) -> None:
-        folder.mkdir(parents=True)
-        self._train, self._folder = train, folder
-        self.log = folder / "log"
-        self.log.touch()
-        self._start()
-
-    def over(self) -> bool:
-        """Whether it is through, or has given up; one that was killed is started again."""
-        code = self._process.exitcode
-        if code == -signal.SIGKILL:
-            self._start()
-        return code not in (None, -signal.SIGKILL)
-
-    def attempts(self) -> list[Attempt]:
-        """Its processes so far."""
-        found: list[Attempt] = []
-        for pid, words in _lines(self.log):
-            if words[0] == "resumed":
-                found.append(Attempt(pid, int(words[1]), []))
-            else:
-                found[-1].steps.append(_step(words))
-        return found
-
-    def outcome(self) -> Outcome:
-        """What came of it."""
-        if self._process.exitcode != 0:
-            words = (self._folder / "errors").read_text().strip().splitlines()
-            return Outcome({}, self.attempts(), words[-1] if words else f"exit code {self._process.exitcode}")
-        return Outcome(torch.load(self._folder / "final.pt"), self.attempts())
-
-    def _start(self) -> None:
-        self._process = CONTEXT.Process(target=_be_a_peer, args=(self._train, self._folder, str(self.log)))
-        self._process.start()
-
-
-class Daylight:
-    """A training that is submitted and left alone."""
-
-    def __init__(self, world: World, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        self._world = world
-        self.log = folder / "log"
-        self.log.touch()
-        source = Path(breakable.__file__).read_text()
-        self._number = world.submit(source, log=str(self.log), **OPTIONS).experiment.number
-        self._resumed: dict[int, int] = {}  # by process
-        self._looked = 0.0
-
-    def over(self) -> bool:
-        """Whether it is through; asked for all the time, and looked up now and then."""
-        if time.monotonic() - self._looked < LOOK_S:
-            return False
-        self._looked = time.monotonic()
-        return self._world.overview(self._number).experiment.state in EXPERIMENT_ENDED
-
-    def attempts(self) -> list[Attempt]:
-        """Its attempts so far, of those that came to a step."""
-        found: dict[int, list[Step]] = {}
-        for pid, words in _lines(self.log):
-            found.setdefault(pid, []).append(_step(words))
-        if not found.keys() <= self._resumed.keys():
-            self._look()
-        return [Attempt(pid, self._resumed[pid], steps) for pid, steps in found.items() if pid in self._resumed]
-
-    def _look(self) -> None:
-        """Learn where its processes resumed."""
-        for attempt in self._world.overview(self._number).attempts:
-            ranks = self._world.home / "attempts" / f"{self._number}.1-{attempt.number}" / "ranks.json"
-            if ranks.exists():
-                self._resumed[json.loads(ranks.read_text())["0"]] = checkpoint_step(attempt.resume_from)
-
-    def outcome(self) -> Outcome:
-        """What came of it."""
-        overview = self._world.overview(self._number)
-        if overview.experiment.state != "completed":
-            return Outcome({}, self.attempts(), overview.trials[0].message or overview.experiment.state)
-        place = Places(str(self._world.home / "checkpoints")).open(self._number, 1)
-        return Outcome(load_model(place, place.committed()[-1]), self.attempts())
-
-
-Start = Callable[[Path], Any]
+Start = Callable[[Path], Training]
 
 
 def train(start: Start, folder: Path, kills: Sequence[Kill]) -> Outcome:
@@ -196,8 +65,7 @@ def train(start: Start, folder: Path, kills: Sequence[Kill]) -> Outcome:
             with contextlib.suppress(ProcessLookupError):  # it was in its last step, and is through
                 os.kill(killed, signal.SIGKILL)
         time.sleep(0.002)
-    outcome: Outcome = training.outcome()
-    return outcome
+    return training.outcome()
 
 
 def lineage(attempts: Sequence[Attempt]) -> list[Step]:
@@ -278,25 +146,6 @@ def examine(name: str, start: Start, folder: Path, schedules: Sequence[Sequence[
 def row(name: str, *cells: object) -> None:
     """Print a line of the table."""
     print(f"  {name:28}" + "".join(f"{cell!s:>12}" for cell in cells), flush=True)
-
-
-def _lines(log: Path) -> list[tuple[int, list[str]]]:
-    """The whole lines of a log: who wrote it, and its words."""
-    whole = log.read_text().rpartition("\n")[0]
-    found = (line.split() for line in whole.splitlines())
-    return [(int(words[0]), words[1:]) for words in found]
-
-
-def _step(words: Sequence[str]) -> Step:
-    epoch, *samples = map(int, words)
-    return Step(epoch, tuple(samples))
-
-
-def _be_a_peer(train: Callable[[Path, str], None], folder: Path, log: str) -> None:
-    errors = os.open(folder / "errors", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(errors, 2)
-    multiprocessing.set_start_method("fork", force=True)  # of loader workers, as in a plain script
-    train(folder, log)
 
 
 def main() -> None:

@@ -113,9 +113,7 @@ def measure(home: Path, runs: int) -> None:
     resume(home, names[PLACES[0]], next(numbers), warm=True)  # leaves a forkserver
     imports = statistics.median(importing(home) for _ in range(runs))
     print(f"importing takes {imports:.2f} s, median of {runs}")
-    print(
-        f"  {'resumed at':>12}{'cold':>10}{'without import':>17}{'warm':>10}{'skip_first_batches':>21}{'warm, of it':>14}"
-    )
+    print(f"  {'resumed at':>12}{'cold':>10}{'without import':>17}{'warm':>10}{'skip_first_batches':>21}")
     for place, name in names.items():
         pairs = [[resume(home, name, next(numbers), warm) for warm in (False, True)] for _ in range(runs)]
         cold, warm = (statistics.median(pair[side] for pair in pairs) for side in (0, 1))

@@ -88,6 +88,12 @@ class CheckpointDamaged(DaylightError):
     http_status = 500
 
 
+class CheckpointFailed(DaylightError):
+    """The last checkpoint of a training could not be written."""
+
+    http_status = 507
+
+
 def _family(parent: type[DaylightError]) -> dict[str, type[DaylightError]]:
     found = {parent.__name__: parent}
     for child in parent.__subclasses__():

@@ -47,7 +47,7 @@ def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
     functions = Functions(load(Path(job.code), folder), job.params, job.config.seed, constants)
     numerics = exact.numerics(device, job.config, size, choice.name)
     spool, progress = Spool(folder / "spool.jsonl", rank), Progress(folder, rank)
-    training = worker.build(job, functions, ranks, device, numerics, False, Instructions(), spool, progress)
+    training = worker.build(job, functions, ranks, device, numerics, Instructions(), spool, progress)
     worker.begin(training, numerics)
     return training
 

@@ -128,17 +128,21 @@ def torchdata(folder: Path, log: str) -> None:
     parts = net, optimizer, schedule, average, scaler = _parts()
     data = StatefulDataLoader(work.train_data(), worker_init_fn=_seed_worker, **LOADER)
     step = first = 0
+    drawn: Any = None
     for path in _newest(folder, "step_*.pt"):
         with contextlib.suppress(Exception):
             saved = torch.load(path, weights_only=False)
             for part, state in zip((*parts, data), saved["parts"], strict=True):
                 part.load_state_dict(state)
-            _set_random(saved["random"])
-            step, first = saved["step"], saved["epoch"]
+            drawn, step, first = saved["random"], saved["step"], saved["epoch"]
             break
     _say_where(log, step)
     for epoch in range(first, work.EPOCHS):
-        for x, target in data:
+        batches = iter(data)
+        if drawn is not None:  # only now: what makes an iterator draws from the main generators
+            _set_random(drawn)
+            drawn = None
+        for x, target in batches:
             with torch.autocast("cpu", torch.float16):
                 loss = _loss(net(x), target, epoch, log)
             scaler.scale(loss).backward()

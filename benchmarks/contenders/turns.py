@@ -6,13 +6,16 @@ So whatever else the machine does meets all of them, and none runs beside anothe
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
 import signal
 import statistics
+import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -46,6 +49,7 @@ class Contender(NamedTuple):
 def contest(contenders: Mapping[str, Contender], rounds: int, steps: int, warm_up: int = 10) -> dict[str, list[float]]:
     """Median step times in seconds by contender, one a round of so many steps; who begins a round changes."""
     gangs: dict[str, Gang] = {}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # nobody shall stay behind, frozen
     try:
         for name, contender in contenders.items():
             gangs[name] = Gang(contender)
@@ -86,8 +90,12 @@ class Gang:
             self._processes.append(process)
         os.environ.clear()
         os.environ.update(kept)
-        for pipe in self._pipes:
-            pipe.recv()
+        try:
+            for pipe in self._pipes:
+                pipe.recv()
+        except EOFError:
+            self.close()
+            raise SystemExit("a contender has ended: its own words are above") from None
 
     def steps(self, count: int) -> list[float]:
         """Seconds of each of the next steps, on rank 0."""
@@ -118,7 +126,8 @@ class Gang:
     def _signal(self, number: signal.Signals) -> None:
         for process in self._processes:
             assert process.pid is not None
-            os.killpg(process.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
 
 
 class Turns:
@@ -155,4 +164,8 @@ def _be_a_rank(contender: Contender, environment: Mapping[str, str], folder: str
     tempfile.tempdir = folder  # a rank is killed in the end, and removes nothing
     os.environ.update(environment)
     multiprocessing.set_start_method("fork", force=True)  # of loader workers, as in a plain script
-    contender.train(Turns(commands).step, *contender.arguments)
+    try:
+        contender.train(Turns(commands).step, *contender.arguments)
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)  # without a wait for its loader workers: whoever waits for it shall hear of this at once

@@ -124,6 +124,15 @@ class Checkpoints(Protocol):
     def pin(self, checkpoint: str, pinned: bool) -> None:
         """Have it kept whatever the rules say, or no longer; raises NotFound."""
 
+    def claim(self, attempt: int) -> None:
+        """Say durably that this attempt goes on from here, for an older one that may still live; raises OSError.
+
+        Claims of older attempts may be taken away.
+        """
+
+    def claimed(self) -> int:
+        """The highest number of an attempt that has claimed; 0 where none has. Asked anew each time."""
+
 
 def checkpoint_id(step: int, attempt: int) -> str:
     """The name of a checkpoint, `<step>-<attempt>`."""

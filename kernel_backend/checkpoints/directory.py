@@ -1,6 +1,7 @@
 """Checkpoints in a folder of a file system: every step survives a kill, a power cut and a full disk.
 
     <root>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned]
+    <root>/claim-<attempt>
 
 A file is written under a temporary name, made durable (fsync), renamed, and its folder made durable: under its own
 name there is only ever a whole one. A damaged checkpoint becomes `<step>-<attempt>.bad`.
@@ -18,7 +19,17 @@ from pathlib import Path
 
 from kernel_backend.checkpoints.base import Data, Manifest, Part, dump
 from kernel_backend.checkpoints.streams import Digesting, size_of, slices
-from kernel_backend.checkpoints.verify import ID, MANIFEST, PINNED, SUFFIX, Found, Verifying, attempt_of
+from kernel_backend.checkpoints.verify import (
+    ID,
+    MANIFEST,
+    PINNED,
+    SUFFIX,
+    Found,
+    Verifying,
+    attempt_of,
+    claim_name,
+    claims_among,
+)
 from kernel_backend.errors import CheckpointDamaged, NotFound
 
 # Writing and digesting let go of the interpreter, so that others train meanwhile. Whoever takes it back waits for them,
@@ -90,6 +101,18 @@ class Directory(Verifying):
             marker.unlink(missing_ok=True)
             _sync(marker.parent)
 
+    def claim(self, attempt: int) -> None:
+        """Put an empty file beside the checkpoints, and then take away those of older attempts; raises OSError."""
+        _make(self._root)
+        _touch(self._root / claim_name(attempt))
+        with contextlib.suppress(OSError):  # they say nothing any more
+            for older in self._claims():
+                if older < attempt:
+                    (self._root / claim_name(older)).unlink(missing_ok=True)
+
+    def _claims(self) -> list[int]:
+        return claims_among(each.name for each in self._entries())
+
     def _manifests(self) -> Iterator[Found]:
         for folder in self._folders():
             try:
@@ -119,8 +142,12 @@ class Directory(Verifying):
         return self._root / checkpoint / f"{name}{SUFFIX}"
 
     def _folders(self) -> Iterator[Path]:
+        yield from (each for each in self._entries() if ID.fullmatch(each.name))
+
+    def _entries(self) -> list[Path]:
         with contextlib.suppress(FileNotFoundError):
-            yield from [each for each in self._root.iterdir() if ID.fullmatch(each.name)]
+            return list(self._root.iterdir())
+        return []
 
 
 @contextlib.contextmanager
@@ -155,6 +182,13 @@ def _replace(path: Path, data: Data) -> Digesting:
         path.unlink(missing_ok=True)  # whoever is told that it failed must not find it later
         raise
     return written
+
+
+def _touch(path: Path) -> None:
+    """Have an empty file at `path`, durably. It may be there, and others may do the same."""
+    with open(path, "ab") as file:
+        os.fsync(file.fileno())
+    _sync(path.parent)
 
 
 def _write(file: int, piece: memoryview) -> None:

@@ -1,6 +1,7 @@
 """Checkpoints in an object store: any URL that fsspec can open, such as `s3://bucket/runs` or `gs://bucket/runs`.
 
     <url>/<step>-<attempt>/<part>.safetensors ... manifest.json [pinned]
+    <url>/claim-<attempt>
 
 An object is there as a whole or not at all, so uploading the manifest, last, is the commit. Such a store renames
 nothing: a checkpoint is set aside by copying its manifest to `manifest.json.bad` and deleting the original. Killed
@@ -17,7 +18,17 @@ from typing import Any, TypeVar
 
 from kernel_backend.checkpoints.base import Data, Manifest, Part, dump
 from kernel_backend.checkpoints.streams import Digesting, size_of, slices
-from kernel_backend.checkpoints.verify import ID, MANIFEST, PINNED, SUFFIX, Found, Verifying, attempt_of
+from kernel_backend.checkpoints.verify import (
+    ID,
+    MANIFEST,
+    PINNED,
+    SUFFIX,
+    Found,
+    Verifying,
+    attempt_of,
+    claim_name,
+    claims_among,
+)
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound
 
 BAD = f"{MANIFEST}.bad"
@@ -88,6 +99,17 @@ class Remote(Verifying):
         else:
             self._delete(checkpoint, {PINNED})
 
+    def claim(self, attempt: int) -> None:
+        """Put an object beside the checkpoints, and then take away those of older attempts; raises OSError."""
+        self._tried(partial(self._fs.pipe_file, f"{self._root}/{claim_name(attempt)}", b"claimed\n"))
+        with contextlib.suppress(OSError):  # they say nothing any more
+            for older in self._claims():
+                if older < attempt:
+                    self._tried(partial(self._fs.rm_file, f"{self._root}/{claim_name(older)}"))
+
+    def _claims(self) -> list[int]:
+        return claims_among(path.rstrip("/").rpartition("/")[2] for path in self._tried(self._beside))
+
     def _manifests(self) -> Iterator[Found]:
         found = {name: names for name, names in self._objects().items() if MANIFEST in names}
         paths = {self._path(checkpoint, MANIFEST): checkpoint for checkpoint in found}
@@ -141,6 +163,13 @@ class Remote(Verifying):
         with contextlib.suppress(FileNotFoundError):
             # `find` of some file systems takes an error for emptiness; `ls` raises it.
             return list(self._fs.find(path) or self._fs.ls(path, detail=False))
+        return []
+
+    def _beside(self) -> list[str]:
+        """What lies beside the checkpoints, and they themselves: one question, whatever is in them."""
+        self._fs.invalidate_cache()
+        with contextlib.suppress(FileNotFoundError):
+            return list(self._fs.ls(self._root, detail=False))
         return []
 
     def _read_all(self, paths: list[str]) -> Mapping[str, bytes]:

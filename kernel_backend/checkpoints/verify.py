@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from kernel_backend.checkpoints.base import Manifest, Part, parse
@@ -15,6 +15,7 @@ from kernel_backend.errors import CheckpointDamaged, NotFound
 
 MANIFEST, PINNED, SUFFIX = "manifest.json", "pinned", ".safetensors"
 ID = re.compile(r"(\d+)-(\d+)")
+_CLAIM = re.compile(r"claim-([0-9]+)")  # beside the checkpoints; no ID
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,10 @@ class Verifying(ABC):
     @abstractmethod
     def set_aside(self, checkpoint: str) -> None:
         """Keep a damaged one for inspection where nothing will list it again."""
+
+    @abstractmethod
+    def _claims(self) -> list[int]:
+        """The attempts of all claims that are there."""
 
     @abstractmethod
     def _manifests(self) -> Iterator[Found]:
@@ -76,6 +81,10 @@ class Verifying(ABC):
         found = next((each for each in reversed(candidates) if self._is_whole(each, damage)), None)
         after = (-1, -1) if found is None else found.order
         return found, [damage[order] for order in sorted(damage, reverse=True) if asked(order) and order > after]
+
+    def claimed(self) -> int:
+        """The highest number of an attempt that has claimed; 0 where none has. Asked anew each time."""
+        return max(self._claims(), default=0)
 
     def verify(self, manifest: Manifest) -> None:
         """Read every part; raises CheckpointDamaged that names the first one which does not agree.
@@ -152,6 +161,16 @@ class Verifying(ABC):
 
     def _called(self, manifest: Manifest) -> str:
         return f"checkpoint {manifest.id} in {self.where}"
+
+
+def claim_name(attempt: int) -> str:
+    """The name of an attempt's claim."""
+    return f"claim-{attempt}"
+
+
+def claims_among(names: Iterable[str]) -> list[int]:
+    """The attempts whose claims are among these names."""
+    return [int(claim[1]) for name in names if (claim := _CLAIM.fullmatch(name))]
 
 
 def attempt_of(checkpoint: str) -> int:

@@ -8,17 +8,20 @@ random states follow from seed and step, and the place in the data is the step.
 from __future__ import annotations
 
 import contextlib
+import errno
+import math
 import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from kernel_backend.checkpoints import retention
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, checkpoint_id, order_of
 from kernel_backend.checkpoints.writer import decode, flatten, pieces, unflatten
+from kernel_backend.errors import CheckpointFailed, Fenced
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.runner.link import Spool
@@ -28,6 +31,7 @@ from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.saving import Background, Copying, Cost, HostCopy, Parts, Stopwatch
 
 LAST_WORDS_S = 20.0  # what a checkpoint under way gets when its rank must end
+TRIES, PAUSE_S = 5, 3.0  # for what there is no second chance: the last checkpoint, and the one to begin from
 
 
 class Stateful(Protocol):
@@ -59,7 +63,7 @@ class Draft(NamedTuple):
     state: dict[str, Any]
     copying: Copying
     stalled: Stopwatch
-    last: bool  # no other will follow
+    lazily: bool
 
     @property
     def bytes(self) -> int:
@@ -90,6 +94,8 @@ class Checkpointer:
         self._writer = Background("checkpoint")
         self._draft: Draft | None = None
         self._newest: str | None = None  # the newest that is known to be whole
+        self._fenced: Fenced | None = None  # a later attempt has begun: this one is to end
+        self._proved = False  # a lazy copy of this training has turned out true
         self.cost = Cost()
         self.owed = False  # a copy had to be thrown away: the next step's is wanted
 
@@ -98,14 +104,24 @@ class Checkpointer:
         """Whether the newest checkpoint is still on its way to the disk."""
         return self._draft is not None or self._writer.busy
 
+    def check(self) -> None:
+        """Raise DaylightError at once where a state has something in it that a checkpoint cannot hold."""
+        self._state([])
+
     def save(self, moment: Moment) -> None:
         """Begin a checkpoint of this moment. Training may go on; `settle` before anything changes."""
-        everyones = self._gather()
+        stalled = Stopwatch()
+        with stalled:
+            everyones = self._gather()
         if self._ranks.rank == 0:
-            self._begin(moment, everyones, last=False)
+            # Until a lazy copy has turned out true, the best model so far is not left to one.
+            lazily = not self._eager and (self._proved or not moment.metrics)
+            self._begin(moment, everyones, stalled, lazily)
 
     def settle(self) -> None:
         """Call this before weights, optimizer or anything else that a checkpoint holds is changed."""
+        if self._fenced is not None:
+            raise self._fenced
         draft, self._draft = self._draft, None
         if draft is None:
             return
@@ -113,16 +129,22 @@ class Checkpointer:
             true = draft.copying.join()
             if true:
                 self._writer.begin(partial(self._write, draft))
+        self._proved = self._proved or (true and draft.lazily)
         if not true:  # something wrote to a parameter outside of the update, as WGAN's clamping does
             self._eager = self.owed = True
+            self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
     def finish(self, moment: Moment) -> None:
-        """Commit a checkpoint of this moment, the last one; returns when all ranks know that it is in place."""
+        """Commit a checkpoint of this moment, the last one; returns when all ranks know that it is in place.
+
+        Raises CheckpointFailed where it cannot be written, after some tries: work that is lost is not done.
+        """
         everyones = self._gather()
         if self._ranks.rank == 0:
-            self._begin(moment, everyones, last=True)
-            self.settle()
-            self._writer.wait()
+            self._begin(moment, everyones, Stopwatch(), lazily=False)
+            draft, self._draft = self._draft, None
+            assert draft is not None
+            self._write_at_last(draft)
         self._ranks.barrier()  # nobody goes on, and so nobody exits, before the manifest is in place
 
     def close(self) -> None:
@@ -133,7 +155,7 @@ class Checkpointer:
 
     def restore(self) -> Manifest | None:
         """Bring back the pinned checkpoint, or the one before where it is damaged; None where training begins anew."""
-        chosen = self._choose() if self._ranks.rank == 0 else None
+        chosen = self._choose_patiently() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
         if manifest is not None:
             self._load(manifest)
@@ -144,20 +166,18 @@ class Checkpointer:
 
     def _gather(self) -> list[tuple[dict[int, dict[str, Tensor]], Any]]:
         """What is each rank's own, of all ranks: buffers by logical rank, and random states."""
-        if not self._logical and self._streams is None:
+        if not self._logical.has_buffers and self._streams is None:
             return []
         own = self._logical.buffers(), self._streams.state_dict() if self._streams else None
         return self._ranks.all_gather_object(own)
 
-    def _begin(self, moment: Moment, everyones: list[Any], last: bool) -> None:
-        stalled = Stopwatch()
+    def _begin(self, moment: Moment, everyones: list[Any], stalled: Stopwatch, lazily: bool) -> None:
         with stalled:
             self.settle()
             self._writer.wait()  # its memory is used again
             state, parts = self._state(everyones)
             state["training"] = moment.facts
-            copying = self._copy.begin(parts, lazily=not (last or self._eager))
-            self._draft = Draft(moment, state, copying, stalled, last)
+            self._draft = Draft(moment, state, self._copy.begin(parts, lazily), stalled, lazily)
         self.owed = False
 
     def _state(self, everyones: list[Any]) -> tuple[dict[str, Any], Parts]:
@@ -175,31 +195,56 @@ class Checkpointer:
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def _write(self, draft: Draft) -> None:
-        """Write, commit and prune; a full disk costs a checkpoint and never the training."""
+        """Write, commit and prune; whatever goes wrong costs a checkpoint and never the training."""
+        try:
+            self._try_to_write(draft)
+        except Fenced as fenced:
+            self._fenced = fenced
+        except Exception as error:  # stores have errors of their own
+            self._discard(draft)
+            text = f"checkpoint at step {draft.moment.step} could not be written: {_said(error)}; training goes on"
+            self._spool.say(Note(level="warning", text=text))
+
+    def _write_at_last(self, draft: Draft) -> None:
+        for pause in [PAUSE_S] * (TRIES - 1) + [None]:
+            try:
+                self._try_to_write(draft)
+                return
+            except Fenced:
+                raise
+            except Exception as error:
+                self._discard(draft)
+                if pause is None:
+                    raise CheckpointFailed(
+                        f"the last checkpoint, at step {draft.moment.step}, could not be written: {_said(error)}; "
+                        f"the newest is {self._newest or 'none'}. Make room and resume"
+                    ) from error
+                time.sleep(pause)
+
+    def _try_to_write(self, draft: Draft) -> None:
         name = checkpoint_id(draft.moment.step, self._job.attempt)
         began = time.monotonic()
         draft.copying.arrived()
-        problem = self._short_of_room(draft.bytes)
-        try:
-            if problem is None:
-                copies = draft.copying.copies.items()
-                written = [self._home.write(name, part, pieces(tensors)) for part, tensors in copies]
-                self._commit(draft, written, time.monotonic() - began)
-        except OSError as error:
-            problem = f"{error.strerror or error} ({draft.bytes / 1e6:.1f} MB needed in {self._home.where})"
-        if problem is not None:
-            self._give_up(draft, problem)
+        self._must_have_room(draft.bytes)
+        copies = draft.copying.copies.items()
+        written = [self._home.write(name, part, pieces(tensors)) for part, tensors in copies]
+        self._commit(draft, written, time.monotonic() - began)
 
-    def _short_of_room(self, needed: int) -> str | None:
-        """A sentence where the disk has no room for so many bytes, even without what may be deleted."""
+    def _must_have_room(self, needed: int) -> None:
+        """Raise OSError where the disk has no room for so many bytes, even without what may be deleted."""
+        if self._room() <= needed:
+            self._prune()
+            if self._room() <= needed:
+                room = f"{needed / 1e6:.1f} MB needed in {self._home.where}, {self._room() / 1e6:.1f} MB free"
+                raise OSError(errno.ENOSPC, f"No space left on device ({room})")
+
+    def _room(self) -> float:
         free = self._home.free()
-        if free is None or free > needed:
-            return None
-        self._prune()
-        free = self._home.free()
-        if free is None or free > needed:
-            return None
-        return f"No space left on device ({needed / 1e6:.1f} MB needed in {self._home.where}, {free / 1e6:.1f} MB free)"
+        return math.inf if free is None else free
+
+    def _discard(self, draft: Draft) -> None:
+        with contextlib.suppress(Exception):
+            self._home.discard(checkpoint_id(draft.moment.step, self._job.attempt))
 
     def _commit(self, draft: Draft, written: list[Part], seconds: float) -> None:
         moment, job = draft.moment, self._job
@@ -219,6 +264,8 @@ class Checkpointer:
             parts=tuple(written),
             state=draft.state,
         )
+        if self._home.claimed() > job.attempt:
+            raise Fenced(f"attempt {job.id} was followed by attempt {self._home.claimed()}: it commits nothing more")
         self._home.commit(manifest)
         self._newest = manifest.id
         self.cost = Cost(draft.stalled.seconds, seconds)
@@ -234,17 +281,9 @@ class Checkpointer:
         )
         self._prune()
 
-    def _give_up(self, draft: Draft, problem: str) -> None:
-        step = draft.moment.step
-        with contextlib.suppress(OSError):
-            self._home.discard(checkpoint_id(step, self._job.attempt))
-        then = f"the newest is {self._newest or 'none'}" if draft.last else "training goes on"
-        text = f"checkpoint at step {step} could not be written: {problem}; {then}"
-        self._spool.say(Note(level="warning", text=text))
-
     def _prune(self) -> None:
         config = self._job.config
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Exception):  # what stays too long does no harm
             line = [manifest for manifest in self._home.committed() if self._comes_from(manifest)]
             for old in retention.expendable(line, config.keep, config.metric):
                 self._home.discard(old.id)
@@ -256,7 +295,16 @@ class Checkpointer:
 
     # Coming back
 
+    def _choose_patiently(self) -> Manifest | None:
+        for _ in range(TRIES - 1):
+            try:
+                return self._choose()
+            except OSError:
+                time.sleep(PAUSE_S)
+        return self._choose()
+
     def _choose(self) -> Manifest | None:
+        self._home.claim(self._job.attempt)
         self._home.sweep(self._job.attempt)
         pinned = self._job.resume_from
         if pinned is None:
@@ -273,17 +321,44 @@ class Checkpointer:
     def _load(self, manifest: Manifest) -> None:
         for name, part in self._parts.items():
             part.load_state_dict(self._read(manifest, name))
-        for rank in self._logical.mine if self._logical else ():
+        for rank in self._logical.mine if self._logical.has_buffers else ():
             own = f"buffers-{rank}"
             self._logical.restore(rank, self._tensors(manifest, own if manifest.part(own) else "buffers-0"))
         if self._streams and f"random-{self._ranks.rank}" in manifest.state:
             self._streams.load_state_dict(self._read(manifest, f"random-{self._ranks.rank}"))
+        elif self._streams:  # this rank is new
+            self._streams.begin(self._job.config.seed, self._ranks.rank, manifest.step)
 
     def _read(self, manifest: Manifest, name: str) -> Any:
         return unflatten(manifest.state[name], self._tensors(manifest, name))
 
     def _tensors(self, manifest: Manifest, name: str) -> dict[str, Tensor]:
         return decode(self._home.read(manifest, name)) if manifest.part(name) else {}
+
+
+def _said(error: Exception) -> str:
+    return str((error.strerror if isinstance(error, OSError) else None) or error or type(error).__name__)
+
+
+class Model:
+    """A model as a part of a checkpoint."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters and buffers by name."""
+        return dict(self._model.state_dict())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Overwrite them; buffers that the first forward pass makes are there, too."""
+        for name, tensor in state.items():
+            path, _, leaf = name.rpartition(".")
+            module = self._model.get_submodule(path)
+            if leaf in module._buffers and module._buffers[leaf] is None:
+                device = next((each.device for each in self._model.parameters()), tensor.device)
+                module._buffers[leaf] = torch.empty_like(tensor, device=device)
+        self._model.load_state_dict(state)
 
 
 class Optimizer:
@@ -297,12 +372,20 @@ class Optimizer:
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Be as it was saved: torch's own loading casts float32 states of half-precision parameters."""
+        """Be as it was saved: torch's own loading casts float32 states of half-precision parameters.
+
+        It also makes states contiguous, and fused steps walk through memory side by side with the parameter.
+        """
         self._optimizer.load_state_dict(state)
         parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
         indices = [index for group in state["param_groups"] for index in group["params"]]
         for parameter, index in zip(parameters, indices, strict=True):
             for key, saved in state["state"].get(index, {}).items():
-                loaded = self._optimizer.state[parameter][key]
-                if isinstance(saved, Tensor) and loaded.dtype != saved.dtype:
-                    self._optimizer.state[parameter][key] = saved.to(loaded.device)
+                if isinstance(saved, Tensor) and key != "step":
+                    self._optimizer.state[parameter][key] = _beside(parameter, saved)
+
+
+def _beside(parameter: Tensor, saved: Tensor) -> Tensor:
+    if saved.shape != parameter.shape:
+        return saved.to(parameter.device)
+    return torch.empty_like(parameter, dtype=saved.dtype).copy_(saved)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import inspect
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+import xxhash
+from torch import nn
 
 from kernel_backend import NUMERICS
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
+from kernel_backend.snapshots.environment import cpu_name
 
 
 def settle(kind: str, config: Config, local_rank: int) -> torch.device:
@@ -52,26 +58,60 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "build": xxhash.xxh3_64_hexdigest(torch.__config__.show().encode()),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
         "deterministic": "yes" if torch.are_deterministic_algorithms_enabled() else "no",
         "reproducible": config.reproducible,
     }
+    if config.reproducible != "portable":  # the math libraries choose their code by it
+        facts["cpu"] = cpu_name()
     if device.type == "cuda":
         facts |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}  # type: ignore[no-untyped-call]
     # With logical workers sums have an order of their own; else it is that of the ring.
     return facts if config.logical_workers else facts | {"slots": str(size), "backend": backend}
 
 
-def guarantee(config: Config, size: int, device: torch.device) -> str:
-    """Under what changes this training's result keeps its bits."""
+def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool) -> str:
+    """Under what changes this training's result keeps its bits.
+
+    `asks_rank` tells that the definition asks for its rank or the number of ranks, and so may depend on them.
+    """
     if config.reproducible == "off":
         return "none: --reproducible off"
-    slots = "any number of slots" if config.logical_workers else f"{size} slot" + "s" * (size != 1)
+    elastic = config.logical_workers and not asks_rank
+    slots = "any number of slots" if elastic else f"{size} slot" + "s" * (size != 1)
     if device.type == "cuda":
         return f"same hardware: any kill, {slots}, on {torch.cuda.get_device_name(device)}"
     where = "any x86-64 CPU" if config.reproducible == "portable" else "this kind of CPU"
     return f"exact: any kill, {slots}, on {where}"
+
+
+def writes_unseen(model: nn.Module, optimizer: torch.optim.Optimizer, own: Sequence[Path]) -> bool:
+    """Whether code of the user's, under one of the folders `own`, writes to tensors by `.data`.
+
+    Such a write counts no version up, so a copy that is made beside it cannot know that it is torn.
+    """
+    kinds = {type(module) for module in model.modules()} | {type(optimizer)}
+    files = {own[0] / "definition.py", *(Path(file) for kind in kinds if (file := _file_of(kind)))}
+    theirs = [file for file in files if "site-packages" not in file.parts and any(map(file.is_relative_to, own))]
+    return any(_touches_data(ast.parse(file.read_text())) for file in theirs if file.exists())
+
+
+def _file_of(kind: type) -> str | None:
+    with contextlib.suppress(TypeError, OSError):
+        return inspect.getsourcefile(kind)
+    return None
+
+
+def _touches_data(tree: ast.AST) -> bool:
+    """Whether `.data` is read of anything but a module (`torch.utils.data`) or an object itself (`self.data`)."""
+    uses = [node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "data"]
+    return any(not _names(base, "utils") and not _names(base, "self") for base in uses)
+
+
+def _names(base: ast.expr, name: str) -> bool:
+    return (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", None)) == name
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:

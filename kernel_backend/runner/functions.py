@@ -40,6 +40,12 @@ class Functions:
         """Whether the definition has this role."""
         return role in self._definition.roles
 
+    @property
+    def asks_rank(self) -> bool:
+        """Whether any function asks for its rank, or for how many there are."""
+        functions = self._definition.functions.values()
+        return any(each.name in ("rank", "world") for function in functions for each in function.parameters)
+
     def model(self) -> nn.Module:
         """The model; raises InvalidDefinition where the role returns anything but one module."""
         model = self.result("model")

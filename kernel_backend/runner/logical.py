@@ -20,24 +20,32 @@ class LogicalRanks:
 
     def __init__(self, model: nn.Module, mine: range, count: int) -> None:
         self.mine, self.count = mine, count
-        self._buffers = dict(model.named_buffers())
+        self._model = model
         self._now = mine.start
-        self._kept = {rank: self._copy() for rank in mine} if len(mine) > 1 else {}
+        self._kept: dict[int, Buffers] = {rank: {} for rank in mine} if len(mine) > 1 else {}
+        self._agree()
+
+    @property
+    def has_buffers(self) -> bool:
+        """Whether the model has any."""
+        return bool(self._live())
 
     def take(self, rank: int) -> None:
         """Let the model have the buffers of logical rank `rank`."""
         if rank == self._now:
             return
-        _overwrite(self._kept[self._now], self._buffers)
-        _overwrite(self._buffers, self._kept[rank])
+        # All of them: BatchNorm writes to its statistics without counting their versions up.
+        for name, tensor in self._live().items():
+            _keep(self._kept[self._now], name, tensor)
+            if name in self._kept[rank]:
+                self._put(name, self._kept[rank][name])
         self._now = rank
 
     def share(self, ranks: Ranks) -> None:
         """Give every logical rank the buffers of logical rank 0: at steps that all know, never by a clock."""
         self.take(self.mine.start)
-        share(list(self._buffers.values()), ranks)
-        for kept in self._kept.values():
-            _overwrite(kept, self._buffers)
+        share(list(self._live().values()), ranks)
+        self._agree()
 
     def buffers(self) -> dict[int, Buffers]:
         """Copies of the buffers of every logical rank here, on the host."""
@@ -47,20 +55,41 @@ class LogicalRanks:
 
     def restore(self, rank: int, saved: Buffers) -> None:
         """Let logical rank `rank` have these buffers."""
-        _overwrite(self._of(rank), saved)
+        for name, tensor in saved.items():
+            if rank == self._now:
+                self._put(name, tensor)
+            else:
+                _keep(self._kept[rank], name, tensor.to(self._live()[name].device))
 
-    def __bool__(self) -> bool:
-        """Whether the model has any buffers at all."""
-        return bool(self._buffers)
+    def _live(self) -> Buffers:
+        """The model's own, asked anew each time: a forward pass may put another tensor in a buffer's place."""
+        return dict(self._model.named_buffers(remove_duplicate=False))
 
     def _of(self, rank: int) -> Buffers:
-        return self._buffers if rank == self._now else self._kept[rank]
+        return self._live() if rank == self._now else self._kept[rank]
 
-    def _copy(self) -> Buffers:
-        return {name: tensor.detach().clone() for name, tensor in self._buffers.items()}
+    def _agree(self) -> None:
+        """All logical ranks here have what the model has."""
+        live = self._live()
+        for kept in self._kept.values():
+            for name, tensor in live.items():
+                _keep(kept, name, tensor)
+
+    def _put(self, name: str, tensor: Tensor) -> None:
+        """Give one of the model's buffers this value."""
+        path, _, leaf = name.rpartition(".")
+        module = self._model.get_submodule(path)
+        buffer = module._buffers[leaf]
+        if buffer is not None and buffer.shape == tensor.shape:
+            with torch.no_grad():
+                buffer.copy_(tensor)
+        else:
+            module._buffers[leaf] = tensor.detach().clone().to(tensor.device if buffer is None else buffer.device)
 
 
-def _overwrite(buffers: Buffers, by: Buffers) -> None:
-    with torch.no_grad():
-        for name, tensor in buffers.items():
-            tensor.copy_(by[name])
+def _keep(kept: Buffers, name: str, tensor: Tensor) -> None:
+    """Copy into what is kept under this name, or make it."""
+    if name in kept and kept[name].shape == tensor.shape:
+        kept[name].copy_(tensor.detach())
+    else:
+        kept[name] = tensor.detach().clone()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +84,9 @@ class Training:
 
 def train(run: Training) -> int:
     """Train to the end, or until released; the exit code says which."""
-    if not run.validated and end_epoch(run) and not run.over:
+    if run.over:
+        return FINISHED  # it was killed between its last checkpoint and its end
+    if not run.validated and end_epoch(run):
         save(run)
     for shares in batches(run):
         word, logged = take_step(run, shares)
@@ -98,10 +100,10 @@ def train(run: Training) -> int:
             run.progress.tick("finishing", run.step)
             run.checkpoints.finish(moment(run))
             return RELEASED
-        improved = ends and end_epoch(run)
+        improved = end_epoch(run) if ends else run.over and check(run)
         if run.over:
             break
-        if improved or word.flags.checkpoint:
+        if improved or word.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
             save(run)
     run.progress.tick("finishing", run.step)
     run.checkpoints.finish(moment(run))
@@ -110,8 +112,6 @@ def train(run: Training) -> int:
 
 def batches(run: Training) -> Iterator[list[Batch]]:
     """What this rank computes in each step that is left: a batch for each of its logical ranks."""
-    if run.over:
-        return iter(())
     left = run.train.steps(run.step, run.total_steps)
     return run.streams.apart(left) if run.streams else left
 
@@ -127,10 +127,11 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
         if run.streams is None:
             seeds.reseed(seeds.mix(run.config.seed, "step", run.step, rank))
         loss = loss_of(run, rank, batch, logged)
-        run.gradients.add(loss, batch.samples, flags._replace(logged=bool(logged)))
+        run.gradients.add(loss, batch.samples, batch.total, flags._replace(logged=bool(logged)))
     word = run.gradients.finish()
     run.checkpoints.settle()
-    update(run)
+    with drawing_alike(run):
+        update(run)
     return word, logged
 
 
@@ -168,6 +169,14 @@ def wishes(run: Training) -> Flags:
     )
 
 
+@contextmanager
+def drawing_alike(run: Training) -> Iterator[None]:
+    """An optimizer that draws (Langevin noise, stochastic rounding) draws the same on every rank."""
+    with run.streams.aside() if run.streams else nullcontext():
+        seeds.reseed(seeds.mix(run.config.seed, "update", run.step))
+        yield
+
+
 def update(run: Training) -> None:
     """Change the weights by the gradients, and everything else that a step changes."""
     if run.config.clip is not None:
@@ -194,6 +203,11 @@ def end_epoch(run: Training) -> bool:
     run.validated = True
     if run.schedule is not None and run.config.schedule_per == "epoch" and not by_metric(run.schedule):
         run.schedule.step()
+    return check(run)
+
+
+def check(run: Training) -> bool:
+    """Validate, and say what came of it; whether this is the best model so far."""
     if run.validation is None:
         return False
     run.judged = validate(run, run.validation)
@@ -225,14 +239,14 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
     if run.average is not None:
         run.average.take_buffers(run.model)
         model = run.average.module
-    if run.streams is None:
-        seeds.reseed(seeds.mix(run.config.seed, "validation", run.step, run.logical.mine.start))
     sums = Sums()
     run.progress.tick("validation", run.step)
     with evaluating(model):
-        for shares in data.in_order():
+        for number, shares in enumerate(data.in_order()):
             run.progress.tick("validation", run.step)
             for rank, batch in zip(run.logical.mine, shares, strict=True):
+                if run.streams is None:
+                    seeds.reseed(seeds.mix(run.config.seed, "validation", run.step, number, rank))
                 if batch.samples:
                     _validate_one(run, model, rank, batch, sums)
     return sums.means(run.ranks)
@@ -274,5 +288,6 @@ def to_device(data: Any, device: torch.device) -> Any:
     if isinstance(data, Mapping):
         return {name: to_device(value, device) for name, value in data.items()}
     if isinstance(data, list | tuple):
-        return [to_device(value, device) for value in data]
-    return data
+        values = [to_device(value, device) for value in data]
+        return type(data)(*values) if hasattr(data, "_fields") else values
+    return data.to(device) if hasattr(data, "to") else data

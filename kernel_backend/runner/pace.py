@@ -49,8 +49,12 @@ class Pace:
         if self._every.steps is not None:
             return step % self._every.steps == 0
         if self._every.epochs is not None:
-            return bool(self._per_epoch) and step % (self._every.epochs * self._per_epoch) == 0
+            return False  # `after_epoch` says it
         return since >= (self._every.seconds or 0.0)
+
+    def after_epoch(self, epochs: int) -> bool:
+        """Whether a checkpoint is to follow the end of epoch `epochs` (counted from 1); all ranks know it."""
+        return self._every is not None and self._every.epochs is not None and epochs % self._every.epochs == 0
 
     def saved(self) -> None:
         """A checkpoint was just begun: the interval begins anew."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
 
 import torch
+
+from kernel_backend.runner import seeds
 
 try:
     import numpy as np
@@ -14,6 +17,7 @@ except ImportError:  # torch runs without it
     np = None  # type: ignore[assignment]
 
 T = TypeVar("T")
+_END = object()
 
 
 class RandomStates:
@@ -39,14 +43,24 @@ class RandomStates:
         if "cuda" in states:
             torch.cuda.set_rng_state(states["cuda"])
 
+    def begin(self, seed: int, rank: int, step: int) -> None:
+        """Give this rank streams of its own, for it has none yet."""
+        seeds.reseed(seeds.mix(seed, "stream", rank, step))
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Whatever is drawn within leaves the streams alone."""
+        before = self.state_dict()
+        try:
+            yield
+        finally:
+            self.load_state_dict(before)
+
     def apart(self, items: Iterator[T]) -> Iterator[T]:
         """The same items; what making them draws (samples have seeds of their own) leaves the streams alone."""
         while True:
-            before = self.state_dict()
-            try:
-                item = next(items)
-            except StopIteration:
+            with self.aside():
+                item = next(items, _END)
+            if item is _END:
                 return
-            finally:
-                self.load_state_dict(before)
-            yield item
+            yield cast("T", item)

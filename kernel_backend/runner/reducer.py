@@ -5,12 +5,13 @@ A step is `begin`, an `add` for each share of the batch that this rank computes,
 Neither DistributedOptimizer nor DDP keeps sums the same from run to run: from three ranks on the order in which a ring
 sums an element depends on its place in a buffer, and both choose their buffers by timing. Here buckets are frozen
 before the first step: flat tensors of which the gradients are views, sent as soon as they are full, latest parameters
-first, each only after those before it. Every rank weights its loss by its own number of samples; after the sum there
-is one scale, by the number of samples that all ranks had.
+first, each only after those before it. A share's loss is weighted by its part of the global batch's samples, before
+its gradients are computed, so that they and their sum are never larger than those of one process.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -51,13 +52,17 @@ class Gradients(Protocol):
     def begin(self) -> None:
         """A new step; the gradients of the one before are gone."""
 
-    def add(self, loss: Tensor | None, samples: int, flags: Flags) -> None:
-        """Compute the gradients of one share: `loss` is its mean over so many `samples`, None for an empty share."""
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+        """Compute the gradients of one share: `loss` is its mean over so many `samples`, None for an empty share.
+
+        The global batch has `total` samples.
+        """
 
     def finish(self) -> Word:
         """Have the gradients of the global batch on every rank; raises the backend's error where a peer is gone.
 
-        A parameter that no rank used has no gradient, as in a plain loop.
+        A parameter that no rank used has no gradient, as in a plain loop. Raises InvalidDefinition where one has a
+        gradient that is not summed.
         """
 
 
@@ -65,7 +70,7 @@ class OwnGradients:
     """The gradients of a gang of one: the plain training step, bit for bit."""
 
     def __init__(self, model: nn.Module, scaler: GradScaler) -> None:
-        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        self._parameters = list(model.parameters())  # those too that are frozen now, and may be trained later
         self._scaler = scaler
         self._word = Word(0, 0.0, Flags())
 
@@ -74,7 +79,7 @@ class OwnGradients:
         for parameter in self._parameters:
             parameter.grad = None
 
-    def add(self, loss: Tensor | None, samples: int, flags: Flags) -> None:
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
         """Compute the gradients of the step's one share."""
         assert loss is not None
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
@@ -88,7 +93,7 @@ class OwnGradients:
 class Buckets:
     """The gradients of a model as views of flat tensors, which exist from the start; the word is the last one's end.
 
-    Parameters frozen at the start stay out.
+    Parameters frozen at the start stay out, and must not get a gradient later.
     """
 
     def __init__(self, model: nn.Module, scaler: GradScaler, multiple: int = 1) -> None:
@@ -96,6 +101,9 @@ class Buckets:
         named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
         self._names = [name for name, _ in named]
         self._parameters = [each for _, each in named]
+        self._frozen = [(name, each) for name, each in model.named_parameters() if not each.requires_grad]
+        for _, parameter in self._frozen:
+            parameter.grad = None  # what is left of a training before this one
         self._scaler, self._multiple = scaler, multiple
         plan = buckets([(each.dtype, each.nbytes) for each in self._parameters])
         self._buckets = [self._bucket(indices, last=False) for indices in plan[:-1]]
@@ -106,18 +114,21 @@ class Buckets:
         self._word = word.flat[word.elements : word.elements + self._word_size]
         self._views = self._take_views()
         self._touched = [False] * len(named)
-        self._unused: list[int] = []  # parameters that had no gradient in the last step
         for bucket in self._buckets:
             for index in bucket.indices:
                 hook = self._hook(index, bucket)
                 self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
-    def _compute(self, loss: Tensor | None, samples: int, flags: Flags) -> None:
-        """The gradients of a share, weighted by its samples, and its part of the word."""
-        weighted = None if loss is None else loss * samples
-        ones = [1.0] * len(self._parameters)
-        self._word.copy_(torch.tensor([float(samples), 0.0, *map(float, flags), *ones]))
-        if weighted is not None:
+    def _compute(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+        """The gradients of a share, weighted by its part of all samples, and its part of the word."""
+        # Filled in place: a tensor brought from the host would make the host wait for a GPU.
+        self._word[0].fill_(samples)
+        for index, flag in enumerate(flags, start=2):
+            if flag:
+                self._word[index].fill_(1.0)
+        self._word[_HEAD:].fill_(1.0)
+        if loss is not None:
+            weighted = loss * (samples / total)
             self._word[1] = weighted.detach()
             self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
 
@@ -143,7 +154,7 @@ class Buckets:
             start = 0
             for index in bucket.indices:
                 parameter = self._parameters[index]
-                views[index] = bucket.flat[start : start + parameter.numel()].view(parameter.shape)
+                views[index] = view_like(parameter, bucket.flat[start : start + parameter.numel()])
                 parameter.grad = views[index]
                 start += parameter.numel()
         return [views[index] for index in range(len(views))]
@@ -164,9 +175,9 @@ class Buckets:
 
     def _open(self) -> None:
         """All gradients zero, and views of the buckets again."""
-        for index in self._unused:
-            self._parameters[index].grad = self._views[index]
-        self._unused = []
+        for parameter, view in zip(self._parameters, self._views, strict=True):
+            if parameter.grad is not view:  # nobody used it in the step before, or the optimizer took it away
+                parameter.grad = view
         self._touched = [False] * len(self._touched)
         for bucket in self._buckets:
             bucket.missing = len(bucket.indices)
@@ -174,20 +185,31 @@ class Buckets:
 
     def _mark_touched(self) -> None:
         """Say in the word which parameters this share has used; before its bucket is sent."""
-        if not all(self._touched):
-            self._word[_HEAD:] = torch.tensor(self._touched, dtype=torch.float32)
+        start = _HEAD
+        for touched, run in itertools.groupby(self._touched):
+            stop = start + len(list(run))
+            if not touched:
+                self._word[start:stop].fill_(0.0)
+            start = stop
+
+    def _refuse_thawed(self) -> None:
+        for name, parameter in self._frozen:
+            if parameter.grad is not None:
+                raise InvalidDefinition(
+                    f"parameter {name} was frozen when the training began and is trained now, but the ranks sum the "
+                    "gradients of those parameters alone that were trainable then: let it require gradients from the "
+                    "start, and freeze it in the model's `forward` for as long as it shall stay as it is"
+                )
 
     def _read_word(self) -> Word:
-        """What the summed word says. Scales the gradients, and takes away those that no rank has."""
+        """What the summed word says. Takes away the gradients that no rank has."""
+        # The one wait for a GPU in a step: whether there is a gradient decides what the optimizer does next.
         samples, loss, *rest = self._word.tolist()
         flags, touched = rest[: len(Flags._fields)], rest[len(Flags._fields) :]
-        for bucket in self._buckets:
-            if bucket.indices:
-                bucket.flat[: bucket.elements].mul_(1.0 / samples)
-        self._unused = [index for index, ranks in enumerate(touched) if ranks == 0.0]
-        for index in self._unused:
-            self._parameters[index].grad = None
-        return Word(int(samples), loss / samples, Flags(*(flag > 0 for flag in flags)))
+        for parameter, ranks in zip(self._parameters, touched, strict=True):
+            if ranks == 0.0:
+                parameter.grad = None
+        return Word(int(samples), loss, Flags(*(flag > 0 for flag in flags)))
 
 
 class SummedGradients(Buckets):
@@ -203,18 +225,20 @@ class SummedGradients(Buckets):
         self._open()
         self._sent = []
 
-    def add(self, loss: Tensor | None, samples: int, flags: Flags) -> None:
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
         """Compute this rank's one share; full buckets are on their way when this returns."""
-        self._compute(loss, samples, flags)
+        self._compute(loss, samples, total, flags)
 
     def finish(self) -> Word:
         """Send what is left, and wait for the sums."""
+        self._refuse_thawed()
         if len(self._sent) < len(self._buckets):
             self._mark_touched()
             while len(self._sent) < len(self._buckets):
                 self._send()
-        for handle in self._sent:
+        for bucket, handle in zip(self._buckets, self._sent, strict=True):
             handle.wait()
+            bucket.take(bucket.wide)
         return self._read_word()
 
     def _ready(self, bucket: _Bucket) -> None:
@@ -224,13 +248,41 @@ class SummedGradients(Buckets):
 
     def _send(self) -> None:
         number = len(self._sent)
-        self._sent.append(self._ranks.allreduce_async(self._buckets[number].flat, f"gradients.{number}"))
+        self._sent.append(self._ranks.allreduce_async(self._buckets[number].widen(), f"gradients.{number}"))
 
 
 class _Bucket:
+    """Gradients of one dtype in `flat`, which are summed in `wide`: `flat` itself, unless that has 16 bits an element.
+
+    Sums of 16 bits are coarse, each backend rounds them in its own way, and Horovod over Gloo knows no bfloat16.
+    """
+
     def __init__(self, indices: list[int], flat: Tensor, elements: int) -> None:
         self.indices, self.flat, self.elements = indices, flat, elements
         self.missing = len(indices)
+        dtype = torch.promote_types(flat.dtype, torch.float32)
+        self.wide = flat if dtype == flat.dtype else torch.empty_like(flat, dtype=dtype)
+
+    def widen(self) -> Tensor:
+        """The gradients in the type of their sum; good until this is called again."""
+        if self.wide is not self.flat:
+            self.wide.copy_(self.flat)
+        return self.wide
+
+    def take(self, summed: Tensor) -> None:
+        """Let the gradients be what was summed."""
+        if summed is not self.flat:
+            self.flat.copy_(summed)
+
+
+def view_like(parameter: Tensor, flat: Tensor) -> Tensor:
+    """The elements of a flat tensor with the parameter's shape, in memory in the parameter's order.
+
+    A fused optimizer takes both from memory side by side, whatever their strides: a `channels_last` model would be
+    trained by gradients of other weights. A parameter with gaps or overlaps has a contiguous gradient, as in torch.
+    """
+    dense = torch.empty_like(parameter, device="meta").stride() == parameter.stride()
+    return flat.as_strided(parameter.shape, parameter.stride()) if dense else flat.view(parameter.shape)
 
 
 def buckets(parameters: Sequence[tuple[torch.dtype, int]], limit: int = BUCKET_BYTES) -> list[list[int]]:

@@ -40,12 +40,12 @@ class HostCopy:
         }
         pairs = [(tensor, copies[part][name]) for part, tensors in parts.items() for name, tensor in tensors.items()]
         copying = Copying(copies, pairs)
-        if self._side is not None:
-            copying.on_stream(self._side)
-        elif lazily:
+        if not lazily:
+            copying.now()
+        elif self._side is None:
             copying.in_thread()
         else:
-            copying.now()
+            copying.on_stream(self._side)
         return copying
 
     def _of(self, part: str, name: str, tensor: Tensor) -> Tensor:
@@ -68,16 +68,20 @@ class Copying:
         self._event: torch.cuda.Event | None = None
 
     def now(self) -> None:
-        """Copy all of it at once."""
-        with torch.no_grad():
-            for source, target in self._pairs:
-                target.copy_(source)
+        """Copy all of it at once: what happens to the sources from then on is of no matter."""
+        self._copy()
+        self._pairs, self._versions = [], []
 
     def in_thread(self) -> None:
         """Copy beside the training: torch lets go of the interpreter while it copies."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="copy")
-        self._future = pool.submit(self.now)
+        self._future = pool.submit(self._copy)
         pool.shutdown(wait=False)
+
+    def _copy(self) -> None:
+        with torch.no_grad():
+            for source, target in self._pairs:
+                target.copy_(source)
 
     def on_stream(self, side: torch.cuda.Stream) -> None:
         """Copy on a stream of its own, after what is queued by now, into pinned memory."""

@@ -60,48 +60,78 @@ class TreeGradients(Buckets):
         self._ranks, self._mine = ranks, everyones[ranks.rank]
         self._root = Node(0, everyones[-1].stop)
         self._covers = [tuple(cover(mine, self._root)) for mine in everyones]
+        self._sums = [_Sums(self._covers[ranks.rank], bucket.wide) for bucket in self._buckets]
         self._done = 0  # shares of this step
 
     def begin(self) -> None:
         """A new step."""
         self._done = 0
-        self._sums: list[dict[Node, Tensor]] = [{} for _ in self._buckets]
+        for sums in self._sums:
+            sums.begin()
 
-    def add(self, loss: Tensor | None, samples: int, flags: Flags) -> None:
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
         """Compute one share, in the order of the logical ranks, and add it up as far as the tree goes here."""
+        for sums in self._sums:
+            sums.make_room()
         self._open()
-        self._compute(loss, samples, flags)
+        self._compute(loss, samples, total, flags)
         self._mark_touched()
-        leaf = self._mine.start + self._done
-        self._done += 1
         for bucket, sums in zip(self._buckets, self._sums, strict=True):
-            sums[Node(leaf, leaf + 1)] = bucket.flat if len(self._mine) == 1 else bucket.flat.clone()
-            self._climb(sums, leaf + 1)
-
-    def _climb(self, sums: dict[Node, Tensor], stop: int) -> None:
-        """Add up every node that ends at leaf `stop` and of which both halves are there."""
-        top = next(node for node in self._covers[self._ranks.rank] if node.start < stop <= node.stop)
-        for node in reversed(list(_ending_at(top, stop))):
-            left, right = node.children
-            sums[node] = sums.pop(left).add_(sums.pop(right))
+            bucket.widen()
+            sums.add(self._mine.start + self._done)
+        self._done += 1
 
     def finish(self) -> Word:
         """Sum over all ranks."""
+        self._refuse_thawed()
         for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):
-            summed = total(sums, self._root) if self._ranks.size == 1 else self._exchange(sums, f"tree.{number}")
-            if summed.data_ptr() != bucket.flat.data_ptr():
-                bucket.flat.copy_(summed)
+            alone = self._ranks.size == 1
+            bucket.take(sums.nodes[self._root] if alone else self._exchange(sums.nodes, f"tree.{number}"))
         return self._read_word()
 
-    def _exchange(self, sums: Mapping[Node, Tensor], name: str) -> Tensor:
-        own = [sums[node].view(self._ranks.size, -1) for node in self._covers[self._ranks.rank]]
+    def _exchange(self, nodes: Mapping[Node, Tensor], name: str) -> Tensor:
+        own = [nodes[node].view(self._ranks.size, -1) for node in self._covers[self._ranks.rank]]
         length = own[0].shape[1]  # of a slice
         sent = own[0].reshape(-1) if len(own) == 1 else torch.stack(own, 1).reshape(-1)
         counts = [len(nodes) * length for nodes in self._covers]
         got = self._ranks.all_to_all(sent, [len(own) * length] * self._ranks.size, counts, name)
-        nodes = [node for nodes in self._covers for node in nodes]
-        summed = total(dict(zip(nodes, got.view(-1, length), strict=True)), self._root)
+        order = [node for nodes in self._covers for node in nodes]
+        summed = total(dict(zip(order, got.view(-1, length), strict=True)), self._root)
         return self._ranks.all_gather(summed, name)
+
+
+class _Sums:
+    """The nodes that this rank has of one bucket, in memory that every step uses again: new pages cost as much as sums.
+
+    Leaves come one after the other in one place, the bucket's own; one that is needed longer moves before the next.
+    """
+
+    def __init__(self, tops: Sequence[Node], leaf: Tensor) -> None:
+        self.nodes: dict[Node, Tensor] = {}
+        self._tops, self._leaf = tops, leaf
+        self._free: list[Tensor] = []
+
+    def begin(self) -> None:
+        """Forget the nodes of the step before."""
+        self._free += [each for each in self.nodes.values() if each is not self._leaf]
+        self.nodes.clear()
+
+    def make_room(self) -> None:
+        """Move the leaf before, if it is still needed."""
+        for node, tensor in self.nodes.items():
+            if tensor is self._leaf:
+                room = self._free.pop() if self._free else torch.empty_like(tensor)
+                self.nodes[node] = room.copy_(tensor)
+
+    def add(self, leaf: int) -> None:
+        """Take in a leaf, and add up every node that ends with it and of which both halves are there."""
+        self.nodes[Node(leaf, leaf + 1)] = self._leaf
+        top = next(node for node in self._tops if node.start <= leaf < node.stop)
+        for node in reversed(list(_ending_at(top, leaf + 1))):
+            left, right = (self.nodes.pop(child) for child in node.children)
+            self.nodes[node] = left.add_(right)
+            if right is not self._leaf:
+                self._free.append(right)
 
 
 def _ending_at(node: Node, stop: int) -> Iterator[Node]:

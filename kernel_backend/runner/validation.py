@@ -18,7 +18,8 @@ class Sums:
     """Sums of values and how many samples they stand for, by logical rank and name."""
 
     def __init__(self) -> None:
-        self._sums: dict[int, dict[str, tuple[float, int]]] = {}
+        # Sums of a GPU's values stay there until somebody asks: each look would make it wait.
+        self._sums: dict[int, dict[str, tuple[Tensor | float, int]]] = {}
 
     def add(self, name: str, value: Any, count: int, logical: int = 0) -> None:
         """Take in a value of `count` samples: a tensor with one value a sample, or a number that is their mean.
@@ -39,7 +40,11 @@ class Sums:
         Added up in the order of the logical ranks, so that it is the same wherever these are.
         """
         merged: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
-        everyones = [each for sums in ranks.all_gather_object(self._sums) for each in sums.items()]
+        mine = {
+            rank: {name: (float(total), samples) for name, (total, samples) in sums.items()}
+            for rank, sums in self._sums.items()
+        }
+        everyones = [each for sums in ranks.all_gather_object(mine) for each in sums.items()]
         for _, sums in sorted(everyones, key=lambda each: each[0]):
             for name, pair in sums.items():
                 merged[name].append(pair)
@@ -84,17 +89,18 @@ def add_metrics(sums: Sums, values: Any, count: int, logical: int) -> None:
         sums.add(name, value, count, logical)
 
 
-def _sum(name: str, value: Any, count: int) -> float:
+def _sum(name: str, value: Any, count: int) -> Tensor | float:
     if not isinstance(value, Tensor):
         return float(value) * count
-    if value.numel() == 1:
-        return float(value) * count
-    if len(value) != count:
+    values: Tensor = value.detach().double()
+    if values.numel() == 1:
+        return values.reshape(()) * count
+    if len(values) != count:
         raise InvalidDefinition(
-            f"metric {name} has {len(value)} values for a batch of {count} samples: "
+            f"metric {name} has {len(values)} values for a batch of {count} samples: "
             "return one value a sample, or a number"
         )
-    return float(value.double().reshape(count, -1).mean(1).sum())
+    return values.reshape(count, -1).mean(1).sum()
 
 
 def _mean(pairs: Sequence[tuple[float, int]]) -> float:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import nn
@@ -21,11 +19,11 @@ from kernel_backend.model.progress import patience
 from kernel_backend.model.reports import Note, Started
 from kernel_backend.runner import exact, seeds
 from kernel_backend.runner.average import Average
-from kernel_backend.runner.checkpointing import Checkpointer, Optimizer, Stateful
+from kernel_backend.runner.checkpointing import Checkpointer, Model, Optimizer, Stateful
 from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.link import Instructions, Spool
-from kernel_backend.runner.load import Loaded, load
+from kernel_backend.runner.load import load
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.loop import Training, train
 from kernel_backend.runner.pace import Pace
@@ -59,11 +57,12 @@ def work(
     constants = {"device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
     functions = Functions(loaded, job.params, config.seed, constants)
     numerics = exact.numerics(device, config, ranks.size, choice.name)
-    training = build(job, functions, ranks, device, numerics, touches_data(loaded), instructions, spool, progress)
+    training = build(job, functions, ranks, device, numerics, instructions, spool, progress)
     watch(training)
     try:
         resumed = begin(training, numerics)
-        spool.say(started(training, choice, resumed, numerics))
+        guarantee = exact.guarantee(config, ranks.size, device, functions.asks_rank)
+        spool.say(started(training, choice, resumed, numerics, guarantee))
         code = train(training)
     finally:
         training.checkpoints.close()
@@ -80,7 +79,6 @@ def build(
     ranks: Ranks,
     device: torch.device,
     numerics: dict[str, str],
-    eager: bool,
     instructions: Instructions,
     spool: Spool,
     progress: Progress,
@@ -107,7 +105,7 @@ def build(
     logical = LogicalRanks(model, mine, count)
     streams = RandomStates() if config.rng == "stream" else None
     parts: dict[str, Stateful | None] = {
-        "model": cast("Stateful", model),
+        "model": Model(model),
         "optimizer": Optimizer(optimizer),
         "schedule": schedule,
         "scaler": scaler if scaler.is_enabled() else None,
@@ -123,7 +121,7 @@ def build(
         streams,
         numerics,
         HostCopy(device),
-        eager,
+        eager=exact.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)]),
     )
     return Training(
         config=config,
@@ -172,30 +170,31 @@ def steps_known(config: Config, data: Batches) -> dict[str, int]:
     return {} if data.per_epoch is None else {"steps": config.epochs * data.per_epoch}
 
 
-def touches_data(loaded: Loaded) -> bool:
-    """Whether the definition uses `.data`, by which a tensor is changed unseen: its copies cannot be lazy."""
-    path = loaded.module.__file__
-    tree = ast.parse(Path(path).read_text()) if path else ast.Module([], [])
-    return any(isinstance(node, ast.Attribute) and node.attr == "data" for node in ast.walk(tree))
-
-
 def begin(training: Training, numerics: dict[str, str]) -> str | None:
     """Put all ranks at the same place: a checkpoint's, or rank 0's own beginning. The checkpoint's id, if one."""
+    training.checkpoints.check()
     manifest = training.checkpoints.restore()
     if manifest is None:
-        share([*training.model.parameters(), *training.model.buffers()], training.ranks)
+        share(list(training.model.parameters()), training.ranks)
+        training.logical.share(training.ranks)
+        if training.streams:
+            training.streams.begin(training.config.seed, training.ranks.rank, 0)
         return None
     facts = manifest.state["training"]
     training.step = training.began = manifest.step
-    training.best, training.validated, training.over = facts["best"], facts["validated"], facts["over"]
+    training.best, training.validated = facts["best"], facts["validated"]
     training.train.restore(facts["data"])
+    total = training.total_steps
+    training.over = facts["over"] if total is None else training.step >= total
     if changed := exact.differences(manifest.numerics, numerics):
         text = f"bits may differ from step {manifest.step + 1} on: {changed}"
         training.spool.say(Note(level="warning", text=text))
     return manifest.id
 
 
-def started(training: Training, choice: Choice, resumed: str | None, numerics: dict[str, str]) -> Started:
+def started(
+    training: Training, choice: Choice, resumed: str | None, numerics: dict[str, str], guarantee: str
+) -> Started:
     """What the ranks are, for whoever watches."""
     alone = training.ranks.size == 1
     return Started(
@@ -205,7 +204,7 @@ def started(training: Training, choice: Choice, resumed: str | None, numerics: d
         steps_per_epoch=training.train.per_epoch,
         total_steps=training.total_steps,
         parameters=sum(each.numel() for each in training.model.parameters()),
-        guarantee=exact.guarantee(training.config, training.ranks.size, training.device),
+        guarantee=guarantee,
         resumed_from=resumed,
         runtime=numerics,
     )

@@ -34,8 +34,8 @@ def ending(
     """What follows for a trial that still holds this attempt's slots.
 
     Retries count attempts without progress (`progress`: the trial has come further than ever). A lost gang never
-    counts. The same error at the same step twice in a row ends the trial at once, and so does a log line (`matched`)
-    whose policy says so.
+    counts. The same error at the same step twice in a row ends the trial at once (before the first step, one of the
+    user's own code), and so does a log line (`matched`) whose policy says so.
     """
     if trial.state is TrialState.STOPPING:
         return Ending(e.Ended())
@@ -60,9 +60,17 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
         return Ending(e.Invalid(), {"failure": failure})
     counted = not (progress and outcome is Outcome.TIMEOUT)
     failures = (0 if progress else trial.failures) + counted
-    again = failure is not None and failure.raised and failure.same_as(trial.failure)
-    retries_left = failures <= max_restarts and not again
+    retries_left = failures <= max_restarts and not (failure and _again(failure, trial.failure))
     return Ending(e.Errored(retries_left=retries_left), {"failures": failures, "failure": failure})
+
+
+def _again(failure: Failure, before: Failure | None) -> bool:
+    """Whether it is the error of the attempt before, which comes from the code or the data: it would come once more.
+
+    Before the first step only one in the user's own code is. Others are of what a training is begun with, the store of
+    its checkpoints or the network, and these recover.
+    """
+    return failure.raised and failure.same_as(before) and (failure.step is not None or failure.frames != ())
 
 
 def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[LogMatch]) -> Ending:

@@ -26,7 +26,7 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
         python=platform.python_version(),
         implementation=platform.python_implementation(),
         platform=platform.platform(),
-        cpu=_cpu(),
+        cpu=cpu_name(),
         cores=os.cpu_count() or 1,
         distributions=_distributions(),
         variables={name: value for name, value in sorted(variables.items()) if _NUMERICS.fullmatch(name)},
@@ -53,7 +53,8 @@ def _from_folder(distribution: importlib.metadata.Distribution) -> tuple[str, st
     return (name, version) if path is not None and dash and str(path).endswith(".dist-info") else None
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
+    """The processor as its maker calls it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -29,6 +29,7 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
 from tests.api.served import TOKEN, Served, StillEngine, archive, report, started, submit, token_of
+from tests.world import until
 
 KEY = AttemptId(1, 1, 1)
 
@@ -133,7 +134,7 @@ def test_numbers_that_are_none_arrive_as_such(client, token):
 
 def test_a_stopped_experiment_instructs_its_ranks(client, token):
     client.stop(1)
-    assert client.deliver(KEY, token, Delivery()).instruct == "stop"
+    until(lambda: client.deliver(KEY, token, Delivery()).instruct == "stop", "a heartbeat brings the instruction back")
     with pytest.raises(Unauthenticated):
         client.deliver(KEY, "wrong", Delivery())
     with pytest.raises(Unauthenticated):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -206,6 +207,44 @@ class CheckpointsContract:
         assert [each.pinned for each in place.committed()] == [False, False]
         with pytest.raises(NotFound, match="11-1"):
             place.pin("11-1", True)
+
+    def test_the_newest_claim_is_known_to_everybody_at_once(self, place, again):
+        other = again()
+        assert other.claimed() == 0
+        for attempt in (1, 2, 2, 10):
+            place.claim(attempt)
+            assert [each.claimed() for each in (place, other)] == [attempt, attempt]
+
+    def test_an_older_attempt_that_claims_too_late_takes_nothing_away(self, place):
+        place.claim(3)
+        place.claim(2)
+        assert place.claimed() == 3
+
+    def test_claims_at_the_same_moment_leave_the_newest(self, again):
+        attempts = [4, 1, 3, 2, 4, 3]
+        with ThreadPoolExecutor(len(attempts)) as pool:
+            list(pool.map(lambda attempt: again().claim(attempt), attempts))
+        assert again().claimed() == 4
+
+    def test_older_claims_do_not_pile_up(self, place, files):
+        for attempt in range(1, 6):
+            place.claim(attempt)
+        assert files.names() == ["claim-5"]
+
+    def test_a_claim_is_no_checkpoint_and_is_left_alone_by_what_deletes_these(self, place, files):
+        place.claim(2)
+        assert (place.committed(), place.newest_verified()) == ([], (None, []))
+        commit(place, 10)
+        place.sweep(attempt=9)
+        place.discard("10-1")
+        assert files.names() == ["claim-2"]
+
+    def test_what_only_looks_like_a_claim_is_none(self, place, files):
+        for name in ("claim-", "claim-x", "claim-9.writing", "claim--9", "xclaim-9", "claim-9-1", "20-9/claim-9"):
+            files.write(name, b"")
+        assert place.claimed() == 0
+        place.claim(1)
+        assert place.claimed() == 1
 
     def test_a_listed_model_is_loaded_from_where_it_lies(self, place):
         net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))

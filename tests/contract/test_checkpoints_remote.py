@@ -87,6 +87,10 @@ class Unsteady(MemoryFileSystem):
         self.fail_sometimes()
         return super().cat_file(path, **options)
 
+    def ls(self, path, **options):
+        self.fail_sometimes()
+        return super().ls(path, **options)
+
     def find(self, path, **options):
         self.fail_sometimes()
         return super().find(path, **options)
@@ -122,6 +126,17 @@ def test_a_network_that_stays_away_is_an_error_and_neither_damage_nor_emptiness(
             act()
     Unsteady.failures = 0
     assert unsteady.newest_verified()[0] == made.model_copy(update={"folder": f"{unsteady.where}/10-1"})
+
+
+def test_a_claim_is_made_and_asked_for_again_and_never_taken_for_absent(unsteady):
+    Unsteady.failures = 2
+    unsteady.claim(3)
+    Unsteady.failures = 2
+    assert unsteady.claimed() == 3
+    for act in (unsteady.claimed, lambda: unsteady.claim(4)):
+        Unsteady.failures = 9
+        with pytest.raises(OSError, match="the network is down"):
+            act()
 
 
 def test_a_failed_upload_leaves_nothing(unsteady):

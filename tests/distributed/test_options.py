@@ -58,7 +58,7 @@ def test_steps_may_be_counted_instead_of_epochs(tmp_path):
     trial = Trial(tmp_path / "trial", options={"steps": 9})
     ran = trial.run()
     assert ran.codes == [0, 0], ran.logs()
-    assert (ran.started.total_steps, trial.newest().step, sorted(ran.reports("validation"))) == (9, 9, [6])
+    assert (ran.started.total_steps, trial.newest().step, sorted(ran.reports("validation"))) == (9, 9, [6, 9])
 
 
 def test_the_best_checkpoint_stays_whatever_came_after_it(tmp_path):
@@ -80,3 +80,93 @@ def test_a_metric_that_nobody_reports_is_told(tmp_path):
     assert any(
         "--metric f1: the validation says nothing of that name, only loss accuracy" in n for n in trial.run().notes()
     )
+
+
+WRITES = {
+    "by itself": "",
+    "in its forward pass": "with torch.no_grad(): self.inner[0].weight.clamp_(-0.5, 0.5)",
+    "by data": "self.inner[0].weight.data.clamp_(-0.5, 0.5)",
+    "another buffer": "self.center = 0.9 * self.center + 0.1 * x.mean(0)",
+}
+
+
+def writing(how: str) -> str:
+    """The standard definition with a model that changes something in its forward pass."""
+    net = f"""
+class Net(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+        self.register_buffer("center", torch.zeros(16))
+    def forward(self, x):
+        {WRITES[how] or "pass"}
+        return self.inner(x - self.center)
+"""
+    inside = "nn.Linear(16, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 2)\n    )"
+    assert inside in DIGITS
+    return DIGITS.replace("return nn.Sequential(", "return Net(nn.Sequential(").replace(inside, f"{inside})") + net
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_whatever_a_model_changes_by_itself_is_in_its_checkpoints(tmp_path, how):
+    whole = Trial(tmp_path / "whole", source=writing(how))
+    ran = whole.run()
+    assert ran.codes == [0, 0], ran.logs()
+    killed = Trial(tmp_path / "killed", source=writing(how), every="2steps", params={"pause": 0.03})
+    first = killed.start().reaches(9).kill(1)
+    assert len(first.committed()) >= 2
+    torn = "the model's forward pass changes its weights: checkpoints are copied at once"
+    assert (torn in first.notes()) == (how == "in its forward pass")
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0, 0], second.logs()
+    assert killed.parts() == whole.parts()
+
+
+def test_an_optimizer_that_draws_draws_the_same_on_every_rank(tmp_path):
+    noisy = (
+        DIGITS
+        + """
+class Langevin(torch.optim.SGD):
+    def step(self, closure=None):
+        super().step(closure)
+        with torch.no_grad():
+            for group in self.param_groups:
+                for each in group["params"]: each.add_(0.01 * torch.randn_like(each))
+"""
+    )
+    source = noisy.replace("torch.optim.AdamW(params, lr=lr)", "Langevin(params, lr=lr)")
+    one, two = (
+        Trial(tmp_path / str(slots), source=source, slots=slots, options={"logical_workers": 2}) for slots in (1, 2)
+    )
+    for trial in (one, two):
+        ran = trial.run()
+        assert set(ran.codes) == {0}, ran.logs()
+    assert one.parts() == two.parts()
+
+
+def test_a_training_killed_between_its_last_checkpoint_and_its_end_has_nothing_left_to_do(whole):
+    done = whole("torch", 2).trial
+    again = done.run(resume_from=done.newest().id)
+    assert again.codes == [0, 0], again.logs()
+    assert again.committed() == []
+    assert again.reports("validation") == {}
+
+
+def test_steps_that_end_within_an_epoch_end_with_a_validation(tmp_path):
+    trial = Trial(tmp_path / "trial", options={"steps": 4})
+    ran = trial.run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert list(ran.reports("validation")) == [4]
+    assert trial.newest().metrics == ran.reports("validation")[4]
+
+
+def test_streams_of_random_numbers_are_each_ranks_own(tmp_path):
+    source = DIGITS.replace("time.sleep(pause)", "time.sleep(pause); print('drew', torch.rand(1).item(), flush=True)")
+    ran = Trial(tmp_path / "trial", source=source, options={"rng": "stream"}).run()
+    assert ran.codes == [0, 0], ran.logs()
+    drew = [
+        [line for line in log.read_text().splitlines() if line.startswith("drew")]
+        for log in sorted(ran.folder.path.glob("rank-*.log"))
+    ]
+    assert len(drew[0]) == len(drew[1]) > 10
+    assert not set(drew[0]) & set(drew[1])

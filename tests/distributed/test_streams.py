@@ -30,6 +30,14 @@ class Placed(Counted):
             x, y = self.dataset[self.place - 1]
             yield x + 0.1 * torch.randn(16) * random.random(), y
         self.place = 0
+class Learning(Placed):
+    passes = 0
+    def state_dict(self): return {"place": self.place, "passes": self.passes}
+    def load_state_dict(self, state): self.place, self.passes = state["place"], state["passes"]
+    def __iter__(self):
+        for x, y in super().__iter__():
+            yield x * (1 + self.passes), y
+        self.passes += 1
 def train_data(dataset, kind="Counted"): return globals()[kind](dataset)
 """,
 )
@@ -62,3 +70,14 @@ def test_a_killed_stream_goes_on_with_the_same_bits(whole, tmp_path, kind, worke
     assert again.reports("validation")[12] == quiet.reports("validation")[12]
     skipped = [note for note in again.notes() if "skip" in note or "read" in note]
     assert len(skipped) == (kind == "Counted")
+
+
+def test_what_a_stream_counts_over_its_passes_is_as_it_was_after_a_resume_between_two(tmp_path):
+    trial = Trial(tmp_path / "trial", source=STREAM, every="6steps", params={"kind": "Learning"})
+    ran = trial.run()
+    assert ran.committed() == ["6-1", "12-1"], ran.logs()
+    expected = trial.parts()
+    again = trial.run(resume_from="6-1")
+    assert again.started.resumed_from == "6-1", again.logs()
+    assert trial.newest().id == "12-2"
+    assert trial.parts() == expected

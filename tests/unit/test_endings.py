@@ -57,6 +57,17 @@ def test_the_same_error_at_the_same_step_twice_ends_it_early():
     assert follow(before, Outcome.FAILED, user_error(step=8))[0] is TrialState.QUEUED
 
 
+def test_the_same_error_of_the_users_code_twice_before_the_first_step_ends_it_too():
+    before = trial(failures=1, failure=user_error(step=None))
+    assert follow(before, Outcome.FAILED, user_error(step=None))[0] is TrialState.FAILED
+
+
+def test_a_store_that_cannot_be_reached_at_the_start_is_tried_as_often_as_any_fault():
+    away = user_error(step=None, message="s3://runs/1: the network is down").model_copy(update={"frames": ()})
+    assert follow(trial(failures=1, failure=away), Outcome.FAILED, away)[0] is TrialState.QUEUED
+    assert follow(trial(failures=5, failure=away), Outcome.FAILED, away)[0] is TrialState.FAILED
+
+
 def test_two_kills_in_a_row_are_no_proof_of_a_fault_in_the_code():
     assert follow(trial(failures=1, failure=KILLED), Outcome.FAILED, KILLED)[0] is TrialState.QUEUED
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 from torch.utils.data import DataLoader
 
 from kernel_backend.errors import DaylightError, InvalidDefinition
-from tests.samples import Flow, Keeping, batches, rows
+from tests.samples import Flow, Keeping, batches, drawn, rows
 
 
 class OfIterators:
@@ -41,6 +42,68 @@ class Counted(Flow):
         return self.count
 
 
+class CountingPasses(Flow):
+    """Its samples depend on how many passes there were, which it counts at their end, and then has nothing left."""
+
+    begin = next = passes = 0
+
+    def __iter__(self):
+        begin, self.begin = self.begin, 0
+        for number in range(begin, self.count):
+            self.reads, self.next = self.reads + 1, number + 1
+            yield drawn(), 1000 * self.passes + self.next
+        self.passes += 1
+
+    def state_dict(self):
+        return {"next": self.next, "passes": self.passes}
+
+    def load_state_dict(self, state):
+        self.begin, self.passes = state["next"], state["passes"]
+
+
+class BeginningAnew(CountingPasses):
+    """After its last sample it says that all is still to come."""
+
+    def __iter__(self):
+        yield from super().__iter__()
+        self.next = 0
+
+
+class CountingLate(CountingPasses):
+    """It notices that a pass has ended when the next one begins."""
+
+    def __iter__(self):
+        if self.next >= self.count:
+            self.next, self.passes = 0, self.passes + 1
+        while self.next < self.count:
+            self.next += 1
+            yield drawn(), 1000 * self.passes + self.next
+
+    def load_state_dict(self, state):
+        self.next, self.passes = state["next"], state["passes"]
+
+
+class Shuffling(CountingPasses):
+    """It shuffles by a generator of its own, and saves what that was before the pass."""
+
+    def __init__(self, count=23):
+        super().__init__(count)
+        self.shuffle = random.Random(5)
+
+    def __iter__(self):
+        self.before = self.shuffle.getstate()
+        order = self.shuffle.sample(range(self.count), self.count)
+        for noise, index in super().__iter__():
+            yield noise, index - self.next + order[self.next - 1]
+
+    def state_dict(self):
+        return super().state_dict() | {"before": self.before}
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self.shuffle.setstate(state["before"])
+
+
 def interrupted(data, at, workers, until=14):
     """The steps to `at` of one process, and from there on those of another that got the state by a file."""
     first, second, notes = batches(data(), workers=workers), None, []
@@ -61,6 +124,35 @@ def interrupted(data, at, workers, until=14):
 @pytest.mark.parametrize("at", [1, 3, 4, 5, 9, 12])
 def test_a_stream_goes_on_where_it_was(data, workers, at):
     assert interrupted(data, at, workers)[0] == rows(batches(data()).steps(0, 14))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("data", [CountingPasses, BeginningAnew, CountingLate, Shuffling])
+@pytest.mark.parametrize("at", [3, 4, 8, 9])
+def test_what_a_stream_remembers_over_passes_outlasts_a_fault_at_the_end_of_one(data, at, workers):
+    whole = rows(batches(data()).steps(0, 14))
+    assert len({row[-1] // 1000 for row in whole}) == 4
+    assert interrupted(data, at, workers)[:2] == (whole, [])
+
+
+@pytest.mark.parametrize("data", [CountingPasses, BeginningAnew, CountingLate, Shuffling])
+@pytest.mark.parametrize(("count", "at"), [(5, 1), (5, 4), (6, 3), (24, 4), (24, 8)])
+def test_and_so_it_does_where_a_pass_is_one_batch_or_all_batches_are_whole(data, count, at):
+    assert interrupted(lambda: data(count), at, 0)[0] == rows(batches(data(count)).steps(0, 14))
+
+
+def test_a_stream_that_is_resumed_at_the_end_of_a_pass_reads_two_batches_again_at_most():
+    _, notes, again = interrupted(CountingPasses, 4, 0)
+    assert notes == []
+    assert again.reads == 5 + 23 + 23 + 18  # the last batch of the first pass, two passes, two batches and one ahead
+
+
+def test_a_stream_that_is_not_interrupted_is_never_put_back():
+    class Untouched(CountingPasses):
+        def load_state_dict(self, state):
+            raise AssertionError("nobody asked for it")
+
+    assert rows(batches(Untouched()).steps(0, 9)) == rows(batches(CountingPasses()).steps(0, 9))
 
 
 def test_a_stream_that_keeps_its_place_is_not_read_again():

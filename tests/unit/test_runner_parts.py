@@ -9,6 +9,7 @@ import traceback
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.amp import GradScaler
 
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
@@ -22,10 +23,14 @@ from kernel_backend.runner.link import Spool
 from kernel_backend.runner.load import load
 from kernel_backend.runner.pace import Pace, interval
 from kernel_backend.runner.ranks import Alone, choose
-from kernel_backend.runner.reducer import Flags, OwnGradients, buckets
+from kernel_backend.runner.reducer import Flags, OwnGradients, SummedGradients, buckets, view_like
 from kernel_backend.runner.saving import Cost
 from kernel_backend.runner.seeds import mix, reseed
+from kernel_backend.runner.tree import TreeGradients
 from kernel_backend.runner.validation import Sums, evaluating
+
+OFF = GradScaler("cpu", enabled=False)
+NONE = Flags()
 
 
 def test_mixed_seeds_are_fixed_for_ever_and_differ_by_every_part():
@@ -60,13 +65,123 @@ def test_a_bucket_is_sent_only_when_every_parameter_in_it_may_be_ready():
 
 
 def test_a_gang_of_one_takes_the_plain_gradient():
-    net = torch.nn.Linear(2, 1)
-    gradients = OwnGradients(net, GradScaler("cpu", enabled=False))
+    net = nn.Linear(2, 1)
+    gradients = OwnGradients(net, OFF)
     gradients.begin()
-    gradients.add(net(torch.ones(3, 2)).mean(), 3, Flags(report=True))
+    gradients.add(net(torch.ones(3, 2)).mean(), 3, 3, Flags(report=True))
     word = gradients.finish()
     assert torch.equal(net.weight.grad, torch.ones(1, 2))
     assert (word.samples, word.flags) == (3, Flags(report=True))
+
+
+def summed(net):
+    return SummedGradients(net, OFF, Alone())
+
+
+def treed(net):
+    return TreeGradients(net, OFF, Alone(), [range(1)])
+
+
+def step(gradients, loss, samples=1, total=1, flags=NONE):
+    gradients.begin()
+    gradients.add(loss, samples, total, flags)
+    return gradients.finish()
+
+
+@pytest.mark.parametrize("reducer", [summed, treed])
+def test_a_share_weighs_what_it_has_of_the_global_batch(reducer):
+    net = nn.Linear(2, 1)
+    gradients = reducer(net)
+    for flags in (Flags(checkpoint=True, logged=True), NONE):
+        word = step(gradients, net(torch.ones(3, 2)).mean() * 0 + 8.0, 3, 12, flags)
+        assert word == (3, 2.0, flags)
+    step(gradients, net(torch.ones(3, 2)).mean(), 3, 12)
+    assert net.weight.grad.tolist() == [[0.25, 0.25]]
+    assert step(gradients, None, 0, 12) == (0, 0.0, NONE)
+    assert net.weight.grad is None
+
+
+def scaler():
+    return GradScaler("cpu", init_scale=65536.0)
+
+
+@pytest.mark.parametrize(
+    ("reducer", "share"),
+    [
+        (lambda net: OwnGradients(net, scaler()), 4096),
+        (lambda net: SummedGradients(net, scaler(), Alone()), 2048),
+        (lambda net: TreeGradients(net, scaler(), Alone(), [range(1)]), 2048),
+    ],
+    ids=["own", "summed", "tree"],
+)
+def test_a_scaled_loss_overflows_no_earlier_in_a_gang_than_alone(reducer, share):
+    """The largest number of 16 bits is 65,504."""
+    net = nn.Linear(4, 1)
+    nn.init.constant_(net.weight, 0.1)
+    nn.init.zeros_(net.bias)
+    gradients, x = reducer(net), torch.full((share, 4), 0.5)
+    with torch.autocast("cpu", torch.float16):
+        loss = net(x).float().square().mean()
+    step(gradients, loss, share, 4096)
+    assert net.weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("reducer", [summed, treed])
+def test_a_parameter_that_is_trained_though_it_was_frozen_at_the_start_is_named(reducer):
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)).requires_grad_(False)
+    net[1].requires_grad_(True)
+    net[0].weight.grad = torch.ones(2, 2)  # of a training before this one
+    gradients = reducer(net)
+    step(gradients, net(torch.ones(1, 2)).mean())
+    assert net[0].weight.grad is None
+    net[0].weight.requires_grad_(True)
+    with pytest.raises(InvalidDefinition, match=r"parameter 0\.weight was frozen when the training began"):
+        step(gradients, net(torch.ones(1, 2)).mean())
+
+
+@pytest.mark.parametrize("reducer", [summed, treed])
+def test_a_parameter_may_be_frozen_and_trained_again(reducer):
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    gradients = reducer(net)
+    for trained in (True, False, False, True):
+        net[0].requires_grad_(trained)
+        step(gradients, net(torch.ones(1, 2)).mean())
+        assert (net[0].weight.grad is not None) == trained
+        assert net[1].weight.grad is not None
+
+
+def test_alone_a_parameter_may_thaw_and_its_gradients_do_not_pile_up():
+    net = nn.Linear(2, 1).requires_grad_(False)
+    gradients = OwnGradients(net, OFF)
+    net.requires_grad_(True)
+    for _ in range(2):
+        step(gradients, net(torch.ones(1, 2)).mean())
+        assert net.weight.grad.tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        torch.randn(8, 3, 5, 5).to(memory_format=torch.channels_last),
+        torch.randn(8, 3, 1, 1).to(memory_format=torch.channels_last),
+        torch.randn(4, 6).t(),
+        torch.randn(2, 3, 4, 5, 6).to(memory_format=torch.channels_last_3d),
+        torch.randn(()),
+        torch.randn(0, 3),
+    ],
+    ids=lambda each: str(tuple(each.shape)),
+)
+def test_gradients_lie_in_memory_as_their_parameters_do(parameter):
+    flat = torch.arange(10.0 + parameter.numel())
+    view = view_like(parameter, flat[10:])
+    assert (view.shape, view.stride()) == (parameter.shape, parameter.stride())
+    assert sorted(view.flatten().tolist()) == flat[10:].tolist()
+    assert view.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("parameter", [torch.randn(4, 6)[:, ::2], torch.randn(4, 1).expand(4, 3)])
+def test_a_parameter_with_gaps_or_overlaps_has_a_contiguous_gradient(parameter):
+    assert view_like(parameter, torch.zeros(12)).is_contiguous()
 
 
 def pace_of(per_epoch, every):
@@ -90,7 +205,9 @@ def test_checkpoints_are_due_by_steps_epochs_or_seconds():
         return [step for step in range(1, 13) if pace_of(4, Cadence(**every)).checkpoint(step)]
 
     assert due(steps=5) == [5, 10]
-    assert due(epochs=2) == [8]
+    assert due(epochs=2) == []
+    assert [epoch for epoch in range(1, 7) if pace_of(None, Cadence(epochs=2)).after_epoch(epoch)] == [2, 4, 6]
+    assert not pace_of(4, Cadence(steps=2)).after_epoch(2)
     assert due(seconds=1000) == []
     assert due(seconds=0) == list(range(1, 13))
 

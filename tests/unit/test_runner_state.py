@@ -26,6 +26,7 @@ def norm():
 
 def test_every_logical_rank_has_statistics_of_its_own():
     together, apart = norm(), [norm() for _ in range(3)]
+    together.register_buffer("mask", torch.ones(3))
     logical = LogicalRanks(together, range(4, 7), 9)
     for step in range(2):
         for rank, alone in zip(logical.mine, apart, strict=True):
@@ -41,6 +42,31 @@ def test_every_logical_rank_has_statistics_of_its_own():
     logical.share(Alone())
     shared = logical.buffers()
     assert all(torch.equal(shared[rank][name], b) for rank in logical.mine for name, b in apart[0].named_buffers())
+
+
+class Centered(nn.Module):
+    """Puts another tensor in its buffer's place, as DINO and VQ-VAE do."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("center", torch.zeros(2))
+
+    def forward(self, x):
+        self.center = 0.5 * self.center + x.mean(0)
+        return x
+
+
+def test_a_buffer_that_is_put_in_anothers_place_is_each_logical_ranks_own():
+    together, apart = Centered(), [Centered() for _ in range(2)]
+    logical = LogicalRanks(together, range(2), 2)
+    for step in range(3):
+        for rank, alone in enumerate(apart):
+            batch = torch.full((3, 2), float(10 * rank + step))
+            logical.take(rank)
+            together(batch)
+            alone(batch)
+    found = logical.buffers()
+    assert [found[rank]["center"].tolist() for rank in range(2)] == [alone.center.tolist() for alone in apart]
 
 
 def test_averaged_weights_follow_and_come_back_bit_by_bit():
@@ -97,7 +123,9 @@ def test_what_samples_draw_leaves_the_streams_alone():
     ],
 )
 def test_a_training_says_what_it_guarantees(config, says):
-    assert exact.guarantee(config, 2, CPU) == says
+    assert exact.guarantee(config, 2, CPU, asks_rank=False) == says
+    if config.logical_workers:
+        assert "any kill, 2 slots" in exact.guarantee(config, 2, CPU, asks_rank=True)
 
 
 def test_what_has_changed_since_a_checkpoint_is_named():
@@ -124,3 +152,19 @@ def test_an_operation_without_a_deterministic_kernel_is_told_once(monkeypatch, r
         )
         warnings.showwarning(UserWarning("something else"), UserWarning, "a", 1)
     assert told == ["cumsum_cuda"]
+
+
+@pytest.mark.parametrize(
+    ("source", "unseen"),
+    [
+        ("import torch\nx = torch.utils.data.TensorDataset\n", False),
+        ("class A:\n    def f(self): return self.data\n", False),
+        ("def loss(model): model.weight.data.clamp_(0, 1)\n", True),
+        ("def f(self): self.weight.data = 3\n", True),
+    ],
+)
+def test_only_tensors_that_are_written_to_by_data_make_copies_eager(tmp_path, source, unseen):
+    (tmp_path / "definition.py").write_text(source)
+    model = norm()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    assert exact.writes_unseen(model, optimizer, [tmp_path, tmp_path]) is unseen

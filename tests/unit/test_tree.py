@@ -93,22 +93,25 @@ torch.manual_seed(3)
 NET = Net()
 
 
-def gradients_at(size, logical, samples=11):
+def gradients_at(size, logical, samples=11, dtype=torch.float32):
     """The gradients and the word of rank 0, of a batch that `size` threads compute as `logical` ranks."""
     generator = torch.Generator().manual_seed(1)
-    data = torch.randn(samples, 4, generator=generator)
+    data = torch.randn(samples, 4, generator=generator).to(dtype)
     together, everyones = Together(size), shares_of(logical, size)
     bounds = [rank * samples // logical for rank in range(logical + 1)]
 
     def work(rank):
-        net = copy.deepcopy(NET)
+        net = copy.deepcopy(NET).to(dtype)
         ranks = Alone() if size == 1 else together.rank_of(rank)
         tree = TreeGradients(net, OFF, ranks, everyones)
-        for _ in range(2):  # the second step finds what the first has left
+        for larger in (3.0, 2.0, 1.0):  # a step finds what the one before has left
+            if larger == 2.0:
+                net.zero_grad()  # as some optimizers do in their step
             tree.begin()
             for own in everyones[rank]:
-                mine = data[bounds[own] : bounds[own + 1]]
-                tree.add(net(mine).square().mean() if len(mine) else None, len(mine), Flags(report=own == 0))
+                mine = data[bounds[own] : bounds[own + 1]] * larger
+                loss = net(mine).square().mean() if len(mine) else None
+                tree.add(loss, len(mine), samples, Flags(report=own == 0))
             word = tree.finish()
         return {name: each.grad for name, each in net.named_parameters()}, word
 
@@ -120,13 +123,16 @@ def gradients_at(size, logical, samples=11):
     return results[0]
 
 
-@pytest.mark.parametrize("logical", [1, 2, 3, 4, 6, 13])
-def test_gradients_of_logical_ranks_are_equal_at_any_number_of_real_ones(logical):
-    alone, word = gradients_at(1, logical)
+@pytest.mark.parametrize(
+    ("logical", "dtype"),
+    [*((count, torch.float32) for count in (1, 2, 3, 4, 6, 13)), (4, torch.bfloat16), (6, torch.float16)],
+)
+def test_gradients_of_logical_ranks_are_equal_at_any_number_of_real_ones(logical, dtype):
+    alone, word = gradients_at(1, logical, dtype=dtype)
     assert (word.samples, word.flags) == (11, Flags(report=True))
     assert alone["idle.weight"] is None
     for size in range(2, min(logical, 4) + 1):
-        grads, others = gradients_at(size, logical)
+        grads, others = gradients_at(size, logical, dtype=dtype)
         assert others == word
         for name, grad in alone.items():
             assert (grad is None and grads[name] is None) or torch.equal(grad, grads[name]), (name, size)
@@ -139,3 +145,14 @@ def test_the_tree_gives_the_gradient_of_the_whole_batch():
     loss.backward()
     assert word.loss == pytest.approx(loss.item(), rel=1e-6)
     torch.testing.assert_close(grads["first.weight"], net.first.weight.grad)
+
+
+def test_sums_of_16_bits_are_rounded_once():
+    """In bfloat16 256 + 1 is 256: rounded after each sum, these would add up to 258."""
+    net = nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
+    tree = TreeGradients(net, OFF, Alone(), shares_of(4, 1))
+    tree.begin()
+    for value in (1024.0, 4.0, 4.0, 4.0):
+        tree.add(net(torch.full((1, 1), value, dtype=torch.bfloat16)).sum(), 1, 4, Flags())
+    tree.finish()
+    assert net.weight.grad.item() == torch.tensor(259.0).bfloat16() == 260.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.watch.hangs import Standing, blamed, hang
+from kernel_backend.launch.watch.hangs import Standing, blamed, hang, overdue
 from kernel_backend.launch.watch.logs import BEHIND, PIECE, SHOWN, LogWatch
 from kernel_backend.launch.watch.progress import AWAKE_S, Watch
 from kernel_backend.launch.watch.stacks import main_stack, shortened, waits_for_peers
@@ -174,6 +174,35 @@ def test_a_rank_that_does_not_tick_is_overdue_and_one_that_does_is_not(folder):
     assert watch.overdue({0, 1})
     assert not watch.overdue({0})
     assert watch.steps() == {0: 7, 1: 3}
+
+
+@pytest.mark.parametrize(("idle", "late"), [(5.1, False), (119.0, False), (120.1, True)])
+def test_ranks_that_wait_for_one_at_a_checkpoint_may_take_as_long_as_it_may(idle, late):
+    standings = {0: standing(None, idle=idle, phase="checkpoint"), 1: standing(None, idle=idle, phase="step")}
+    assert overdue(standings, 5.0) == late
+    assert overdue({1: standings[1]}, 5.0)
+
+
+def test_a_rank_that_is_slow_by_nature_hides_no_other_for_longer_than_its_own_limit():
+    standings = {0: standing(None, idle=1.0, phase="checkpoint"), 1: standing(None, idle=120.1, phase="step")}
+    assert overdue(standings, 5.0)
+    assert not overdue({}, 5.0)
+
+
+def test_when_a_slow_checkpoint_has_ended_its_peers_begin_to_wait_anew(folder):
+    watch = Watch(folder, 2, hang_timeout=5.0)
+    saving, waiting = Progress(folder.path, 0), Progress(folder.path, 1)
+    saving.tick("checkpoint", 3)
+    waiting.tick("step", 3)
+    for moment in range(60):
+        watch.look(float(moment))
+        assert not watch.overdue({0, 1})
+    saving.tick("step", 3)
+    for moment in range(60, 66):
+        watch.look(float(moment))
+        assert not watch.overdue({0, 1})
+    watch.look(66.0)
+    assert watch.overdue({0, 1})
 
 
 def test_time_in_which_the_launcher_stood_still_itself_is_nobodys_fault(folder):

@@ -28,9 +28,14 @@ class Standing(NamedTuple):
     idle: float
     stacks: str = ""
 
-    def overdue(self, hang_timeout: float) -> bool:
-        """Whether it has made no progress for too long."""
-        return self.idle > limit(self.tick.phase, hang_timeout)
+
+def overdue(standings: Mapping[int, Standing], hang_timeout: float) -> bool:
+    """Whether one of these living ranks has made no progress for too long.
+
+    Ranks wait for each other: while one is at something slow, such as a checkpoint, all may take as long as it may.
+    """
+    longest = max((limit(standing.tick.phase, hang_timeout) for standing in standings.values()), default=0.0)
+    return any(standing.idle > longest for standing in standings.values())
 
 
 def hang(standings: Mapping[int, Standing], sources: Sources, line: Callable[[str, int], str], at: float) -> Failure:

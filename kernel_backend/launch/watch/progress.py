@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Collection
 
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.watch.hangs import Standing, hang
-from kernel_backend.model.progress import BEGINNING, Tick
+from kernel_backend.launch.watch.hangs import Standing, hang, overdue
+from kernel_backend.model.progress import BEGINNING, Tick, limit
 from kernel_backend.model.trial import Failure
 
 AWAKE_S = 1.0  # more than that between two looks: the launcher itself stood still, and its ranks perhaps with it
@@ -33,9 +33,12 @@ class Watch:
         """See who has moved since the last look."""
         passed = min(now - self._looked, AWAKE_S) if self._looked is not None else 0.0
         self._looked = now
-        for rank, before in self._ticks.items():
-            tick = self._ticks[rank] = self._folder.tick(rank)
-            self._idle[rank] = self._idle[rank] + passed if tick == before else 0.0
+        ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
+        moved = [rank for rank, tick in ticks.items() if tick != self._ticks[rank]]
+        # A rank that leaves something slow is followed by those that waited for it, but not at the same instant.
+        anew = ticks if any(self._slow(self._ticks[rank]) for rank in moved) else moved
+        self._ticks = ticks
+        self._idle = {rank: 0.0 if rank in anew else idle + passed for rank, idle in self._idle.items()}
 
     def standings(self, alive: Collection[int]) -> dict[int, Standing]:
         """Where the ranks that live stand, but for those that cannot tell."""
@@ -43,7 +46,7 @@ class Watch:
 
     def overdue(self, alive: Collection[int]) -> bool:
         """Whether one of the ranks that live hangs."""
-        return any(standing.overdue(self._timeout) for standing in self.standings(alive).values())
+        return overdue(self.standings(alive), self._timeout)
 
     def steps(self) -> dict[int, int | None]:
         """The step that each rank is about at this moment, or was when it ended."""
@@ -63,6 +66,9 @@ class Watch:
             if len(written) > before[rank]:
                 standings[rank] = standings[rank]._replace(stacks=written)
         return hang(standings, self._folder.sources(), linecache.getline, time.time())
+
+    def _slow(self, tick: Tick | None) -> bool:
+        return tick is not None and limit(tick.phase, self._timeout) > limit("step", self._timeout)
 
     def _wait_for_stacks(self, before: dict[int, int]) -> None:
         deadline = time.monotonic() + ANSWER_S

@@ -25,7 +25,8 @@ class Place(NamedTuple):
     before: int = 0  # samples of earlier epochs
     taken: int = 0  # samples of this one
     length: int | None = None  # samples of a pass, once known
-    dataset: Any = None  # what its state_dict said here
+    dataset: Any = None  # what its state_dict said here; between two passes, what it said within the earlier one,
+    rest: int = 0  # so many samples before its end
 
 
 class Start(NamedTuple):
@@ -63,9 +64,10 @@ class Passes(Dataset[Any]):
 
     def _read(self, start: Start) -> Iterator[Part]:
         place, left_out, began, again = start.place, start.left_out, time.perf_counter(), 0
+        if place.dataset is not None and place.taken == 0:
+            self._end_again(place)
         while True:
-            self._opening.at(place.epoch)
-            a_pass = _Pass(self._source, place, self._draws)
+            a_pass = self._open(place, place.dataset if place.taken else None)
             again += a_pass.again
             for chunk in a_pass.chunks(self._cut):
                 place = chunk.place
@@ -77,6 +79,19 @@ class Passes(Dataset[Any]):
                 again = 0
             if start.once:
                 return
+
+    def _end_again(self, place: Place) -> None:
+        """Have the dataset end the pass before this place once more, from its last state within it.
+
+        What its state says after the last sample differs from dataset to dataset: that nothing is left, or that all is
+        still to come. From within a pass each goes on, comes to the end as it did before, and is what it was then.
+        """
+        within = place._replace(epoch=place.epoch - 1, before=place.before - place.rest)
+        self._open(within, place.dataset).skip_to_end()
+
+    def _open(self, place: Place, state: Any) -> _Pass:
+        self._opening.at(place.epoch)
+        return _Pass(self._source, place, state, self._draws)
 
     def _batches(self, chunk: _Chunk) -> list[Batch]:
         total = len(chunk.samples)
@@ -103,21 +118,22 @@ class _Chunk(NamedTuple):
 class _Pass:
     """A pass from some place in it to its end."""
 
-    def __init__(self, source: Source, place: Place, draws: seeds.Draws) -> None:
-        """Find the place: at once where the dataset can, else by reading up to it."""
+    def __init__(self, source: Source, place: Place, state: Any, draws: seeds.Draws) -> None:
+        """Find the place: at once where the dataset can by its `state`, else by reading up to it."""
         self._source, self._begin, self._draws = source, place, draws
         dataset = source.dataset
         if callable(getattr(dataset, "set_epoch", None)):
             dataset.set_epoch(place.epoch)
-        known = place.dataset is not None
+        known = state is not None
         if known and _keeps_place(dataset):
-            dataset.load_state_dict(copy.deepcopy(place.dataset))
+            dataset.load_state_dict(copy.deepcopy(state))
         self._samples: Any = iter(dataset)
         self._keeper = next((each for each in (dataset, self._samples) if _keeps_place(each)), None)
         if known and self._keeper is not None and self._keeper is not dataset:
-            self._keeper.load_state_dict(copy.deepcopy(place.dataset))
+            self._keeper.load_state_dict(copy.deepcopy(state))
         found = place.taken == 0 or (known and self._keeper is not None)
         self._taken = place.taken if found else 0
+        self._within = place  # the newest one after which more samples came
         self.again = 0 if found else self._read_to(place.taken)
 
     def chunks(self, cut: Cut) -> Iterator[_Chunk]:
@@ -128,8 +144,13 @@ class _Pass:
             raise self._nothing()
         for chunk in found:
             yield ahead
-            ahead = chunk
+            self._within, ahead = ahead.place, chunk
         yield ahead._replace(last=True, place=self._end(ahead.place.step))
+
+    def skip_to_end(self) -> None:
+        """Read what is left, for nobody."""
+        for _ in self._each():
+            pass
 
     def _chunks(self, cut: Cut) -> Iterator[_Chunk]:
         for step in itertools.count(self._begin.step + 1):
@@ -149,6 +170,8 @@ class _Pass:
             except StopIteration:
                 return
             self._taken += 1
+            if self._taken == 1:
+                self._within = self._place(self._begin.step)
             yield sample
 
     def _read_to(self, taken: int) -> int:
@@ -164,12 +187,15 @@ class _Pass:
     def _place(self, step: int) -> Place:
         # A copy: reading on may change what it was given.
         state = copy.deepcopy(self._keeper.state_dict()) if self._keeper is not None else None
-        return self._begin._replace(step=step, taken=self._taken, dataset=state)
+        return self._begin._replace(step=step, taken=self._taken, dataset=state, rest=0)
 
     def _end(self, step: int) -> Place:
         begin = self._begin
         length = self._taken if begin.length is None else begin.length
-        return Place(step, begin.epoch + 1, begin.before + self._taken, 0, length)
+        end = Place(step, begin.epoch + 1, begin.before + self._taken, 0, length)
+        if self._keeper is not self._source.dataset:
+            return end  # an iterator and its state end with their pass
+        return end._replace(dataset=self._within.dataset, rest=self._taken - self._within.taken)
 
     def _nothing(self) -> InvalidDefinition:
         kind = type(self._source.dataset).__name__
