@@ -225,10 +225,17 @@ class Checkpointer:
         name = checkpoint_id(draft.moment.step, self._job.attempt)
         began = time.monotonic()
         draft.copying.arrived()
+        self._must_be_newest()
         self._must_have_room(draft.bytes)
         copies = draft.copying.copies.items()
         written = [self._home.write(name, part, pieces(tensors)) for part, tensors in copies]
         self._commit(draft, written, time.monotonic() - began)
+
+    def _must_be_newest(self) -> None:
+        """Raise Fenced where a later attempt of this trial has begun: nothing here is this one's to change any more."""
+        claimed = self._home.claimed()
+        if claimed > self._job.attempt:
+            raise Fenced(f"attempt {self._job.id} was followed by attempt {claimed}: it ends here")
 
     def _must_have_room(self, needed: int) -> None:
         """Raise OSError where the disk has no room for so many bytes, even without what may be deleted."""
@@ -264,8 +271,7 @@ class Checkpointer:
             parts=tuple(written),
             state=draft.state,
         )
-        if self._home.claimed() > job.attempt:
-            raise Fenced(f"attempt {job.id} was followed by attempt {self._home.claimed()}: it commits nothing more")
+        self._must_be_newest()
         self._home.commit(manifest)
         self._newest = manifest.id
         self.cost = Cost(draft.stalled.seconds, seconds)
@@ -304,6 +310,7 @@ class Checkpointer:
         return self._choose()
 
     def _choose(self) -> Manifest | None:
+        self._must_be_newest()
         self._home.claim(self._job.attempt)
         self._home.sweep(self._job.attempt)
         pinned = self._job.resume_from

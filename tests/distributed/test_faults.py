@@ -79,3 +79,19 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(whole, tr
     assert (path.parent.parent / "12-1.bad").is_dir()
     assert damaged.newest().id == "12-2"
     assert damaged.parts() == whole("torch", 2).trial.parts()
+
+
+def test_an_attempt_that_was_followed_by_another_commits_nothing_more_and_ends(trial):
+    """As behind a cut network: the engine has given it up, and it knows nothing of that."""
+    given_up = trial(every="2steps", epochs=20, params={"pause": 0.03})
+    ran = given_up.start().reaches(3)
+    given_up.home.claim(2)
+    left = {manifest.id for manifest in given_up.home.committed()}
+    ran.ended()
+    assert set(ran.codes) == {1}
+    causes = [failure for failure in ran.failures().values() if not failure.consequence]
+    assert [(failure.type, failure.message) for failure in causes] == [
+        ("Fenced", "attempt 1.1-1 was followed by attempt 2: it ends here")
+    ]
+    # One whose look at the claim was over already may still have come through.
+    assert len({manifest.id for manifest in given_up.home.committed()} - left) <= 1
