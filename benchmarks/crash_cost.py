@@ -104,11 +104,11 @@ def main() -> None:
     ours.add_argument("--stall", type=float, default=0.01, help="of training, for one (default: %(default)s)")
     ours.add_argument("--write", type=float, default=2.0, help="until one is safe (default: %(default)s)")
     ours.add_argument("--detect", type=float, default=1.0, help="a crash (default: %(default)s)")
-    ours.add_argument("--resume", type=float, default=8.0, help="to the first step (default: %(default)s)")
+    ours.add_argument("--resume", type=float, default=6.0, help="to the first step (default: %(default)s)")
     theirs = parser.add_argument_group("the others, in seconds")
     theirs.add_argument("--their-stall", type=float, default=2.3, help="torch.save (default: %(default)s)")
     theirs.add_argument("--their-detect", type=float, default=1.0, help="a crash (default: %(default)s)")
-    theirs.add_argument("--their-resume", type=float, default=8.0, help="to the first step (default: %(default)s)")
+    theirs.add_argument("--their-resume", type=float, default=6.0, help="to the first step (default: %(default)s)")
     args = parser.parse_args()
     recovery = args.their_detect, args.their_resume
     policies = [

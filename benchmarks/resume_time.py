@@ -58,7 +58,7 @@ print(time.time() - float(sys.argv[1]))
 
 def checkpoints(home: Path) -> dict[float, str]:
     """Save a training as it would stand at each of the places; the checkpoints' names."""
-    params = {"log": str(home / "first.log")}
+    params, importable = {"log": str(home / "first.log")}, list(sys.path)
     run = ours.build(home, SOURCE, params, batch_size=BATCH_SIZE, keep=Keep(latest=len(PLACES)))
     loop.take_step(run, next(loop.batches(run)))
     names = {}
@@ -67,6 +67,7 @@ def checkpoints(home: Path) -> dict[float, str]:
         run.checkpoints.finish(loop.moment(run))
         names[place] = f"{run.step}-1"
     run.train.close()
+    sys.path[:] = importable  # as a launcher's: a forkserver is another one where other modules can be imported
     return names
 
 

@@ -66,6 +66,8 @@ def parse_keep(text: str) -> Keep:
         if name not in Keep.model_fields or not count.isdigit() or name in rules:
             raise InvalidRequest(f"{text!r} is no rule of what to keep: write best:1,latest:2 or best_overall:3")
         rules[name] = int(count)
+    if not any(rules.values()):
+        raise InvalidRequest(f"{text!r} keeps nothing of what was trained: write best:1,latest:2 or best_overall:3")
     return Keep.model_validate({"best": 0, "latest": 0} | rules)
 
 

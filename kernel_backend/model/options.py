@@ -80,7 +80,12 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--checkpoint-every", "faults", "WHEN", "60s, 10m, 1epoch or 500steps [as often as is cheap]"),
     _setting("--keep", "faults", "RULES", "checkpoints to keep: best:1,latest:2 or best_overall:3 [best:1,latest:2]"),
     _setting("--max-restarts", "faults", "N", "restarts in a row without progress before it has failed [5]"),
-    _setting("--hang-timeout", "faults", "TIME", "how long without progress is a hang: 90s, 10m [10m]"),
+    _setting(
+        "--hang-timeout",
+        "faults",
+        "TIME",
+        "without progress for so long, it hangs: 90s, 10m (slow phases: thrice) [10m]",
+    ),
     Option(
         ("--on-log",),
         "faults",
@@ -159,6 +164,8 @@ def to_config(namespace: argparse.Namespace) -> Config:
         if option.config and value is not None:
             given[option.config] = value
     given |= {name: _parsed(name, given[name]) for name in _PARSERS if name in given}
+    if "steps" in given and "epochs" in given:
+        raise InvalidRequest("--steps and --epochs exclude each other: --steps says how many there are in all")
     try:
         return Config.model_validate(given)
     except ValidationError as error:

@@ -95,6 +95,7 @@ class Checkpointer:
         self._draft: Draft | None = None
         self._newest: str | None = None  # the newest that is known to be whole
         self._fenced: Fenced | None = None  # a later attempt has begun: this one is to end
+        self._missed = 0  # checkpoints in a row that could not be written
         self._proved = False  # a lazy copy of this training has turned out true
         self.cost = Cost()
         self.owed = False  # a copy had to be thrown away: the next step's is wanted
@@ -202,8 +203,10 @@ class Checkpointer:
             self._fenced = fenced
         except Exception as error:  # stores have errors of their own
             self._discard(draft)
-            text = f"checkpoint at step {draft.moment.step} could not be written: {_said(error)}; training goes on"
-            self._spool.say(Note(level="warning", text=text))
+            self._missed += 1
+            if self._missed == 1:  # one word for all of them: a disk that is full stays so for long
+                text = f"checkpoint at step {draft.moment.step} could not be written: {_said(error)}; training goes on"
+                self._spool.say(Note(level="warning", text=text))
 
     def _write_at_last(self, draft: Draft) -> None:
         for pause in [PAUSE_S] * (TRIES - 1) + [None]:
@@ -274,6 +277,9 @@ class Checkpointer:
         self._must_be_newest()
         self._home.commit(manifest)
         self._newest = manifest.id
+        if self._missed:
+            self._spool.say(Note(text=f"checkpoints are written again, from step {moment.step} on"))
+            self._missed = 0
         self.cost = Cost(draft.stalled.seconds, seconds)
         self._spool.say(
             Committed(

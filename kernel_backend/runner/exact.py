@@ -116,8 +116,8 @@ def _names(base: ast.expr, name: str) -> bool:
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
     """What has changed since a checkpoint of what its bits depend on, as `torch 2.12 -> 2.13`; None where nothing."""
-    # Both backends sum in the same order.
-    names = [name for name in {**before, **now} if name != "backend"]
+    # Both backends sum in the same order; of other slots the service has told already.
+    names = [name for name in {**before, **now} if name not in ("backend", "slots")]
     changed = [
         f"{name} {before.get(name, 'unset')} -> {now.get(name, 'unset')}"
         for name in names

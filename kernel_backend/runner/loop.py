@@ -118,7 +118,7 @@ def batches(run: Training) -> Iterator[list[Batch]]:
 
 def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
     """One step of the global batch: what all ranks know of it, and the values that the loss function gave to log."""
-    run.progress.tick("first step" if run.step == run.began else "step", run.step)
+    run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
     logged = Sums()
     flags = wishes(run)
     run.gradients.begin()

@@ -9,7 +9,7 @@ from functools import lru_cache
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import Overview, Wait
-from kernel_backend.model.states import Hold
+from kernel_backend.model.states import Hold, TrialState
 from kernel_backend.model.trial import Trial
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.picture import Ask, Picture
@@ -33,7 +33,9 @@ class Overviews:
         return [self._complete(each, heads.get(each.experiment.number), picture) for each in known]
 
     def _complete(self, known: Overview, ask: Ask | None, picture: Picture) -> Overview:
-        wait = explain(picture, ask) if ask else _impossible(known.experiment, known.trials, picture)
+        # The picture may be a moment older than the trials.
+        waits = ask is not None and any(trial.state is TrialState.QUEUED for trial in known.trials)
+        wait = explain(picture, ask) if ask and waits else _impossible(known.experiment, known.trials, picture)
         warnings = (*self._warnings(known.experiment.snapshot), *known.warnings)
         return known.model_copy(update={"wait": wait, "warnings": tuple(dict.fromkeys(warnings))})
 

@@ -51,14 +51,3 @@ def test_a_training_that_changes_its_slots_in_mid_epoch_keeps_its_bits(alone, tr
         assert ran.notes() == []
     assert changing.parts() == expected.parts()
     assert ran.reports("validation")[12] == attempt.reports("validation")[12]
-
-
-def test_without_logical_workers_a_change_of_slots_is_told(trial):
-    changing = trial(slots=2, params={"pause": 0.03})
-    first = changing.start().reaches(3).tell("release").ended()
-    assert first.codes == [85, 85], first.logs()
-    changing.slots = 1
-    step = changing.newest().step
-    second = changing.run(changing.newest().id)
-    assert second.codes == [0], second.logs()
-    assert second.notes() == [f"bits may differ from step {step + 1} on: slots 2 -> 1"]

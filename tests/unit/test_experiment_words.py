@@ -97,6 +97,7 @@ def test_a_metric_is_better_downwards_unless_it_says_otherwise() -> None:
         (parse_keep, "best:1,best:2"),
         (parse_keep, "all:3"),
         (parse_keep, "latest:-1"),
+        (parse_keep, "best:0,latest:0"),
         (parse_metric, ":max"),
         (parse_metric, "loss:up"),
     ],

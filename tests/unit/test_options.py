@@ -87,6 +87,7 @@ def test_values_that_are_no_text_are_taken_as_they_are():
         ("--ema 1", "--ema 1: must be less than 1"),
         ("--ema 0", "--ema 0: must be greater than 0"),
         ("--clip much", "--clip much: must be a number"),
+        ("--steps 9 --epochs 3", "--steps and --epochs exclude each other"),
         ("--amp fp8", "--amp fp8: must be bf16 or fp16"),
         ("--keep all", "--keep all: 'all' is no rule of what to keep: write best:1,latest:2"),
         ("--metric x:up", "--metric x:up: 'x:up' is no metric"),
