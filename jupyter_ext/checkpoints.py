@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from kernel_backend.client import Client
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.checkpoints import Which, choose
 from kernel_backend.model.experiment import Metric
 from kernel_backend.model.ids import Reference
@@ -31,18 +32,22 @@ class Listed(NamedTuple):
 
 
 def listed(client: Client, reference: Reference) -> Listed:
-    """What has been committed; raises NotFound for an experiment that is none."""
+    """What has been committed; raises NotFound for an experiment or a trial that is none."""
     number, trial = reference.experiment, reference.trial
+    overview = client.experiment(number)
+    if trial is not None and all(each.index != trial for each in overview.trials):
+        raise NotFound(f"experiment #{number} has no trial {trial}: it has {len(overview.trials)}")
     found = [each for each in client.checkpoints(number) if trial in (None, each.trial)]
-    return Listed(number, client.experiment(number).experiment.config.metric, found)
+    return Listed(number, overview.experiment.config.metric, found)
 
 
 def verified(client: Client, found: Listed) -> Listed:
-    """The same with each read to the last byte that has not been read before."""
-    infos = [
-        client.verify(found.number, each.trial, each.id) if each.verified == "not read" else each
-        for each in found.infos
-    ]
+    """The same with each read to the last byte that has not been read before; what has gone meanwhile is left out."""
+    infos = []
+    for each in found.infos:
+        with suppress(NotFound):  # a training lets its older ones go
+            unread = each.verified == "not read"
+            infos.append(client.verify(found.number, each.trial, each.id) if unread else each)
     return found._replace(infos=infos)
 
 
@@ -64,10 +69,31 @@ def chosen(found: Listed, action: str, options: argparse.Namespace) -> list[Chec
         raise InvalidRequest(f"{action!r} is nothing that can be done to a checkpoint: {', '.join(ACTIONS)}")
     if action != "download" and (options.to or options.force):
         raise InvalidRequest(f"--to and --force belong to download, not to {action}")
-    which = Which(options.latest, options.best, options.step)
-    if action == "verify" and not which.given:
+    if _means_all(action, options):
         return found.infos
-    return [choose(found.infos, found.metric, which)]
+    return [choose(found.infos, found.metric, _which(options))]
+
+
+def act_on(
+    client: Client, found: Listed, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
+) -> list[tuple[CheckpointInfo, str]]:
+    """What `act` answers for each of those `chosen`; of all of them, those that have gone meanwhile are left out."""
+    done = []
+    for info in infos:
+        try:
+            done.append(act(client, found, action, info, options))
+        except NotFound:
+            if not _means_all(action, options):
+                raise
+    return done
+
+
+def _which(options: argparse.Namespace) -> Which:
+    return Which(options.latest, options.best, options.step)
+
+
+def _means_all(action: str, options: argparse.Namespace) -> bool:
+    return action == "verify" and not _which(options).given
 
 
 def act(

@@ -6,15 +6,24 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jupyter_ext.checkpoints import act, add_choice, chosen, listed, verified
+from jupyter_ext.checkpoints import act_on, add_choice, chosen, listed, verified
 from jupyter_ext.job import Job
 from jupyter_ext.views import table
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.model.options import VIEWS, OptionParser
+from kernel_backend.model.resumption import parse_slots
 from kernel_backend.model.values import nearest
-from kernel_backend.text import TABLE_HEAD, checkpoint_head, checkpoint_row, collected_lines, head_text, table_row
+from kernel_backend.text import (
+    TABLE_HEAD,
+    checkpoint_head,
+    checkpoint_row,
+    collected_lines,
+    hang_text,
+    head_text,
+    table_row,
+)
 
 HELP = """%dl VERB ...
 
@@ -79,8 +88,10 @@ def _logs(tokens: Sequence[str]) -> None:
     flags = [("--rank", {"type": int}), ("--attempt", {"type": int})]
     reference, options = _number("logs", tokens, *flags)
     attempt = reference.attempt if options.attempt is None else options.attempt
-    text = Job(reference.experiment).logs(options.rank, attempt)
-    print(text.rstrip() or "nothing was printed")
+    job = Job(reference.experiment)
+    text, overview = job.logs(options.rank, attempt).rstrip(), job.overview
+    stacks = hang_text(overview, 1, attempt or overview.trials[0].attempt)
+    print("\n".join(part for part in (text, stacks) if part) or "nothing was printed")
 
 
 def _metrics(tokens: Sequence[str]) -> None:
@@ -120,7 +131,7 @@ def _checkpoint(tokens: Sequence[str]) -> None:
     action, reference = options.words[0], parse_reference(options.words[1])
     client = Client.connect()
     found = listed(client, reference)
-    done = [act(client, found, action, each, options) for each in chosen(found, action, options)]
+    done = act_on(client, found, action, chosen(found, action, options), options)
     print("\n".join(said for _, said in done) or "no checkpoints yet")
 
 
@@ -162,7 +173,7 @@ def _act(verb: str) -> Callable[[Sequence[str]], None]:
 
 
 def _resume(tokens: Sequence[str]) -> None:
-    reference, options = _number("resume", tokens, ("--slots", {"type": int}))
+    reference, options = _number("resume", tokens, ("--slots", {"type": parse_slots}))
     job = Job(reference.experiment).resume(options.slots)
     print(head_text(job.overview, time.time()))
 

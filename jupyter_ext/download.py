@@ -29,10 +29,18 @@ def download(client: Client, number: int, info: CheckpointInfo, to: Path, force:
     """The folder `to`, with the checkpoint's parts and manifest, the code, and what was installed.
 
     It appears whole or not at all. Raises InvalidRequest where something is there already (with `force` only what
-    is no earlier download), and CheckpointDamaged for bytes that are not those that were committed.
+    is no earlier download) or nothing can be written, and CheckpointDamaged for bytes that are not those that were
+    committed.
     """
     to = to.expanduser().absolute()
     _check_free(to, force)
+    try:
+        return _downloaded(client, number, info, to)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write to {to}: {error.strerror or error}") from error
+
+
+def _downloaded(client: Client, number: int, info: CheckpointInfo, to: Path) -> Path:
     to.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(dir=to.parent, prefix=f".{to.name}-", suffix=".part"))
     try:

@@ -11,12 +11,12 @@ from jupyter_ext.host import this_shell, wants_widget
 from jupyter_ext.views import LiveView, bundle
 from jupyter_ext.views.saved import curves_of, picture_of
 from kernel_backend.client import Client
-from kernel_backend.errors import ExperimentFailed, NotFound
+from kernel_backend.errors import ExperimentFailed, InvalidRequest, NotFound
 from kernel_backend.model.checkpoints import Which, candidates
 from kernel_backend.model.overview import CheckpointInfo, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Kind, StoredReport
-from kernel_backend.text import failure_text, head_text, metrics_text, new_notes
+from kernel_backend.text import already_text, failure_text, head_text, metrics_text, new_notes
 
 if TYPE_CHECKING:
     import pandas
@@ -99,7 +99,8 @@ class Job:
     def resume(self, slots: int | None = None) -> Job:
         """Queue it again, on another number of slots where one is given: what that means for its bits is printed."""
         before = self.overview
-        for note in new_notes(before, self._client.resume(self.number, slots)):
+        after = self._client.resume(self.number, slots)
+        for note in [*already_text(before), *new_notes(before, after)]:
             print(f"note: {note}")
         return self
 
@@ -125,6 +126,8 @@ class Job:
             raise NotFound(
                 f"trial {self.number}.{trial} has no checkpoint yet: look with %dl checkpoints {self.number}"
             )
+        if step is not None and best:
+            raise InvalidRequest(f"load(step={step}, best=True): give one of them")
         which = Which(latest=step is None and not best, best=best, step=step)
         return load(self._client, self.number, candidates(found, metric, which), weights)
 

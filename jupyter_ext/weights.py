@@ -39,7 +39,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
         except CheckpointDamaged as damage:
             if place == len(choices):
                 raise
-            print(f"{damage.message}: the one before is taken", file=sys.stderr)
+            print(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
         else:
             model = _model(client, number, manifest.params)
             model.load_state_dict(state)

@@ -11,7 +11,7 @@ from kernel_backend.model.overview import CheckpointInfo, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
+from kernel_backend.model.trial import HANG, Attempt, Failure, Trial, checkpoint_step
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -45,6 +45,11 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return str(value)
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e6 else f"{value:.4g}"
+
+
+def counted(count: int, word: str) -> str:
+    """`1 slot`, `2 slots`."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def metrics_text(metrics: Mapping[str, float]) -> str:
@@ -114,7 +119,7 @@ def gang_text(overview: Overview) -> str:
     """`2 slots, horovod`: how much it has (or asks for), and how its ranks talk once that is known."""
     slots = overview.experiment.config.slots
     backends = [attempt.backend for attempt in overview.attempts if attempt.backend]
-    parts = [f"{slots} slot{'s' if slots > 1 else ''}", *backends[-1:]]
+    parts = [counted(slots, "slot"), *backends[-1:]]
     return ", ".join(parts)
 
 
@@ -127,6 +132,11 @@ def guarantee_text(overview: Overview) -> str:
 def new_notes(before: Overview, after: Overview) -> list[str]:
     """The warnings that an answer has beyond what was known."""
     return [warning for warning in after.warnings if warning not in before.warnings]
+
+
+def already_text(before: Overview) -> list[str]:
+    """What `resume` says of an experiment that was not paused: `it is running already`; else nothing."""
+    return [f"it is {before.state} already"] if before.experiment.state == "active" else []
 
 
 def elapsed(overview: Overview, now: float) -> float:
@@ -259,9 +269,23 @@ def _begins(attempt: Attempt) -> str | None:
 def _ends(attempt: Attempt) -> str | None:
     if attempt.outcome == "failed" and attempt.failure:
         return f"attempt {attempt.number} failed: {cause_text(attempt.failure)}"
-    if attempt.outcome in ("lost", "timeout", "infeasible"):
+    if attempt.outcome == "lost":
+        why = _first_line(attempt.failure.message) if attempt.failure else "its launcher was killed"
+        return f"attempt {attempt.number} was lost: {why}"
+    if attempt.outcome in ("timeout", "infeasible"):
         return f"attempt {attempt.number} ended: {attempt.outcome}"
     return None
+
+
+def hang_text(overview: Overview, trial: int, number: int) -> str:
+    """Where the ranks of an attempt stood when it hung, which no log tells; empty for one that did not hang."""
+    failures = [each.failure for each in overview.attempts if (each.trial, each.number) == (trial, number)]
+    final = [
+        each for each in overview.trials if each.state == "failed" and (each.index, each.attempt) == (trial, number)
+    ]
+    failures += [each.failure for each in final]  # a trial fails a moment before its attempt is closed
+    hung = [failure for failure in failures if failure and failure.type == HANG]
+    return f"{hung[0].message}\n{hung[0].traceback}".rstrip() if hung else ""
 
 
 def cause_text(failure: Failure) -> str:
@@ -269,4 +293,8 @@ def cause_text(failure: Failure) -> str:
     if not failure.frames and failure.message.startswith(f"rank {failure.rank} "):
         return failure.message
     where = f" ({failure.frames[-1].where})" if failure.frames else ""
-    return f"{failure.type}: {failure.message.splitlines()[0] if failure.message else ''}{where}"
+    return f"{failure.type}: {_first_line(failure.message)}{where}"
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""

@@ -47,6 +47,15 @@ def cnn(width: int) -> nn.Module:
     )  # fmt: skip
 
 
+def deep() -> nn.Module:
+    """3 million parameters, BatchNorm after each convolution."""
+    widths = itertools.pairwise([3, 64, 128, 256, 512])
+    layers: list[nn.Module] = []
+    for inputs, outputs in widths:
+        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512 * 4, 700), nn.ReLU(), nn.Linear(700, CLASSES))
+
+
 def mlp(width: int) -> nn.Module:
     sizes = itertools.pairwise([64, width, width])
     layers = [layer for inputs, outputs in sizes for layer in (nn.Linear(inputs, outputs), nn.ReLU(), nn.Dropout(0.1))]
@@ -65,6 +74,8 @@ def train_data(net="cnn", augmented=True):
 def model(net="cnn", width=32):
     if net == "transformer":
         return Transformer()
+    if net == "deep":
+        return deep()
     return mlp(width) if net == "mlp" else cnn(width)
 
 

@@ -154,9 +154,10 @@ def _failure(failure: Failure) -> str:
 def _picture(picture: bytes, overview: Overview) -> str:
     data = base64.b64encode(picture).decode()
     values = ", ".join(f"{k} {number(v)}" for trial in overview.trials for k, v in trial.metrics.items())
+    said = f"curves of experiment {overview.experiment.number}" + (f": {values}" if values else "")
     return (
         f'<img src="data:image/png;base64,{data}" style="max-width:100%;margin-top:6px;border-radius:4px" '
-        f'alt="curves of experiment {overview.experiment.number}: {escape(values, quote=True)}">'
+        f'alt="{escape(said, quote=True)}">'
     )
 
 

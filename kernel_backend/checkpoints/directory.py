@@ -60,12 +60,12 @@ class Directory(Verifying):
 
     def write(self, checkpoint: str, name: str, data: Data) -> Part:
         """Store one part durably; raises OSError (a full disk: before the first byte), leaving nothing of it."""
-        _make(self._root / checkpoint)
+        make_folder(self._root / checkpoint)
         return _replace(self._root / checkpoint / f"{name}{SUFFIX}", data).part(name)
 
     def commit(self, manifest: Manifest) -> None:
         """Write the manifest, the last file: its rename is the moment at which the checkpoint exists."""
-        _make(self._root / manifest.id)
+        make_folder(self._root / manifest.id)
         _replace(self._root / manifest.id / MANIFEST, [dump(manifest)])
 
     def set_aside(self, checkpoint: str) -> None:
@@ -103,7 +103,7 @@ class Directory(Verifying):
 
     def claim(self, attempt: int) -> None:
         """Put an empty file beside the checkpoints, and then take away those of older attempts; raises OSError."""
-        _make(self._root)
+        make_folder(self._root)
         _touch(self._root / claim_name(attempt))
         with contextlib.suppress(OSError):  # they say nothing any more
             for older in self._claims():
@@ -206,10 +206,10 @@ def _reserve(file: int, size: int) -> None:
             raise
 
 
-def _make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Make a folder and those above it, each durably."""
     if not folder.is_dir():
-        _make(folder.parent)
+        make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         _sync(folder.parent)
 

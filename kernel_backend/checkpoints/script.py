@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from kernel_backend.checkpoints.alone import alone
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
 from kernel_backend.checkpoints.places import open_place
 from kernel_backend.checkpoints.retention import expendable
@@ -36,18 +37,19 @@ def save(
 
     It exists from one moment to the next: killed at any instant before, there are the older ones. Those that `keep`
     does not name are deleted then; `metric` (`loss`, `accuracy:max`) says which of the `metrics` makes the best, and
-    the two newest always stay. One writer at a time. Raises OSError where there is no room, leaving all older ones.
+    the two newest always stay. One writer at a time: raises Conflict where another process saves into the same folder,
+    and OSError where there is no room, leaving all older ones.
     """
-    if step < 0:
-        raise InvalidRequest(f"step={step}: steps are counted from 0")
+    _check_step(step)
     rules = parse_keep(keep) if isinstance(keep, str) else keep
     judge = parse_metric(metric) if isinstance(metric, str) else metric
     place = _place(where)
-    number = max((each.attempt for each in place.committed()), default=0) + 1
-    place.sweep(number + 1)  # what a killed save has left
-    manifest = _write(place, _manifest(step, number, metrics or {}), state)
-    for old in expendable(_as_saved(place), rules, judge):
-        place.discard(old.id)
+    with alone(place.where):
+        number = max((each.attempt for each in place.committed()), default=0) + 1
+        place.sweep(number + 1)  # what a killed save has left
+        manifest = _write(place, _manifest(step, number, metrics or {}), state)
+        for old in expendable(_as_saved(place), rules, judge):
+            place.discard(old.id)
     return manifest
 
 
@@ -78,6 +80,11 @@ def latest(where: str | os.PathLike[str]) -> Manifest | None:
     """The checkpoint that was saved last (`step`, `metrics`, `at`, ...), unverified; None where there is none."""
     saved = _as_saved(_place(where))
     return saved[-1] if saved else None
+
+
+def _check_step(step: object) -> None:
+    if not isinstance(step, int) or step < 0:
+        raise InvalidRequest(f"step={step!r}: must be a whole number from 0 up")
 
 
 def _place(where: str | os.PathLike[str]) -> Checkpoints:

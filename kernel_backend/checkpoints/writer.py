@@ -137,9 +137,15 @@ def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if tree is None or isinstance(tree, bool | int | float | str):
         return tree
     raise DaylightError(
-        f"{path or 'the state'} is a {type(tree).__name__}, which a checkpoint cannot hold: "
-        "keep numbers, strings, tensors, lists, tuples and dicts of them there"
+        f"{f'the value at {path}' if path else 'the state'} is an object of class {type(tree).__name__}, which a "
+        f"checkpoint cannot hold: {_instead(tree)}"
     )
+
+
+def _instead(value: object) -> str:
+    if type(value).__name__ == "ndarray":
+        return "keep torch.from_numpy of it there"
+    return "keep numbers, strings, tensors, lists, tuples and dicts of them there"
 
 
 def _free(path: str, tensors: Mapping[str, Tensor]) -> str:

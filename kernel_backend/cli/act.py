@@ -10,14 +10,15 @@ from pathlib import Path
 
 from kernel_backend.cli.follow import wait
 from kernel_backend.cli.output import print_json, say
-from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
+from kernel_backend.cli.verb import OK, Verb, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.options import OptionParser, add_options, to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
+from kernel_backend.model.resumption import parse_slots
 from kernel_backend.model.space import parse_assignments
-from kernel_backend.text import head_text, new_notes, params_text
+from kernel_backend.text import already_text, counted, head_text, new_notes, params_text
 
 
 def _submit(options: Namespace) -> int:
@@ -30,7 +31,8 @@ def _submit(options: Namespace) -> int:
     for warning in checked.warnings:
         say(f"note: {warning}")
     if options.dry_run:
-        print(f"{path}: {params_text(checked.params)}; {config.slots} slots, {config.epochs} epochs; nothing was sent")
+        length = counted(config.steps, "step") if config.steps else counted(config.epochs, "epoch")
+        print(f"{path}: {params_text(checked.params)}; {counted(config.slots, 'slot')}, {length}; nothing was sent")
         return OK
     client = Client.connect()
     overview = send(checked, config, given, name=options.name or path.stem, client=client)
@@ -98,13 +100,16 @@ def _resume(options: Namespace) -> int:
     if options.json:
         print_json(overview)
     else:
-        print("\n".join([head_text(overview, time.time()), *(f"note: {note}" for note in new_notes(before, overview))]))
+        notes = [*already_text(before), *new_notes(before, overview)]
+        print("\n".join([head_text(overview, time.time()), *(f"note: {note}" for note in notes)]))
     return OK
 
 
 def _resume_arguments(parser: OptionParser) -> None:
     takes_one(parser)
-    parser.add_argument("--slots", metavar="N", type=count, help="on so many slots from here on [as many as before]")
+    parser.add_argument(
+        "--slots", metavar="N", type=parse_slots, help="on so many slots from here on [as many as before]"
+    )
     takes_json(parser)
 
 

@@ -38,19 +38,20 @@ def _tell_damage(infos: list[CheckpointInfo]) -> int:
 
 
 def _checkpoint(options: Namespace) -> int:
-    from jupyter_ext.checkpoints import act, chosen, listed
+    from jupyter_ext.checkpoints import act_on, chosen, listed
 
     client = Client.connect()
     found = listed(client, options.reference)
     infos = chosen(found, options.action, options)
     if options.action == "delete" and not (options.yes or _agrees(f"delete {found.name(infos[0])}", infos[0])):
         return USAGE
-    done = [act(client, found, options.action, each, options) for each in infos]
+    done = act_on(client, found, options.action, infos, options)
     if options.json:
         print_json({"checkpoints": [info for info, _ in done]})
     else:
         print("\n".join(said for _, said in done) or "no checkpoint has been committed")
-    return FAILED if any(info.verified == "damaged" for info, _ in done) else OK
+    damaged = any(info.verified == "damaged" for info, _ in done)
+    return FAILED if options.action == "verify" and damaged else OK
 
 
 def _agrees(what: str, info: CheckpointInfo) -> bool:

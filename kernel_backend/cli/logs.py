@@ -7,19 +7,20 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 
-from kernel_backend.cli.output import print_json
+from kernel_backend.cli.output import print_json, say
 from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.options import OptionParser
-from kernel_backend.model.overview import LogChunk
+from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.states import TRIAL_ENDED
+from kernel_backend.text import hang_text
 
 LOOK_S = 0.5  # between looks at a log that is followed
 
 
 def _logs(options: Namespace) -> int:
-    wanted = _pattern(options.grep)
+    wanted, printed = _pattern(options.grep), False
     chunks = _chunks(Client.connect(), options)
     if options.json:
         *_, last = chunked = list(chunks)
@@ -29,29 +30,47 @@ def _logs(options: Namespace) -> int:
     for line in _lines(chunks):
         if wanted.search(line):
             print(line, end="", flush=options.follow)
+            printed = True
+    if not (printed or options.grep):
+        say("nothing was printed")
     return OK
 
 
 def _chunks(client: Client, options: Namespace) -> Iterator[LogChunk]:
-    """The log piece by piece, and with `follow` from attempt to attempt until the trial has ended."""
+    """The log piece by piece, and with `follow` from attempt to attempt until the trial has ended.
+
+    Behind the log of an attempt that hung comes where its ranks stood.
+    """
     experiment, trial = options.reference.experiment, options.reference.trial or 1
-    attempt, offset = options.attempt or options.reference.attempt, 0
+    attempt, rank, offset = options.attempt or options.reference.attempt, options.rank, 0
     while True:
-        chunk = client.logs(experiment, trial, attempt, options.rank, offset)
+        chunk = client.logs(experiment, trial, attempt, rank, offset)
         yield chunk
         offset = chunk.offset
+        if chunk.attempt:  # on with the same file, whoever fails and whichever attempt begins meanwhile
+            attempt, rank = chunk.attempt, chunk.rank
         if offset < chunk.size:
             continue
-        if not options.follow:
-            return
-        now = client.experiment(experiment).trials[trial - 1]
-        if chunk.ended and now.attempt > chunk.attempt:
-            attempt, offset = chunk.attempt + 1, 0
-        elif now.state in TRIAL_ENDED and (chunk.ended or not chunk.attempt):  # perhaps before it ever began
+        overview = client.experiment(experiment)
+        now = overview.trials[trial - 1]
+        goes_on = options.follow and chunk.ended and now.attempt > chunk.attempt
+        # A trial may have ended before it ever began.
+        over = not options.follow or (now.state in TRIAL_ENDED and (chunk.ended or not chunk.attempt))
+        if goes_on or over:
+            yield from _stacks(overview, trial, chunk)
+        if goes_on:
+            attempt, rank, offset = chunk.attempt + 1, options.rank, 0
+        elif over:
             return
         else:
-            attempt = attempt or chunk.attempt or None
             time.sleep(LOOK_S)
+
+
+def _stacks(overview: Overview, trial: int, chunk: LogChunk) -> Iterator[LogChunk]:
+    text = hang_text(overview, trial, chunk.attempt)
+    if text:
+        between = "\n" if chunk.size else ""  # the log's last line may have no end
+        yield chunk.model_copy(update={"text": f"{between}{text}\n"})
 
 
 def _lines(chunks: Iterator[LogChunk]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Record
 
@@ -12,6 +13,13 @@ class Resumption(Record):
     """The body of `POST /api/experiments/{number}/resume`; an empty one changes nothing."""
 
     slots: int | None = Field(None, ge=1)  # None: as many as before
+
+
+def parse_slots(text: str) -> int:
+    """How many slots the option `--slots` asks for; raises InvalidRequest."""
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise InvalidRequest(f"--slots {text}: must be a whole number from 1 up")
+    return int(text)
 
 
 def resized_note(before: Config, slots: int, step: int) -> str:

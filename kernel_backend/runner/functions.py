@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
@@ -78,6 +78,11 @@ class Functions:
         made = self.prepared("schedule", frozenset({"optimizer"}))(optimizer=optimizer)
         if not isinstance(made, LRScheduler):
             raise InvalidDefinition(f"schedule() returned {_a(made)}; it must return a torch.optim.lr_scheduler")
+        if isinstance(made, ReduceLROnPlateau) and not self.has("validation_data"):
+            raise InvalidDefinition(
+                "schedule() returned a ReduceLROnPlateau, which goes by the validation (--metric), and there is "
+                "no validation_data: add it, or take a schedule that goes by steps"
+            )
         return made
 
     def step_function(self, role: str) -> Callable[..., Any]:

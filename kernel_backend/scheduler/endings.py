@@ -51,7 +51,7 @@ def ending(
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
         # Nobody here asked (the engine or a person signalled the launcher): it goes on from its checkpoint.
-        return Ending(e.Lost(), {"failures": 0})
+        return Ending(e.Lost(), {"failures": 0}, (f"attempt {attempt.number} was asked to step aside",))
     return Ending(e.Lost(), {"failures": 0} if progress else {})
 
 
@@ -60,8 +60,12 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
         return Ending(e.Invalid(), {"failure": failure})
     counted = not (progress and outcome is Outcome.TIMEOUT)
     failures = (0 if progress else trial.failures) + counted
-    retries_left = failures <= max_restarts and not (failure and _again(failure, trial.failure))
-    return Ending(e.Errored(retries_left=retries_left), {"failures": failures, "failure": failure})
+    changes = {"failures": failures, "failure": failure}
+    if failure is not None and _again(failure, trial.failure):
+        return Ending(e.Errored(retries_left=False), changes, (_repeated(failure),))
+    if failures > max_restarts:
+        return Ending(e.Errored(retries_left=False), changes, (_exhausted(failures, max_restarts),))
+    return Ending(e.Errored(retries_left=True), changes)
 
 
 def _again(failure: Failure, before: Failure | None) -> bool:
@@ -79,7 +83,8 @@ def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[Log
     if excluding:
         nodes = {node_of(attempt.placement, match.rank): match for match in excluding}
         changes = plain.changes | {"excluded": trial.excluded | nodes.keys()}
-        plain = replace(plain, changes=changes, notes=tuple(_excluded(node, match) for node, match in nodes.items()))
+        notes = (*plain.notes, *(_excluded(node, match) for node, match in nodes.items()))
+        plain = replace(plain, changes=changes, notes=notes)
     final = next((match for match in matched if match.action == "cancel_retries"), None)
     if final is None or not isinstance(plain.event, e.Errored):
         return plain
@@ -87,6 +92,17 @@ def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[Log
     message = f"{failure.message}{' ' if failure.message else ''}({_cancelled(final)})"
     changes = plain.changes | {"failure": failure.model_copy(update={"message": message})}
     return replace(plain, event=e.Errored(retries_left=False), changes=changes)
+
+
+def _repeated(failure: Failure) -> str:
+    place = "before the first step" if failure.step is None else f"at step {failure.step}"
+    return f"not tried again: the same error {place} twice in a row"
+
+
+def _exhausted(failures: int, max_restarts: int) -> str:
+    if max_restarts == 0:
+        return "not tried again: --max-restarts 0"
+    return f"not tried again: {failures} attempts without progress (--max-restarts {max_restarts})"
 
 
 def _excluded(node: str, match: LogMatch) -> str:

@@ -17,8 +17,6 @@ from kernel_backend.scheduler.resume import lineage
 from kernel_backend.store.base import Store
 
 WEEK_S = 7 * 86400.0  # what was set aside is kept as long, to be looked at
-DAMAGED = "damaged: look at it, and delete it by hand"
-
 Damaged = Callable[[Checkpoints, Manifest], bool]
 
 
@@ -61,9 +59,15 @@ def reasons(
     said = {(verdict.manifest.trial, verdict.manifest.id): verdict.reasons for verdict in verdicts}
     for shelf in found:
         for each in shelf.manifests:
-            beside = (DAMAGED,) if each.id in bad[shelf.trial.index] else ("pinned",) if each.pinned else ()
+            damage = _damage(each) if each.id in bad[shelf.trial.index] else ""
+            beside = (damage,) if damage else ("pinned",) if each.pinned else ()
             said.setdefault((shelf.trial.index, each.id), beside)
     return said
+
+
+def _damage(manifest: Manifest) -> str:
+    which = f"{manifest.experiment}.{manifest.trial} --step {manifest.step}"
+    return f"damaged: look at it, and delete it with daylight checkpoint delete {which}"
 
 
 def collect(

@@ -81,7 +81,7 @@ def test_a_damaged_one_pushes_no_whole_one_out(client: Client, four: Path) -> No
     spoil(folder(four) / "40-1" / "model.safetensors")
     client.verify(1, 1, "40-1")
     why = found(client)
-    assert why["40-1"] == ("damaged: look at it, and delete it by hand",)
+    assert why["40-1"] == ("damaged: look at it, and delete it with daylight checkpoint delete 1.1 --step 40",)
     assert (why["30-1"], why["20-1"]) == (("latest", "fall-back"), ("fall-back",))
     client.delete(1, 1, "40-1")
     assert "40-1" not in found(client)

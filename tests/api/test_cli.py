@@ -14,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_ext.commands import run_command
 from kernel_backend import discovery
 from kernel_backend.cli import main
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.overview import LogChunk
 from kernel_backend.model.reports import Delivery
+from kernel_backend.model.trial import HANG, Failure
 from tests.api.served import DEFINITION, Served, report, started, token_of
 from tests.builders import user_error
 
@@ -96,7 +99,11 @@ def test_a_file_that_is_no_text_is_refused_in_a_sentence(service, tmp_path, caps
 
 def test_a_dry_run_sends_nothing(service, file, capsys):
     assert main(["submit", str(file), "--dry-run", "lr=2"]) == 0
-    assert "lr=2" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "lr=2" in said
+    assert "1 slot, 1 epoch; nothing was sent" in said
+    assert main(["submit", str(file), "--dry-run", "lr=2", "--slots", "2", "--steps", "5"]) == 0
+    assert "2 slots, 5 steps; nothing was sent" in capsys.readouterr().out
     assert service.client().experiments() == []
 
 
@@ -221,6 +228,34 @@ def test_logs_are_printed_filtered_and_followed_to_the_end(service, file, capsys
     assert main(["logs", "1", "--follow"]) == 0
     ending.join()
     assert capsys.readouterr().out == "hello\nworld\n"
+
+
+def test_behind_the_log_of_an_attempt_that_hung_stands_where_its_ranks_were(service, file, capsys):
+    submitted(file, "--max-restarts", "0")
+    token_of(service, KEY)
+    hung = Failure(rank=0, type=HANG, message="rank 0 made no progress", traceback="rank 0:\n  in loss")
+    service.engine.end(KEY, hung)
+    capsys.readouterr()
+    stacks = "rank 0 made no progress\nrank 0:\n  in loss\n"
+    assert main(["logs", "1", "--follow"]) == 0
+    assert capsys.readouterr().out == f"hello\nworld\n\n{stacks}"
+    run_command(["logs", "1"])
+    assert capsys.readouterr().out == f"hello\nworld\n{stacks}"
+    assert main(["show", "1"]) == 0
+    assert "note: not tried again: --max-restarts 0" in capsys.readouterr().out
+
+
+def test_a_log_without_a_word_is_said_beside_the_answer(service, file, capsys, monkeypatch):
+    async def silent(key, rank, offset=0, tail=None):
+        return LogChunk(attempt=key.number, rank=rank, text="", offset=0, size=0, ended=False)
+
+    monkeypatch.setattr(service.engine, "logs", silent)
+    submitted(file)
+    token_of(service, KEY)
+    capsys.readouterr()
+    assert main(["logs", "1"]) == 0
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "nothing was printed\n")
 
 
 def test_the_source_comes_back_as_it_was(service, file, capsys):

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from jupyter_ext.checkpoints import act_on, listed, verified
 from jupyter_ext.commands import run_command
 from jupyter_ext.download import download
 from jupyter_ext.job import Job
 from kernel_backend.cli import main
-from kernel_backend.errors import CheckpointDamaged, InvalidRequest
+from kernel_backend.errors import CheckpointDamaged, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Config, Keep, Submission
-from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.ids import AttemptId, Reference
 from kernel_backend.model.snapshot import Snapshot
 from tests.api.committed import commit, folder, names, spoil
 from tests.api.served import Served, archive, paused, submit
@@ -55,8 +58,6 @@ def test_the_list_says_value_size_and_why_each_is_kept(three: Path, capsys: Capt
         ["1", "30-1", "30", "3.00", "0.3"],
     ]
     assert [row.split("not read  ")[1] for row in rows] == ["best", "fall-back", "latest, fall-back"]
-    assert main(["checkpoints", "1.2"]) == 0
-    assert "no checkpoint has been committed" in capsys.readouterr().out
 
 
 def test_verifying_reads_all_or_one_and_damage_is_exit_code_1(three: Path, capsys: Capture) -> None:
@@ -71,6 +72,18 @@ def test_verifying_reads_all_or_one_and_damage_is_exit_code_1(three: Path, capsy
     assert [each["verified"] for each in found] == ["yes", "damaged", "yes"]
     assert main(["checkpoints", "1"]) == 1
     assert "part model has changed" in capsys.readouterr().err
+    assert main(["checkpoint", "pin", "1", "--step", "20"]) == 0
+
+
+def test_verifying_all_leaves_out_what_a_training_let_go_meanwhile(service: Served, three: Path) -> None:
+    client = service.client()
+    found = listed(client, Reference(1))
+    shutil.rmtree(folder(three) / "20-1")
+    assert [each.id for each in verified(client, found).infos] == ["10-1", "30-1"]
+    every = argparse.Namespace(latest=False, best=False, step=None)
+    assert [info.id for info, _ in act_on(client, found, "verify", found.infos, every)] == ["10-1", "30-1"]
+    with pytest.raises(NotFound, match="no checkpoint 20-1"):
+        act_on(client, found, "verify", [found.infos[1]], argparse.Namespace(latest=False, best=False, step=20))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +97,9 @@ def test_verifying_reads_all_or_one_and_damage_is_exit_code_1(three: Path, capsy
         ("burn 1 --latest", "verify, download, delete, pin, unpin"),
         ("pin 1 --latest --to here", "--to and --force belong to download"),
         ("pin 7 --latest", "no experiment #7"),
-        ("pin 1.2 --latest", "no checkpoint has been committed"),
+        ("pin 1.2 --latest", "experiment #1 has no trial 2: it has 1"),
+        ("verify 1.2", "experiment #1 has no trial 2"),
+        ("download 1 --latest --to /proc/daylight", "daylight: cannot write to /proc/daylight: "),
         ("delete 1 --latest", "end it first with daylight stop 1"),
     ],
 )
@@ -198,7 +213,10 @@ def test_resuming_with_other_slots_says_what_that_means(service: Served, capsys:
     paused(service, client, KEY)
     assert main(["resume", "1", "--slots", "9"]) == 2
     assert "9 slots asked, but here has 2 cpu. Largest gang here: 2 (--slots 2)" in capsys.readouterr().err
-    assert main(["resume", "1", "--slots", "0"]) == 2
+    capsys.readouterr()
+    for wrong in ("0", "x"):
+        assert main(["resume", "1", "--slots", wrong]) == 2
+        assert f"--slots {wrong}: must be a whole number from 1 up" in capsys.readouterr().err
     assert client.experiment(1).experiment.config.slots == 1
     assert main(["resume", "1", "--slots", "2"]) == 0
     said = capsys.readouterr().out
@@ -207,6 +225,8 @@ def test_resuming_with_other_slots_says_what_that_means(service: Served, capsys:
     assert "note: after step 0 with 2 slots" in (main(["show", "1"]), capsys.readouterr().out)[1], "it stays said"
     config = client.experiment(1).experiment.config
     assert (config.slots, config.threads) == (2, 3)
+    assert main(["resume", "1"]) == 0
+    assert "already\n" in capsys.readouterr().out
     assert client.resume(1, slots=2).experiment.config.slots == 2, "what is said twice changes nothing"
     client.stop(1)
     assert main(["resume", "1", "--slots", "1"]) == 2

@@ -66,7 +66,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(
     commit(tmp_path, 5)
     spoil(commit(tmp_path, 6))
     assert job.load().weight.tolist() == [[5.0, 5.0]]
-    assert "part model has changed since it was written: the one before is taken" in capsys.readouterr().err
+    assert "part model has changed since it was written: step 5 is taken" in capsys.readouterr().err
     with pytest.raises(CheckpointDamaged, match="part model has changed"):
         job.load(step=6)
 

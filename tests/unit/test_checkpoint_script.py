@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from kernel_backend import checkpoints
-from kernel_backend.errors import CheckpointDamaged, DaylightError, InvalidRequest, NotFound
+from kernel_backend.checkpoints.alone import alone
+from kernel_backend.errors import CheckpointDamaged, Conflict, DaylightError, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Keep, Metric
 from tests.torture.files import Files
 from tests.torture.saves import script, state_of
@@ -29,7 +30,7 @@ def where(request, tmp_path):
 
 
 def steps(where):
-    return {int(name.split("-")[0]) for name in Files(where).names()}
+    return {int(name.split("-")[0]) for name in Files(where).names() if "/" in name}
 
 
 def test_a_training_goes_on_from_what_it_saved(where):
@@ -117,7 +118,7 @@ def test_a_damaged_one_is_set_aside_with_a_warning_and_the_one_before_is_taken(w
 
 def test_what_cannot_be_saved_is_refused_and_leaves_nothing(where):
     checkpoints.save(where, {"step": 1}, 1)
-    with pytest.raises(DaylightError, match=r"model\.hook is a function"):
+    with pytest.raises(DaylightError, match=r"the value at model\.hook is an object of class function"):
         checkpoints.save(where, {"model": {"hook": lambda: None}}, 2)
     with pytest.raises(InvalidRequest, match="step=-1"):
         checkpoints.save(where, {}, -1)
@@ -191,3 +192,21 @@ def last_word(hear):
 
 def unfinished(where):
     return [each for each in Path(where).glob("*-*") if not (each / "manifest.json").exists()]
+
+
+def test_two_processes_that_save_into_one_folder_are_told(tmp_path):
+    place = tmp_path / "runs"
+    with alone(str(place)), pytest.raises(Conflict, match=f"another process saves to {re.escape(str(place))}"):
+        checkpoints.save(place, {"a": 1}, 1)
+    assert checkpoints.save(place, {"a": 1}, 1).step == 1
+
+
+@pytest.mark.parametrize("step", ["1", -1, 1.0, None])
+def test_a_step_that_is_none_is_refused_in_a_sentence(where, step):
+    with pytest.raises(InvalidRequest, match=re.escape(f"step={step!r}: must be a whole number from 0 up")):
+        checkpoints.save(where, {}, step)
+
+
+def test_an_array_is_answered_with_the_way_to_a_tensor(where):
+    with pytest.raises(DaylightError, match=r"the value at a\.0 is an object of class ndarray.*torch\.from_numpy"):
+        checkpoints.save(where, {"a": [torch.zeros(2).numpy()]}, 1)

@@ -148,7 +148,7 @@ def test_two_tensors_at_one_path_are_two():
 
 
 def test_what_no_checkpoint_can_hold_is_named_with_its_place():
-    with pytest.raises(DaylightError, match=r"state\.hook is a function"):
+    with pytest.raises(DaylightError, match=r"the value at state\.hook is an object of class function"):
         flatten({"state": {"hook": lambda: None}})
 
 

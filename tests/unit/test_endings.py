@@ -57,6 +57,33 @@ def test_the_same_error_at_the_same_step_twice_ends_it_early():
     assert follow(before, Outcome.FAILED, user_error(step=8))[0] is TrialState.QUEUED
 
 
+def notes(before, failure, progress=False, max_restarts=5):
+    return ending(before, attempt(), Outcome.FAILED, failure, progress, max_restarts).notes
+
+
+def test_why_there_is_no_further_try_is_said():
+    same, early = user_error(step=7), user_error(step=None)
+    assert notes(trial(failure=same), same) == ("not tried again: the same error at step 7 twice in a row",)
+    assert notes(trial(failure=early), early) == (
+        "not tried again: the same error before the first step twice in a row",
+    )
+    assert notes(trial(failures=5), KILLED) == ("not tried again: 6 attempts without progress (--max-restarts 5)",)
+    assert notes(trial(), KILLED, progress=True, max_restarts=0) == ("not tried again: --max-restarts 0",)
+    assert notes(trial(failures=4), KILLED) == ()
+
+
+def test_an_excluded_node_and_the_last_try_are_both_said():
+    gang = (share((0, 1), "a"), share((0,), "b"))
+    what = ending(trial(), attempt(placement=gang), Outcome.FAILED, KILLED, False, 0, (ECC,))
+    assert [note.split(":")[0] for note in what.notes] == ["not tried again", "node b is left out from now on"]
+
+
+def test_who_was_asked_to_leave_by_others_says_so_and_who_was_asked_here_does_not():
+    said = ending(trial(), attempt(4), Outcome.RELEASED, None, False, 5).notes
+    assert said == ("attempt 4 was asked to step aside",)
+    assert ending(trial(TrialState.RELEASING), attempt(4), Outcome.RELEASED, None, False, 5).notes == ()
+
+
 def test_the_same_error_of_the_users_code_twice_before_the_first_step_ends_it_too():
     before = trial(failures=1, failure=user_error(step=None))
     assert follow(before, Outcome.FAILED, user_error(step=None))[0] is TrialState.FAILED

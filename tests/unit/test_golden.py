@@ -153,6 +153,7 @@ def _pictures() -> Iterator[Overview]:
     yield overview(trial(TrialState.FAILED, attempt=2, failure=LOST), attempts=tuple(lost), state="failed")
     ends = [attempt(number, outcome=outcome, failure=LOST) for number, outcome in enumerate(Outcome, 1)]
     yield overview(attempts=tuple(ends))
+    yield overview(attempts=(attempt(outcome=Outcome.LOST), attempt(2, outcome=Outcome.LOST, failure=DEEP)))
     goes_on = attempt(2, resume_from="150-1", outcome=Outcome.FAILED, failure=DEEP, backend="torch")
     yield overview(attempts=(attempt(backend="horovod"), goes_on, attempt(3)))
     yield overview(attempts=(attempt(guarantee="none: --reproducible off"), attempt(2, guarantee=EXACT), attempt(3)))
@@ -311,7 +312,16 @@ def test_the_file_holds_what_python_says(name):
 def test_every_function_of_a_view_has_its_cases():
     asked = {name for case in text_cases() for name in case["said"]}
     # Lists, plain logs and answers to commands: only Python prints these.
-    untold = {"table_row", "message_line", "checkpoint_head", "checkpoint_row", "collected_lines", "new_notes"}
+    untold = {
+        "table_row",
+        "message_line",
+        "checkpoint_head",
+        "checkpoint_row",
+        "collected_lines",
+        "new_notes",
+        "hang_text",
+    }
+    untold |= {"already_text", "counted"}
     assert {name for name in vars(text) if _is_public(name)} - untold <= asked
 
 

@@ -258,5 +258,5 @@ def test_a_state_that_no_checkpoint_can_hold_is_told_with_its_place():
 
     data = batches(Odd())
     next(data.steps(0, None))
-    with pytest.raises(DaylightError, match=r"dataset\.lock is a object"):
+    with pytest.raises(DaylightError, match=r"the value at dataset\.lock is an object of class object"):
         data.state()

@@ -153,3 +153,10 @@ def test_a_schedule_that_is_none_is_told():
     made = functions(BASIC + "def schedule(optimizer): return 0.1\n")
     with pytest.raises(InvalidDefinition, match=r"returned a float; it must return a torch\.optim\.lr_scheduler"):
         made.schedule(made.optimizer(made.model()))
+
+
+def test_a_schedule_that_waits_for_validations_asks_for_some():
+    plateau = "def schedule(optimizer): return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)\n"
+    made = functions(BASIC + plateau)
+    with pytest.raises(InvalidDefinition, match="there is no validation_data: add it"):
+        made.schedule(made.optimizer(made.model()))

@@ -15,6 +15,7 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Failure
 from kernel_backend.text import (
     TABLE_HEAD,
+    already_text,
     checkpoint_head,
     checkpoint_row,
     collected_lines,
@@ -22,6 +23,7 @@ from kernel_backend.text import (
     epoch_text,
     failure_text,
     guarantee_text,
+    hang_text,
     head_text,
     message_line,
     new_notes,
@@ -155,11 +157,25 @@ def test_attempts_tell_how_they_ended_and_where_they_go_on():
         return message_line(message("attempt", attempt(**fields).to_json()), overview(), overview())
 
     assert line(outcome="failed", failure=user_error()) == "#12  attempt 1 failed: ValueError: boom (cell [4] line 3)"
-    assert line(outcome="lost") == "#12  attempt 1 ended: lost"
+    assert line(outcome="lost") == "#12  attempt 1 was lost: its launcher was killed"
+    gone = Failure(rank=0, type="ForkserverLost", message="the process that ranks are forked from has ended")
+    assert line(outcome="lost", failure=gone) == f"#12  attempt 1 was lost: {gone.message}"
     assert line(number=2, state="placed", resume_from="150-1") == "#12  attempt 2 goes on from step 150"
     assert line(number=2, state="placed") == "#12  attempt 2 starts again"
     assert line() is None
     assert message_line(message("note", {"text": "disk full"}), overview(), overview()) == "#12  disk full"
+
+
+def test_only_an_attempt_that_hung_has_stacks_to_show():
+    hung = Failure(rank=1, type="Hang", message="rank 1 made no progress for 60 s", traceback="rank 1:\n  sleep\n")
+    shown = overview(attempts=(attempt(failure=user_error()), attempt(2, failure=hung)))
+    assert hang_text(shown, 1, 2) == "rank 1 made no progress for 60 s\nrank 1:\n  sleep"
+    assert hang_text(shown, 1, 1) == hang_text(shown, 2, 2) == hang_text(shown, 1, 0) == ""
+
+
+def test_resuming_what_was_not_paused_says_what_it_does():
+    assert already_text(overview()) == ["it is running already"]
+    assert already_text(overview(experiment=experiment(ExperimentState.PAUSED))) == []
 
 
 def test_the_head_and_the_row_tell_the_same():

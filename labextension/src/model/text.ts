@@ -231,7 +231,11 @@ function ends(attempt: Attempt): string | null {
   if (attempt.outcome === 'failed' && attempt.failure) {
     return `attempt ${attempt.number} failed: ${causeText(attempt.failure)}`;
   }
-  const unlucky = attempt.outcome === 'lost' || attempt.outcome === 'timeout' || attempt.outcome === 'infeasible';
+  if (attempt.outcome === 'lost') {
+    const why = attempt.failure ? firstLine(attempt.failure.message) : 'its launcher was killed';
+    return `attempt ${attempt.number} was lost: ${why}`;
+  }
+  const unlucky = attempt.outcome === 'timeout' || attempt.outcome === 'infeasible';
   return unlucky ? `attempt ${attempt.number} ended: ${attempt.outcome}` : null;
 }
 

@@ -1,0 +1,37 @@
+"""One writer at a time among the plain scripts that save into a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernel_backend.checkpoints.directory import make_folder
+from kernel_backend.errors import Conflict
+
+LOCK = "lock"
+_NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # what file systems answer that have none
+
+
+@contextlib.contextmanager
+def alone(where: str) -> Iterator[None]:
+    """Nobody else saves into this folder meanwhile; raises Conflict where somebody does. A URL has no lock."""
+    if "://" in where:
+        yield
+        return
+    make_folder(Path(where))
+    with open(Path(where) / LOCK, "ab") as file:
+        _lock(file.fileno(), where)  # the system lets it go with the process, however that ends
+        yield
+
+
+def _lock(descriptor: int, where: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Conflict(f"another process saves to {where}: let it end, or save to another place") from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
