@@ -19,7 +19,7 @@ from kernel_backend.model.progress import patience
 from kernel_backend.model.reports import Note, Started
 from kernel_backend.runner import exact, seeds
 from kernel_backend.runner.average import Average
-from kernel_backend.runner.checkpointing import Checkpointer, Model, Optimizer, Stateful
+from kernel_backend.runner.checkpointing import Checkpointer
 from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.link import Instructions, Spool
@@ -32,6 +32,7 @@ from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Choice, Ranks, choose, connect
 from kernel_backend.runner.reducer import Gradients, OwnGradients, SummedGradients
 from kernel_backend.runner.saving import HostCopy
+from kernel_backend.runner.stateful import Model, Optimizer, Stateful
 from kernel_backend.runner.tree import TreeGradients, shares_of
 from kernel_backend.runner.validation import share
 

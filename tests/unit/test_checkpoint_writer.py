@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernel_backend.checkpoints.base import Manifest, dump, parse
 from kernel_backend.checkpoints.writer import decode, flatten, pieces, unflatten
 from kernel_backend.errors import CheckpointDamaged, DaylightError
-from kernel_backend.runner.checkpointing import Optimizer
+from kernel_backend.runner.stateful import Optimizer
 
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
