@@ -23,15 +23,16 @@ PARTS: dict[str, set[str]] = {
     "home": WORDS,
     "devices": WORDS,
     "text": WORDS,
+    "orphans": set(),
     "discovery": WORDS | {"home"},
     **dict.fromkeys(DECISIONS, WORDS),
     **dict.fromkeys(SEAMS, WORDS | DECISIONS | {"home", "devices"}),
     "engines": WORDS | {"home", "devices", "launch"},
-    "launch": WORDS | {"home", "devices", "client"},  # a launcher posts what its ranks say
+    "launch": WORDS | {"home", "devices", "client", "orphans"},  # a launcher posts what its ranks say
     "client": WORDS | {"home", "discovery"},
     "service": WORDS | DECISIONS | SEAMS | {"home", "devices"},
     "api": WORDS | SEAMS | {"text", "service", "home"},
-    "runner": WORDS | {"checkpoints", "snapshots"},
+    "runner": WORDS | {"checkpoints", "snapshots", "orphans"},
     "jupyter_ext": WORDS | {"text", "snapshots", "client", "home", "discovery"},
     "daylight": WORDS | {"jupyter_ext", "client"},
     "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "app"},

@@ -139,12 +139,6 @@ def checkpoint_id(step: int, attempt: int) -> str:
     return f"{step}-{attempt}"
 
 
-def order_of(checkpoint: str) -> tuple[int, int]:
-    """What sorts a checkpoint by its name: (step, attempt)."""
-    step, attempt = checkpoint.split("-")
-    return int(step), int(attempt)
-
-
 def digest(data: bytes | memoryview) -> str:
     """The xxh3-128 of some bytes, in hex."""
     return xxhash.xxh3_128_hexdigest(data)

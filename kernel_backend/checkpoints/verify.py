@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kernel_backend.checkpoints.base import Manifest, Part, parse
 from kernel_backend.checkpoints.streams import Digesting
 from kernel_backend.errors import CheckpointDamaged, NotFound
+from kernel_backend.model.trial import checkpoint_order
 
 MANIFEST, PINNED, SUFFIX = "manifest.json", "pinned", ".safetensors"
 ID = re.compile(r"(\d+)-(\d+)")
@@ -116,7 +117,7 @@ class Verifying(ABC):
             try:
                 found.append(self._parsed(each))
             except CheckpointDamaged as error:
-                damage[_order(each.checkpoint)] = error.message
+                damage[checkpoint_order(each.checkpoint)] = error.message
                 self._put_away(each.checkpoint, error)
         return sorted(found, key=lambda manifest: manifest.order)
 
@@ -175,9 +176,4 @@ def claims_among(names: Iterable[str]) -> list[int]:
 
 def attempt_of(checkpoint: str) -> int:
     """The attempt that `<step>-<attempt>` names."""
-    return _order(checkpoint)[1]
-
-
-def _order(checkpoint: str) -> tuple[int, int]:
-    step, attempt = checkpoint.split("-")
-    return int(step), int(attempt)
+    return checkpoint_order(checkpoint)[1]

@@ -115,4 +115,10 @@ class Attempt(Record):
 
 def checkpoint_step(checkpoint: str | None) -> int:
     """The step of a checkpoint's name `<step>-<attempt>`; 0 where there is none."""
-    return int(checkpoint.split("-")[0]) if checkpoint else 0
+    return checkpoint_order(checkpoint)[0] if checkpoint else 0
+
+
+def checkpoint_order(checkpoint: str) -> tuple[int, int]:
+    """What sorts checkpoints by their names `<step>-<attempt>`: (step, attempt)."""
+    step, attempt = checkpoint.split("-")
+    return int(step), int(attempt)

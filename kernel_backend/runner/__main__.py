@@ -6,35 +6,22 @@ then `failure-<rank>.json` says why.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernel_backend.orphans import die_with
+
 if TYPE_CHECKING:
     from kernel_backend.runner.loop import Training
-
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_launcher() -> None:
-    """Have the kernel kill this process when its parent dies; it is a rank without a master otherwise.
-
-    That parent is its launcher, or the forkserver, which for its part kills the ranks of a launcher that died.
-    """
-    launcher = os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != launcher:  # it died before the kernel knew
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(folder: Path) -> int:
     """Run this rank; its exit code. What comes after the first two steps may take seconds to import."""
-    die_with_launcher()
+    # Its launcher, or the forkserver, which for its part kills the ranks of a launcher that died.
+    die_with(os.getppid())
 
     from kernel_backend.runner.link import Instructions, Spool
 

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from kernel_backend.checkpoints import retention
-from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, checkpoint_id, order_of
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, checkpoint_id
 from kernel_backend.checkpoints.writer import decode, flatten, pieces, unflatten
 from kernel_backend.errors import CheckpointFailed, Fenced
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import Committed, Note
+from kernel_backend.model.trial import checkpoint_order
 from kernel_backend.runner.link import Spool
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.random_states import RandomStates
@@ -293,7 +294,9 @@ class Checkpointer:
     def _comes_from(self, manifest: Manifest) -> bool:
         """Whether this training's state comes from that one, and not from one that it went back from."""
         pinned = self._job.resume_from
-        return manifest.attempt == self._job.attempt or (pinned is not None and manifest.order <= order_of(pinned))
+        return manifest.attempt == self._job.attempt or (
+            pinned is not None and manifest.order <= checkpoint_order(pinned)
+        )
 
     # Coming back
 
@@ -312,7 +315,7 @@ class Checkpointer:
         pinned = self._job.resume_from
         if pinned is None:
             return None
-        step, _ = wanted = order_of(pinned)
+        step, _ = wanted = checkpoint_order(pinned)
         found, problems = self._home.newest_verified(fence=self._job.attempt, upto=wanted)
         if found is None or found.id != pinned:
             what = "; ".join(problems) or f"checkpoint {pinned} is not in {self._home.where}"

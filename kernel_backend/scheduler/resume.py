@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernel_backend.model.states import Outcome
-from kernel_backend.model.trial import Attempt, Failure, checkpoint_step
+from kernel_backend.model.trial import Attempt, Failure, checkpoint_order, checkpoint_step
 
 SUSPECT = 3  # crashes at the same step after the same checkpoint
 
@@ -48,8 +48,12 @@ def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
             ends[attempt.number] = least
         step = checkpoint_step(attempt.resume_from)
         least = step if least is None else min(least, step)
-    own = [each for each in committed if _step_of(each) <= ends.get(_attempt_of(each), _step_of(each))]
-    return sorted(own, key=lambda each: (_step_of(each), _attempt_of(each)))
+    own = []
+    for each in committed:
+        reached, committer = checkpoint_order(each)
+        if reached <= ends.get(committer, reached):
+            own.append(each)
+    return sorted(own, key=checkpoint_order)
 
 
 def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
@@ -67,7 +71,7 @@ def progressed(attempts: Sequence[Attempt], committed: Sequence[str]) -> bool:
 
     To train steps again after going further back is no progress: a crash that always comes back must end some time.
     """
-    reached = max((_step_of(each) for each in lineage(attempts, committed)), default=0)
+    reached = max((checkpoint_step(each) for each in lineage(attempts, committed)), default=0)
     return reached > max((checkpoint_step(attempt.resume_from) for attempt in attempts), default=0)
 
 
@@ -86,13 +90,5 @@ def _start_of(failure: Failure) -> Place | None:
 def _doubt(newest: str, place: Place, point: str | None) -> str:
     where = f"at step {place}" if isinstance(place, int) else "before its first step"
     start = f"checkpoint {point}" if point else "the beginning"
-    again = f"steps {checkpoint_step(point) + 1} to {_step_of(newest)} are trained again"
+    again = f"steps {checkpoint_step(point) + 1} to {checkpoint_step(newest)} are trained again"
     return f"{SUSPECT} attempts from checkpoint {newest} failed {where}: training goes on from {start}, {again}"
-
-
-def _step_of(checkpoint: str) -> int:
-    return int(checkpoint.split("-")[0])
-
-
-def _attempt_of(checkpoint: str) -> int:
-    return int(checkpoint.split("-")[1])

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 from kernel_backend.launch.forkserver.door import Door
-from kernel_backend.launch.forkserver.forked import die_with, take_files
+from kernel_backend.launch.forkserver.forked import take_files
 from kernel_backend.launch.forkserver.nursery import Nursery
+from kernel_backend.orphans import die_with
 
 door = Door.at(Path(sys.argv[1]), sys.argv[2])
 if (lock := door.lock()) is None:

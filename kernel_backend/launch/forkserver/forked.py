@@ -6,14 +6,14 @@ import ctypes
 import multiprocessing.process
 import os
 import runpy
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from kernel_backend.launch.orders import Request
+from kernel_backend.orphans import die_with
 
-_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+_PR_SET_NAME = 15
 
 
 def become(rank: int, request: Request, server: int, imported: Mapping[str, str]) -> None:
@@ -34,13 +34,6 @@ def become(rank: int, request: Request, server: int, imported: Mapping[str, str]
     multiprocessing.process.ORIGINAL_DIR = request.cwd  # type: ignore[attr-defined]  # where spawned workers begin
     sys.argv = ["kernel_backend.runner", request.folder]
     runpy.run_module("kernel_backend.runner", run_name="__main__", alter_sys=True)
-
-
-def die_with(server: int) -> None:
-    """Have the kernel kill this process when the forkserver dies."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != server:  # it died before the kernel knew
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def show_as(name: str, command: str) -> None:

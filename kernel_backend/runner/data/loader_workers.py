@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from torch.utils.data import Dataset, get_worker_info
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.orphans import die_with
 from kernel_backend.runner.data.carried import carry
-from kernel_backend.runner.orphans import die_with
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
