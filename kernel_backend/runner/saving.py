@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from queue import LifoQueue
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 Parts = Mapping[str, Mapping[str, Tensor]]  # tensors by name, by part
+Memory = dict[tuple[str, str], Tensor]  # by part and name
 
 
 class Cost(NamedTuple):
@@ -25,21 +28,29 @@ class Cost(NamedTuple):
 
 
 class HostCopy:
-    """Memory of the host for the tensors of one training, made once and used again for every checkpoint."""
+    """Memory of the host for the tensors of one training, made once and used again for every checkpoint.
+
+    There are two sets of it, the second made only where a checkpoint is due while the one before is still being
+    written: so training waits for the disk only when it is two behind.
+    """
+
+    SETS = 2
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._memory: dict[tuple[str, str], Tensor] = {}
+        self._free: LifoQueue[Memory] = LifoQueue()
+        for _ in range(self.SETS):
+            self._free.put({})
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Start to copy; not `lazily` returns when all is there."""
+        """Start to copy, once there is memory for it; not `lazily` returns when all is there."""
+        memory = self._free.get()
         copies = {
-            part: {name: self._of(part, name, tensor) for name, tensor in tensors.items()}
+            part: {name: _of(memory, part, name, tensor) for name, tensor in tensors.items()}
             for part, tensors in parts.items()
         }
         pairs = [(tensor, copies[part][name]) for part, tensors in parts.items() for name, tensor in tensors.items()]
-        copying = Copying(copies, pairs)
+        copying = Copying(copies, pairs, partial(self._free.put, memory))
         if not lazily:
             copying.now()
         elif self._side is None:
@@ -48,19 +59,20 @@ class HostCopy:
             copying.on_stream(self._side)
         return copying
 
-    def _of(self, part: str, name: str, tensor: Tensor) -> Tensor:
-        known = self._memory.get((part, name))
-        if known is None or known.shape != tensor.shape or known.dtype != tensor.dtype:
-            known = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-            self._memory[part, name] = known
-        return known
+
+def _of(memory: Memory, part: str, name: str, tensor: Tensor) -> Tensor:
+    known = memory.get((part, name))
+    if known is None or known.shape != tensor.shape or known.dtype != tensor.dtype:
+        known = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        memory[part, name] = known
+    return known
 
 
 class Copying:
-    """A copy on its way."""
+    """A copy on its way. Its memory is its own until `done`."""
 
-    def __init__(self, copies: Parts, pairs: list[tuple[Tensor, Tensor]]) -> None:
-        self.copies = copies
+    def __init__(self, copies: Parts, pairs: list[tuple[Tensor, Tensor]], done: Callable[[], None]) -> None:
+        self.copies, self.done = copies, done
         self._pairs = pairs
         # Whoever writes to a tensor in place counts its version up.
         self._versions = [source._version for source, _ in pairs]
@@ -106,26 +118,25 @@ class Copying:
 
 
 class Background:
-    """One thing at a time, done by a thread."""
+    """Work that a thread does, one thing after the other."""
 
     def __init__(self, name: str) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._now: Future[None] | None = None
+        self._newest: Future[None] | None = None
 
     @property
     def busy(self) -> bool:
         """Whether it is still at it."""
-        return self._now is not None and not self._now.done()
+        return self._newest is not None and not self._newest.done()
 
     def begin(self, work: Callable[[], None]) -> None:
-        """Have this done, after what is being done."""
-        self.wait()
-        self._now = self._pool.submit(work)
+        """Have this done, after what it was given before. `work` sees to its own errors."""
+        self._newest = self._pool.submit(work)
 
     def wait(self, seconds: float | None = None) -> None:
-        """Return when nothing is being done; raises what the work raised, and TimeoutError."""
-        if self._now is not None:
-            self._now.result(seconds)
+        """Return when all is done; raises what the newest work raised, and TimeoutError."""
+        if self._newest is not None:
+            self._newest.result(seconds)
 
 
 class Stopwatch:

@@ -29,6 +29,7 @@ def test_a_copy_on_the_side_stream_is_the_state_before_the_update_that_follows()
             tensor.add_(busy.mean())
         copying.arrived()
         assert all(torch.equal(copying.copies["model"][name], tensor) for name, tensor in expected.items())
+        copying.done()
 
 
 def test_a_weight_that_is_written_to_meanwhile_is_seen():

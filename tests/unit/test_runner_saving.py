@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from kernel_backend.runner.saving import Background, HostCopy
+from kernel_backend.runner.saving import Background, Copying, HostCopy
 
 CPU = torch.device("cpu")
 
@@ -22,10 +22,29 @@ def test_a_copy_holds_what_was_there_and_its_memory_is_used_again(lazily):
     assert torch.equal(copy, weight)
     weight.add_(1.0)
     assert not torch.equal(copy, weight)
+    first.done()
     second = memory.begin({"model": {"weight": weight}}, lazily)
     assert second.join()
     assert second.copies["model"]["weight"] is copy
     assert torch.equal(copy, weight)
+
+
+def test_a_copy_does_not_wait_for_the_one_before_to_be_written_but_for_the_one_before_that():
+    weight = torch.zeros(3)
+    memory = HostCopy(CPU)
+    copies = []
+    for value in range(2):
+        weight.fill_(value)
+        copies.append(memory.begin({"model": {"weight": weight}}, lazily=False))
+    assert [copy.copies["model"]["weight"].tolist() for copy in copies] == [[0.0] * 3, [1.0] * 3]
+    third: list[Copying] = []
+    waits = threading.Thread(target=lambda: third.append(memory.begin({"model": {"weight": weight}}, lazily=False)))
+    waits.start()
+    waits.join(0.1)
+    assert waits.is_alive()
+    copies[0].done()
+    waits.join()
+    assert third[0].copies["model"]["weight"] is copies[0].copies["model"]["weight"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +79,7 @@ def test_every_dtype_and_layout_is_copied_bit_by_bit():
 
 def test_a_tensor_of_another_shape_gets_memory_of_its_own():
     memory = HostCopy(CPU)
-    memory.begin({"state": {"a": torch.zeros(3)}}, lazily=False)
+    memory.begin({"state": {"a": torch.zeros(3)}}, lazily=False).done()
     later = memory.begin({"state": {"a": torch.ones(5)}}, lazily=False)
     assert later.copies["state"]["a"].tolist() == [1.0] * 5
 
