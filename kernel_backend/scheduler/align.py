@@ -27,8 +27,8 @@ def align(wanted: ExperimentState, trial: Trial, feasible: bool) -> Nudge | None
         return None if trial.state is TrialState.STOPPING else Nudge(e.Stop(), {})
     holds = _holds(wanted, trial, feasible)
     changes: dict[str, Any] = {"holds": holds} if holds != trial.holds else {}
-    if Hold.USER in trial.holds - holds and trial.excluded:
-        changes["excluded"] = frozenset()  # who resumes has looked after the nodes
+    if Hold.USER in trial.holds - holds and (trial.excluded or trial.failures):
+        changes |= {"excluded": frozenset(), "failures": 0}  # who resumes has looked after what was wrong
     event: e.Event | None = None
     if trial.state is TrialState.QUEUED and holds:
         event = e.Held()

@@ -24,7 +24,7 @@ def decide(picture: Picture) -> list[Start]:
     """
     free = picture.free()
     starts: list[Start] = []
-    for ask in sorted(picture.queue, key=lambda ask: ask.order):
+    for ask in picture.awake():
         placement = place(picture.nodes_for(ask), free, ask.slots)
         if placement is None:
             break

@@ -12,6 +12,17 @@ from kernel_backend.model.resources import node_of
 from kernel_backend.model.states import Hold, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 
+REST_S = 60.0  # the longest
+
+
+def rest(failures: int) -> float:
+    """Seconds before the attempt that follows so many without progress: 0, 0, 2, 4, 8 ... 60.
+
+    A single crash costs no time. What fails again at once (a full disk, a store that cannot be reached) gets some to
+    recover, and the retries are not used up within a minute.
+    """
+    return 0.0 if failures < 2 else min(REST_S, 2.0 ** (failures - 1))
+
 
 @dataclass(frozen=True)
 class Ending:

@@ -9,11 +9,13 @@ from kernel_backend.scheduler.placement import largest_gang
 
 def explain(picture: Picture, ask: Ask) -> Wait:
     """The place of `ask` in the queue (1 is its head) and what it waits for."""
-    ahead = sum(other.order < ask.order for other in picture.queue)
+    ahead = sum(other.order < ask.order for other in picture.awake())
     nodes = picture.nodes_for(ask)
     total = largest_gang(nodes)
     free = sum(len(slots) for name, slots in picture.free().items() if name not in ask.excluded)
-    if ahead:
+    if picture.rests(ask):
+        reason = f"tried again {ask.rest:.0f} s after the last attempt: it made no progress, nor did the one before"
+    elif ahead:
         reason = f"{_ordinal(ahead + 1)} in queue; {total - free} of {_slots(total)} in use"
     elif ask.slots <= free:
         reason = f"{_slots(ask.slots)} free, starting"

@@ -17,6 +17,8 @@ class Ask:
     slots: int
     queued_at: float  # kept through faults: the place in the queue
     excluded: frozenset[str] = frozenset()  # nodes that it must not have
+    failed_at: float = 0.0  # when its last attempt ended
+    rest: float = 0.0  # seconds that it rests from then on
 
     @property
     def order(self) -> tuple[float, int, int]:
@@ -26,11 +28,20 @@ class Ask:
 
 @dataclass(frozen=True)
 class Picture:
-    """The cluster at one moment; `used` has the slot indices that attempts hold, by node."""
+    """The cluster at the moment `at`; `used` has the slot indices that attempts hold, by node."""
 
     nodes: tuple[Node, ...]
     used: Mapping[str, frozenset[int]] = field(default_factory=dict)
     queue: tuple[Ask, ...] = ()
+    at: float = 0.0
+
+    def awake(self) -> list[Ask]:
+        """The asks that would start now if they could, first come first; one that rests holds nobody up."""
+        return sorted((ask for ask in self.queue if not self.rests(ask)), key=lambda ask: ask.order)
+
+    def rests(self, ask: Ask) -> bool:
+        """Whether it is too soon after this ask's last failure to try again."""
+        return 0 <= self.at - ask.failed_at < ask.rest  # not forever, should the clock be set back
 
     def nodes_for(self, ask: Ask) -> tuple[Node, ...]:
         """The nodes that this ask may have."""

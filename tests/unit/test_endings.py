@@ -174,11 +174,11 @@ def test_resuming_while_the_gang_still_leaves_only_lifts_the_hold():
     assert align(ExperimentState.ACTIVE, leaving, True) == Nudge(None, {"holds": frozenset()})
 
 
-def test_resuming_gives_excluded_nodes_another_chance():
+def test_resuming_gives_excluded_nodes_another_chance_and_all_retries_back():
     holds = frozenset({Hold.USER, Hold.ENGINE})
-    paused = trial(TrialState.PAUSED, holds=holds, excluded={"here"})
+    paused = trial(TrialState.PAUSED, holds=holds, excluded={"here"}, failures=3)
     nudge = align(ExperimentState.ACTIVE, paused, feasible=False)
-    assert nudge == Nudge(None, {"holds": frozenset({Hold.ENGINE}), "excluded": frozenset()})
+    assert nudge == Nudge(None, {"holds": frozenset({Hold.ENGINE}), "excluded": frozenset(), "failures": 0})
     lifted = align(ExperimentState.ACTIVE, paused.model_copy(update=nudge.changes), feasible=True)
     assert lifted == Nudge(e.Lifted(), {"holds": frozenset()})
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kernel_backend.model.overview import Wait
 from kernel_backend.scheduler.decide import Start, decide
+from kernel_backend.scheduler.endings import rest
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.picture import Ask, Picture
 from kernel_backend.scheduler.placement import feasible, largest_gang, place
@@ -73,6 +74,23 @@ def test_a_wait_says_its_place_and_its_reason():
     picture = Picture((node(slots=2),), {"here": frozenset({0})}, (ask(1, 2), ask(2, 1)))
     assert explain(picture, ask(1, 2)) == Wait(reason="next in queue; 2 slots asked, 1 of 2 free", place=1)
     assert explain(picture, ask(2, 1)) == Wait(reason="2nd in queue; 1 of 2 slots in use", place=2)
+
+
+def test_what_failed_twice_without_progress_rests_and_holds_nobody_up():
+    resting = replace(ask(1, 2), failed_at=100.0, rest=4.0)
+    picture = Picture((node(slots=2),), {}, (resting, ask(2, 1)), at=103.9)
+    assert [start.ask.experiment for start in decide(picture)] == [2]
+    assert explain(picture, resting).reason == (
+        "tried again 4 s after the last attempt: it made no progress, nor did the one before"
+    )
+    assert explain(picture, ask(2, 1)) == Wait(reason="1 slot free, starting", place=1)
+    assert [start.ask.experiment for start in decide(replace(picture, at=104.0))] == [1]
+    # A clock that was set back makes nobody wait.
+    assert [start.ask.experiment for start in decide(replace(picture, at=50.0))] == [1]
+
+
+def test_rests_grow_to_a_minute_and_a_single_crash_costs_none():
+    assert [rest(failures) for failures in range(9)] == [0, 0, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_an_ask_that_fits_is_about_to_start():
