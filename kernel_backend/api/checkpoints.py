@@ -38,7 +38,7 @@ class Part(ApiHandler):
         size, pieces = await self.service.checkpoints.part(self.user, *asked)
         self.set_header("Content-Type", "application/octet-stream")
         self.set_header("Content-Length", size)  # without it a broken answer would look like a whole one
-        for piece in pieces:
+        async for piece in pieces:
             self.write(piece)
             await self.flush()  # which waits for a slow reader
 

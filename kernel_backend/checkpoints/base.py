@@ -8,8 +8,8 @@ there is no checkpoint, after it there is a whole one.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import xxhash
 
@@ -75,6 +75,14 @@ class Manifest(Record):
         return next((part for part in self.parts if part.name == name), None)
 
 
+class Aside(NamedTuple):
+    """A damaged checkpoint that was set aside at `since` (seconds since the epoch); `discard` takes its name."""
+
+    name: str
+    bytes: int
+    since: float
+
+
 class Checkpoints(Protocol):
     """The checkpoints of one trial."""
 
@@ -112,8 +120,17 @@ class Checkpoints(Protocol):
     def read(self, manifest: Manifest, name: str) -> bytes:
         """The verified bytes of a part; raises CheckpointDamaged, or NotFound where it has been deleted meanwhile."""
 
+    def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
+        """The bytes of a part from an offset on, verified before the first is given and never all in memory.
+
+        A piece holds until the next one is asked for. Raises as `read` does.
+        """
+
     def set_aside(self, checkpoint: str) -> None:
         """Keep a damaged one for inspection where nothing will list it again."""
+
+    def aside(self) -> Sequence[Aside]:
+        """What was set aside and is still there."""
 
     def discard(self, checkpoint: str) -> None:
         """Delete it, committed or not; nothing happens where it does not exist."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from kernel_backend.checkpoints.base import Data, Manifest, Part, dump
+from kernel_backend.checkpoints.base import Aside, Data, Manifest, Part, dump
 from kernel_backend.checkpoints.streams import Digesting, size_of, slices
 from kernel_backend.checkpoints.verify import (
     ID,
@@ -36,6 +36,7 @@ from kernel_backend.errors import CheckpointDamaged, NotFound
 # up to 5 ms each time: the pieces are not small.
 _PIECE = 32 * 2**20
 _TEMPORARY = ".writing"
+BAD = ".bad"
 # What file systems answer that cannot reserve space; writing tells soon enough there.
 _NO_RESERVING = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
 # What a broken disk or file system answers. Anything else, as a forbidden or a lost mount, says nothing of the bytes.
@@ -72,11 +73,20 @@ class Directory(Verifying):
         """Rename it to `<name>.bad`, which nothing lists; an older `.bad` of that name is replaced."""
         if not (self._root / checkpoint).exists():
             return
-        bad = self._root / f"{checkpoint}.bad"
+        bad = self._root / f"{checkpoint}{BAD}"
         shutil.rmtree(bad, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             (self._root / checkpoint).rename(bad)
             _sync(self._root)
+
+    def aside(self) -> list[Aside]:
+        """The folders `<name>.bad`."""
+        return [
+            # Renaming was the last thing that was done to it.
+            Aside(each.name, sum(file.stat().st_size for file in each.iterdir()), each.stat().st_ctime)
+            for each in sorted(self._entries())
+            if each.suffix == BAD
+        ]
 
     def discard(self, checkpoint: str) -> None:
         """Delete it, committed or not. The manifest goes first: a half deleted checkpoint is none."""
@@ -125,9 +135,10 @@ class Directory(Verifying):
                 data = b""  # unreadable: no manifest has no bytes
             yield Found(folder.name, data, (folder / PINNED).exists())
 
-    def _stream(self, checkpoint: str, name: str) -> Iterator[memoryview]:
+    def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[memoryview]:
         buffer = memoryview(bytearray(_PIECE))
         with _readable(self._part(checkpoint, name)) as file:
+            file.seek(offset)
             while count := file.readinto(buffer):
                 yield buffer[:count]
 

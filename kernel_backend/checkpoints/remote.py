@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from kernel_backend.checkpoints.base import Data, Manifest, Part, dump
+from kernel_backend.checkpoints.base import Aside, Data, Manifest, Part, dump
 from kernel_backend.checkpoints.streams import Digesting, size_of, slices
 from kernel_backend.checkpoints.verify import (
     ID,
@@ -38,7 +38,7 @@ BLOCKS = 9_000  # S3 takes up to 10,000 for one object
 PIECE = 4 * 2**20  # fsspec copies it into a block of its own, and nobody else runs meanwhile
 RANGE = 32 * 2**20  # of a download that is only digested
 # What no further try would change.
-_SETTLED = (FileNotFoundError, PermissionError)
+_SETTLED = (FileNotFoundError, PermissionError, NotImplementedError)
 
 _T = TypeVar("_T")
 
@@ -80,6 +80,11 @@ class Remote(Verifying):
             self._put(checkpoint, BAD, self._tried(partial(self._fs.cat_file, manifest)))
             self._tried(partial(self._fs.rm_file, manifest))
 
+    def aside(self) -> list[Aside]:
+        """Those that have a `manifest.json.bad` and no manifest; by a store that keeps no times, as of now."""
+        found = sorted(self._objects().items())
+        return [self._aside(checkpoint, names) for checkpoint, names in found if BAD in names and MANIFEST not in names]
+
     def discard(self, checkpoint: str) -> None:
         """Delete it, committed or not. The manifest goes first: a half deleted checkpoint is none."""
         self._delete(checkpoint, self._objects(checkpoint).get(checkpoint, set()))
@@ -116,11 +121,19 @@ class Remote(Verifying):
         for path, data in self._read_all(list(paths)).items():
             yield Found(paths[path], data, PINNED in found[paths[path]])
 
-    def _stream(self, checkpoint: str, name: str) -> Iterator[bytes]:
+    def _aside(self, checkpoint: str, names: set[str]) -> Aside:
+        sizes = self._tried(partial(self._fs.sizes, [self._path(checkpoint, name) for name in names]))
+        try:
+            since = self._tried(partial(self._fs.modified, self._path(checkpoint, BAD))).timestamp()
+        except NotImplementedError:
+            since = time.time()
+        return Aside(checkpoint, sum(sizes), since)
+
+    def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[bytes]:
         path = self._path(checkpoint, f"{name}{SUFFIX}")
         self._fs.invalidate_cache()
         size = int(self._tried(partial(self._fs.info, path))["size"])
-        for begin in range(0, size, RANGE):
+        for begin in range(offset, size, RANGE):
             yield self._tried(partial(self._fs.cat_file, path, start=begin, end=min(begin + RANGE, size)))
 
     def _whole(self, checkpoint: str, name: str) -> bytes:

@@ -50,8 +50,11 @@ class Verifying(ABC):
         """All manifests that are there."""
 
     @abstractmethod
-    def _stream(self, checkpoint: str, name: str) -> Iterator[bytes | memoryview]:
-        """The bytes of a part, a few at a time; raises FileNotFoundError, and CheckpointDamaged for unreadable ones."""
+    def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
+        """The bytes of a part from an offset on, a few at a time; a piece holds until the next one is asked for.
+
+        Raises FileNotFoundError, and CheckpointDamaged for unreadable ones.
+        """
 
     @abstractmethod
     def _whole(self, checkpoint: str, name: str) -> bytes:
@@ -93,23 +96,39 @@ class Verifying(ABC):
         Raises NotFound where it has been deleted meanwhile.
         """
         for part in manifest.parts:
-            seen = Digesting()
-            with self._present(manifest, part.name):
-                for piece in self._stream(manifest.id, part.name):
-                    seen.take(piece)
-            self._compare(manifest, part, seen)
+            self._verify(manifest, part)
+
+    def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
+        """The bytes of a part from an offset on, verified before the first is given and never all in memory.
+
+        A piece holds until the next one is asked for. Raises CheckpointDamaged, or NotFound where it has been deleted
+        meanwhile.
+        """
+        self._verify(manifest, self._part_of(manifest, name))
+        return self._stream(manifest.id, name, offset)
 
     def read(self, manifest: Manifest, name: str) -> bytes:
         """The verified bytes of a part; raises CheckpointDamaged, or NotFound where it has been deleted meanwhile."""
-        part = manifest.part(name)
-        if part is None:
-            raise CheckpointDamaged(f"{self._called(manifest)} has no part {name}")
+        part = self._part_of(manifest, name)
         with self._present(manifest, name):
             data = self._whole(manifest.id, name)
         seen = Digesting()
         seen.take(data)
         self._compare(manifest, part, seen)
         return data
+
+    def _verify(self, manifest: Manifest, part: Part) -> None:
+        seen = Digesting()
+        with self._present(manifest, part.name):
+            for piece in self._stream(manifest.id, part.name):
+                seen.take(piece)
+        self._compare(manifest, part, seen)
+
+    def _part_of(self, manifest: Manifest, name: str) -> Part:
+        part = manifest.part(name)
+        if part is None:
+            raise CheckpointDamaged(f"{self._called(manifest)} has no part {name}")
+        return part
 
     def _listed(self, damage: dict[tuple[int, int], str]) -> list[Manifest]:
         found: list[Manifest] = []

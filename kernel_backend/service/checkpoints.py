@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, dump
@@ -53,18 +53,18 @@ class CheckpointVerbs:
 
     async def part(
         self, who: str, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
-    ) -> tuple[int, Iterator[bytes]]:
-        """How many bytes one part has from an offset on, and these in pieces, verified.
+    ) -> tuple[int, AsyncIterator[bytes]]:
+        """How many bytes one part has from an offset on, and these in pieces, once all of it was verified.
 
         Raises NotFound and CheckpointDamaged.
         """
         await visible(self._store, who, number)
         place, manifest = await _asked(self._find, number, trial, checkpoint)
-        if manifest.part(name) is None:
+        part = manifest.part(name)
+        if part is None:
             there = ", ".join(part.name for part in manifest.parts)
             raise NotFound(f"checkpoint {checkpoint} of {number}.{trial} has no part {name}; it has {there}")
-        rest = memoryview(await _asked(place.read, manifest, name))[offset:]
-        return len(rest), (bytes(rest[begin : begin + PIECE]) for begin in range(0, len(rest), PIECE))
+        return max(0, part.size - offset), _pieces(await _asked(place.stream, manifest, name, offset))
 
     async def verify(self, who: str, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Read every byte of a checkpoint, and tell what was found. Nothing is set aside by looking."""
@@ -158,6 +158,12 @@ class CheckpointVerbs:
 
     def _damaged(self, place: Checkpoints, manifest: Manifest) -> bool:
         return bool(self._verified.known(place, manifest))
+
+
+async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
+    while (read := await _asked(next, stream, None)) is not None:
+        for begin in range(0, len(read), PIECE):
+            yield bytes(read[begin : begin + PIECE])
 
 
 async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from kernel_backend.checkpoints import retention
@@ -122,15 +121,15 @@ def _judged(manifest: Manifest, reasons: tuple[str, ...]) -> Judged:
 
 
 def _set_aside(shelf: Shelf, now: float) -> list[Judged]:
-    """The folders of damaged checkpoints that have lain here for a week."""
-    if "://" in shelf.place.where:
-        return []
-    found = []
-    for folder in sorted(Path(shelf.place.where).glob("*.bad")):
-        since = folder.stat().st_ctime  # renaming was the last thing that was done to it
-        if now - since > WEEK_S:
-            size = sum(file.stat().st_size for file in folder.iterdir())
-            why = (f"damaged, set aside {(now - since) / 86400:.0f} days ago",)
-            experiment, trial = shelf.trial.experiment, shelf.trial.index
-            found.append(Judged(experiment=experiment, trial=trial, id=folder.name, bytes=size, reasons=why))
-    return found
+    """Damaged checkpoints that have lain here for a week."""
+    return [
+        Judged(
+            experiment=shelf.trial.experiment,
+            trial=shelf.trial.index,
+            id=each.name,
+            bytes=each.bytes,
+            reasons=(f"damaged, set aside {(now - each.since) / 86400:.0f} days ago",),
+        )
+        for each in shelf.place.aside()
+        if now - each.since > WEEK_S
+    ]

@@ -9,6 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from kernel_backend.checkpoints.places import Places
@@ -25,7 +26,7 @@ from kernel_backend.model.states import HOLDING_SLOTS, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.align import align, settled
 from kernel_backend.scheduler.decide import Start, decide
-from kernel_backend.scheduler.endings import ending
+from kernel_backend.scheduler.endings import ending, rest
 from kernel_backend.scheduler.picture import Ask, Picture
 from kernel_backend.scheduler.placement import feasible
 from kernel_backend.scheduler.resume import progressed, resume_point
@@ -101,12 +102,17 @@ class Loop:
         queued = [trial for trial in trials if trial.state is TrialState.QUEUED]
         experiments = await asyncio.to_thread(self._store.unfinished_experiments) if queued else []
         slots = {experiment.number: experiment.config.slots for experiment in experiments}
-        asks = [
-            Ask(trial.experiment, trial.index, slots[trial.experiment], trial.queued_at, trial.excluded)
-            for trial in queued
-            if trial.experiment in slots  # else it has ended since
-        ]
-        return Picture(nodes, used, tuple(asks))
+        known = [trial for trial in queued if trial.experiment in slots]  # the others' have ended since
+        asks = [await asyncio.to_thread(self._ask, trial, slots[trial.experiment]) for trial in known]
+        return Picture(nodes, used, tuple(asks), time.time())
+
+    def _ask(self, trial: Trial, slots: int) -> Ask:
+        ask = Ask(trial.experiment, trial.index, slots, trial.queued_at, trial.excluded)
+        pause = rest(trial.failures)
+        if pause == 0.0:
+            return ask
+        failed_at = self._store.attempts(trial.experiment, trial.index)[-1].ended_at
+        return replace(ask, failed_at=failed_at or 0.0, rest=pause)
 
     # What runs
 

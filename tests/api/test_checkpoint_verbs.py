@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -208,12 +208,12 @@ def test_a_part_goes_on_where_its_connection_broke(
     asked: list[int] = []
     part = served.service.checkpoints.part
 
-    async def broken(*which: Any) -> tuple[int, Iterator[bytes]]:
+    async def broken(*which: Any) -> tuple[int, AsyncIterator[bytes]]:
         size, pieces = await part(*which)
         asked.append(which[-1])
 
-        def some() -> Iterator[bytes]:
-            yield b"".join(pieces)[:30]
+        async def some() -> AsyncIterator[bytes]:
+            yield b"".join([piece async for piece in pieces])[:30]
             if size > 30:
                 raise ConnectionError
 

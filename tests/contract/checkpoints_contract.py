@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -55,6 +56,20 @@ class CheckpointsContract:
         place.commit(made)
         assert place.read(made, "model") == data
         place.verify(made)
+
+    def test_a_part_streams_from_any_offset_on_once_all_of_it_was_verified(self, place, files):
+        data = random.Random(1).randbytes(LARGE)
+        made = commit(place, 5, data=data)
+        for offset in (0, 1, LARGE // 2, LARGE - 1, LARGE, LARGE + 1):
+            assert b"".join(bytes(piece) for piece in place.stream(made, "model", offset)) == data[offset:]
+        with pytest.raises(CheckpointDamaged, match="no part nothing"):
+            place.stream(made, "nothing")
+        files.write("5-1/model.safetensors", data[:-1] + bytes([data[-1] ^ 1]))
+        with pytest.raises(CheckpointDamaged, match="has changed since it was written"):
+            place.stream(made, "model", 5)  # before the first byte, and whatever the offset
+        place.discard("5-1")
+        with pytest.raises(NotFound, match="has been deleted"):
+            place.stream(made, "model")
 
     def test_a_part_without_bytes_comes_back(self, place):
         commit(place, 5, data=b"")
@@ -113,6 +128,20 @@ class CheckpointsContract:
         place.sweep(attempt=9)
         assert place.committed() == []
         assert set(files.all().values()) == kept
+
+    def test_what_is_set_aside_is_known_with_its_size_and_time_until_it_is_discarded(self, place, files):
+        commit(place, 10)
+        commit(place, 20, data=b"x" * 1000)
+        assert place.aside() == []
+        began = time.time()
+        place.set_aside("20-1")
+        (found,) = place.aside()
+        assert found.bytes > 2000
+        assert began - 2 <= found.since <= time.time() + 2  # an object store tells whole seconds
+        place.discard(found.name)
+        assert place.aside() == []
+        assert not [name for name in files.names() if name.startswith("20-1")]
+        assert ids(place) == ["10-1"]
 
     def test_a_checkpoint_of_the_same_name_may_follow_one_that_was_set_aside(self, place):
         commit(place, 10, data=b"damaged")

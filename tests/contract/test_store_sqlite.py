@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from sqlalchemy import create_engine, text
 from store_contract import StoreContract, draft, placed, training
 
 from kernel_backend.errors import DaylightError, InvalidRequest
+from kernel_backend.model import events as e
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.store.base import StoreUnavailable
 from kernel_backend.store.connect import NewerDatabase, is_network
@@ -193,6 +195,33 @@ def test_a_full_disk_is_said_plainly_and_writing_goes_on_when_there_is_room(file
     assert told["steps"] == list(range(1, told["number"] + 1))
     assert told["again"] == told["number"] + 500
     assert told["later"] == list(range(1, told["again"] + 1))
+
+
+def test_a_database_that_another_keeps_locked_is_said_and_can_be_read_meanwhile(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernel_backend.store.connect._BUSY_SECONDS", 0.2)
+    store = SqlStore(file)
+    attempt = placed(store)
+    store.accept(attempt.id, training(1, 10), at=4.0)
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    for write in (
+        lambda: store.accept(attempt.id, training(11, 20), at=5.0),
+        lambda: store.add_experiment(draft(), at=5.0),
+        lambda: store.advance_experiment(1, e.Stop(), at=5.0),
+    ):
+        with pytest.raises(
+            StoreUnavailable, match=r"daylight\.db is not available: .*locked\. Nothing of this was stored"
+        ):
+            write()
+    assert [one.step for one in store.reports(1, 1)] == list(range(1, 11))
+    other.execute("ROLLBACK")
+    other.close()
+    assert store.accept(attempt.id, training(11, 20), at=5.0) == 20
+    assert [one.step for one in store.reports(1, 1)] == list(range(1, 21))
+    assert store.experiment(1).state == "active"
+    store.close()
 
 
 def test_a_read_only_database_can_be_read_and_says_why_it_cannot_be_written(file: Path) -> None:
