@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Ove
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.stream import Message
+from kernel_backend.patience import SILENCE_S, Patience, Say, to_stderr
 
 if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
     import httpx
@@ -28,18 +28,11 @@ if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
 ANSWER_S = 30.0  # seconds to wait for an answer
 UPLOAD_S = 300.0  # and for a snapshot to go over
 READING_S = 3600.0  # and for checkpoints to be read, which may be large and far away
-SILENCE_S = 3.0  # of trying again before a word is said about it
-PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # between tries, the last one repeated
 PAGE = 10_000  # reports a request
 BATCH = 1_000  # records a delivery: one that waited for an hour must not be too large
 FRAME_LIMIT = 16 * 2**20  # bytes of one message
 
 Locate = Callable[[], Address]
-Say = Callable[[str], None]
-
-
-def _to_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 class Client:
@@ -50,7 +43,7 @@ class Client:
     raised.
     """
 
-    def __init__(self, locate: Locate, *, patience: float = ANSWER_S, say: Say = _to_stderr) -> None:
+    def __init__(self, locate: Locate, *, patience: float = ANSWER_S, say: Say = to_stderr) -> None:
         self._locate = locate
         self._patience = patience
         self._say = say
@@ -183,12 +176,12 @@ class Client:
         import httpx
 
         path = f"{_kept(number, trial, checkpoint)}/parts/{name}"
-        trying, offset = _Patience(self._patience, self._say), 0
+        trying, offset = Patience(self._patience, self._say), 0
         while True:
             try:
                 with self._streamed(path, offset) as response:
                     for piece in response.iter_bytes():
-                        trying = _Patience(self._patience, self._say)
+                        trying = Patience(self._patience, self._say)
                         offset += len(piece)
                         yield piece
                     return
@@ -247,7 +240,7 @@ class Client:
     def _watch(self, after: int, experiment: int | None, closed: int) -> Iterator[Message]:
         from websockets.exceptions import ConnectionClosed
 
-        trying = _Patience(self._patience, self._say)
+        trying = Patience(self._patience, self._say)
         while self._closed == closed:
             opened: float | None = None
             try:
@@ -257,7 +250,7 @@ class Client:
                         return
                     for frame in socket:
                         message = Message.model_validate_json(frame)
-                        trying = _Patience(self._patience, self._say)
+                        trying = Patience(self._patience, self._say)
                         if message.seq > after:
                             after = message.seq
                             yield message
@@ -270,7 +263,7 @@ class Client:
             if self._closed != closed:
                 return
             if opened is not None and time.monotonic() - opened > SILENCE_S:
-                trying = _Patience(self._patience, self._say)
+                trying = Patience(self._patience, self._say)
             trying.wait(cut)
 
     def close(self) -> None:
@@ -331,7 +324,7 @@ class Client:
         """The answer; `again` says that a POST may be sent twice without harm (the other methods may always)."""
         import httpx
 
-        trying = _Patience(self._patience, self._say)
+        trying = Patience(self._patience, self._say)
         while True:
             try:
                 address = self._locate()
@@ -359,38 +352,11 @@ class Client:
         return self._open
 
 
-class _Patience:
-    """How long to go on trying: pauses grow, and nothing is said of a service that is back within seconds."""
-
-    def __init__(self, seconds: float, say: Say) -> None:
-        self._began = time.monotonic()
-        self._seconds, self._say = seconds, say
-        self._tries, self._said = 0, False
-
-    def wait(self, error: Exception) -> None:
-        """Sleep until the next try; raises ServiceUnreachable when patience is at its end."""
-        waited = time.monotonic() - self._began
-        if waited >= self._seconds:
-            raise _unreachable(error) from error
-        if waited >= SILENCE_S and not self._said:
-            self._said = True
-            self._say(f"Daylight's service does not answer; trying again for {self._seconds - waited:.0f} s")
-        time.sleep(PAUSES_S[min(self._tries, len(PAUSES_S) - 1)])
-        self._tries += 1
-
-
 def _running(home: Path | None) -> Address:
     address = discovery.find(home)
     if address is None:
         raise ServiceUnreachable("no Daylight service runs: start it with: daylight serve")
     return address
-
-
-def _unreachable(error: Exception) -> ServiceUnreachable:
-    if isinstance(error, ServiceUnreachable):
-        return error
-    reason = str(error) or type(error).__name__
-    return ServiceUnreachable(f"Daylight's service does not answer ({reason}): start it with: daylight serve")
 
 
 def _kept(number: int, trial: int, checkpoint: str) -> str:

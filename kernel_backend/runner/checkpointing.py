@@ -1,9 +1,4 @@
-"""What a checkpoint of a training holds, how the ranks save it together, and how it comes back to the last bit.
-
-Model, optimizer, schedule, scaler and averaged weights are equal on all ranks. What is each rank's own, the buffers of
-its logical ranks and (with `--rng stream`) its random states, rank 0 gathers; so it alone writes. With derived seeds
-random states follow from seed and step, and the place in the data is the step.
-"""
+"""How the ranks of a training save its checkpoints together while it goes on, and choose the one to begin from."""
 
 from __future__ import annotations
 
@@ -15,21 +10,17 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from kernel_backend.checkpoints import retention
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, checkpoint_id
-from kernel_backend.checkpoints.writer import decode, flatten, pieces, unflatten
+from kernel_backend.checkpoints.writer import pieces
 from kernel_backend.errors import CheckpointFailed, Fenced
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
+from kernel_backend.runner.contents import NOBODYS, Contents, Everyones
 from kernel_backend.runner.link import Spool
-from kernel_backend.runner.logical import LogicalRanks
-from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Ranks
-from kernel_backend.runner.saving import Background, Copying, Cost, HostCopy, Parts, Stopwatch
-from kernel_backend.runner.stateful import Stateful
+from kernel_backend.runner.saving import Background, Copying, Cost, HostCopy, Stopwatch
 
 LAST_WORDS_S = 20.0  # what a checkpoint under way gets when its rank must end
 TRIES, PAUSE_S = 5, 3.0  # for what there is no second chance: the last checkpoint, and the one to begin from
@@ -71,16 +62,14 @@ class Checkpointer:
         ranks: Ranks,
         spool: Spool,
         home: Checkpoints,
-        parts: Mapping[str, Stateful],
-        logical: LogicalRanks,
-        streams: RandomStates | None,
+        contents: Contents,
         numerics: Mapping[str, str],
         copy: HostCopy,
         eager: bool,
     ) -> None:
-        """`streams` are random states, where they do not follow from the seed; `eager` copies nothing lazily."""
+        """`eager` copies nothing lazily."""
         self._job, self._ranks, self._spool, self._home = job, ranks, spool, home
-        self._parts, self._logical, self._streams, self._numerics = parts, logical, streams, dict(numerics)
+        self._contents, self._numerics = contents, dict(numerics)
         self._copy, self._eager = copy, eager
         self._writer = Background("checkpoint")
         self._draft: Draft | None = None
@@ -98,13 +87,13 @@ class Checkpointer:
 
     def check(self) -> None:
         """Raise DaylightError at once where a state has something in it that a checkpoint cannot hold."""
-        self._state([])
+        self._contents.apart(NOBODYS)
 
     def save(self, moment: Moment) -> None:
         """Begin a checkpoint of this moment. Training may go on; `settle` before anything changes."""
         stalled = Stopwatch()
         with stalled:
-            everyones = self._gather()
+            everyones = self._contents.gather()
         if self._ranks.rank == 0:
             # Until a lazy copy has turned out true, the best model so far is not left to one.
             lazily = not self._eager and (self._proved or not moment.metrics)
@@ -123,6 +112,7 @@ class Checkpointer:
                 self._writer.begin(partial(self._write, draft))
         self._proved = self._proved or (true and draft.lazily)
         if not true:  # something wrote to a parameter outside of the update, as WGAN's clamping does
+            draft.copying.done()
             self._eager = self.owed = True
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
@@ -131,11 +121,12 @@ class Checkpointer:
 
         Raises CheckpointFailed where it cannot be written, after some tries: work that is lost is not done.
         """
-        everyones = self._gather()
+        everyones = self._contents.gather()
         if self._ranks.rank == 0:
             self._begin(moment, everyones, Stopwatch(), lazily=False)
             draft, self._draft = self._draft, None
             assert draft is not None
+            self._writer.wait()
             self._write_at_last(draft)
         self._ranks.barrier()  # nobody goes on, and so nobody exits, before the manifest is in place
 
@@ -150,41 +141,19 @@ class Checkpointer:
         chosen = self._choose_patiently() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
         if manifest is not None:
-            self._load(manifest)
+            self._contents.load(manifest, partial(self._home.read, manifest))
             self._newest = manifest.id
         return manifest
 
     # Saving
 
-    def _gather(self) -> list[tuple[dict[int, dict[str, Tensor]], Any]]:
-        """What is each rank's own, of all ranks: buffers by logical rank, and random states."""
-        if not self._logical.has_buffers and self._streams is None:
-            return []
-        own = self._logical.buffers(), self._streams.state_dict() if self._streams else None
-        return self._ranks.all_gather_object(own)
-
-    def _begin(self, moment: Moment, everyones: list[Any], stalled: Stopwatch, lazily: bool) -> None:
+    def _begin(self, moment: Moment, everyones: Everyones, stalled: Stopwatch, lazily: bool) -> None:
         with stalled:
             self.settle()
-            self._writer.wait()  # its memory is used again
-            state, parts = self._state(everyones)
+            state, parts = self._contents.apart(everyones)
             state["training"] = moment.facts
             self._draft = Draft(moment, state, self._copy.begin(parts, lazily), stalled, lazily)
         self.owed = False
-
-    def _state(self, everyones: list[Any]) -> tuple[dict[str, Any], Parts]:
-        state: dict[str, Any] = {}
-        parts: dict[str, dict[str, Tensor]] = {}
-        for name, part in self._parts.items():
-            state[name], parts[name] = flatten(part.state_dict())
-        for rank, (buffers, random) in enumerate(everyones):
-            parts |= {f"buffers-{logical}": tensors for logical, tensors in buffers.items()}
-            if random is not None:
-                state[f"random-{rank}"], parts[f"random-{rank}"] = flatten(random)
-        # Buffers change in the next forward pass already; those that were gathered are copies.
-        buffers = parts.get("buffers-0", {})
-        parts["model"] = {name: buffers.get(name, tensor) for name, tensor in parts["model"].items()}
-        return state, {name: tensors for name, tensors in parts.items() if tensors}
 
     def _write(self, draft: Draft) -> None:
         """Write, commit and prune; whatever goes wrong costs a checkpoint and never the training."""
@@ -198,6 +167,8 @@ class Checkpointer:
             if self._missed == 1:  # one word for all of them: a disk that is full stays so for long
                 text = f"checkpoint at step {draft.moment.step} could not be written: {_said(error)}; training goes on"
                 self._spool.say(Note(level="warning", text=text))
+        finally:
+            draft.copying.done()
 
     def _write_at_last(self, draft: Draft) -> None:
         for pause in [PAUSE_S] * (TRIES - 1) + [None]:
@@ -323,23 +294,6 @@ class Checkpointer:
             again = f"steps {found.step + 1 if found else 1} to {step} are trained again"
             self._spool.say(Note(level="warning", text=f"{what}; training goes on from {start}, {again}"))
         return found
-
-    def _load(self, manifest: Manifest) -> None:
-        for name, part in self._parts.items():
-            part.load_state_dict(self._read(manifest, name))
-        for rank in self._logical.mine if self._logical.has_buffers else ():
-            own = f"buffers-{rank}"
-            self._logical.restore(rank, self._tensors(manifest, own if manifest.part(own) else "buffers-0"))
-        if self._streams and f"random-{self._ranks.rank}" in manifest.state:
-            self._streams.load_state_dict(self._read(manifest, f"random-{self._ranks.rank}"))
-        elif self._streams:  # this rank is new
-            self._streams.begin(self._job.config.seed, self._ranks.rank, manifest.step)
-
-    def _read(self, manifest: Manifest, name: str) -> Any:
-        return unflatten(manifest.state[name], self._tensors(manifest, name))
-
-    def _tensors(self, manifest: Manifest, name: str) -> dict[str, Tensor]:
-        return decode(self._home.read(manifest, name)) if manifest.part(name) else {}
 
 
 def _said(error: Exception) -> str:

@@ -6,9 +6,13 @@ logical ranks; a process that computes several takes them one after the other, e
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
+from kernel_backend.checkpoints.streams import Digesting
+from kernel_backend.checkpoints.writer import pieces
 from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.validation import share
 
@@ -47,19 +51,30 @@ class LogicalRanks:
         share(list(self._live().values()), ranks)
         self._agree()
 
-    def buffers(self) -> dict[int, Buffers]:
-        """Copies of the buffers of every logical rank here, on the host."""
-        return {
-            rank: {name: tensor.detach().cpu().clone() for name, tensor in self._of(rank).items()} for rank in self.mine
-        }
+    def gather(self, ranks: Ranks) -> dict[int, Buffers]:
+        """On rank 0 the buffers of logical rank 0, and of each other one those that differ: copies on the host.
 
-    def restore(self, rank: int, saved: Buffers) -> None:
-        """Let logical rank `rank` have these buffers."""
-        for name, tensor in saved.items():
-            if rank == self._now:
-                self._put(name, tensor)
-            else:
-                _keep(self._kept[rank], name, tensor.to(self._live()[name].device))
+        Called by all. What differs is found by digests, so that large constant buffers (a mask, a table of positions)
+        are neither sent nor saved once more for each logical rank.
+        """
+        common = ranks.broadcast_object(_digests(self._of(0)) if 0 in self.mine else None)
+        others = {rank: self._unlike(rank, common) for rank in self.mine if rank != 0}
+        gathered = {rank: buffers for each in ranks.all_gather_object(others) for rank, buffers in each.items()}
+        return {0: _copies(self._of(0))} | gathered if 0 in self.mine else {}
+
+    def restore(self, saved: Mapping[int, Buffers]) -> None:
+        """Let every logical rank here have what was gathered; those of logical rank 0 may be in the model already."""
+        self.take(self.mine.start)
+        for name, tensor in saved.get(0, {}).items():
+            self._put(name, tensor)
+        self._agree()
+        live = self._live()
+        for rank in self.mine:
+            for name, tensor in saved.get(rank, {}).items():
+                if rank == self._now:
+                    self._put(name, tensor)
+                else:
+                    _keep(self._kept[rank], name, tensor.to(live[name].device))
 
     def _live(self) -> Buffers:
         """The model's own, asked anew each time: a forward pass may put another tensor in a buffer's place."""
@@ -67,6 +82,10 @@ class LogicalRanks:
 
     def _of(self, rank: int) -> Buffers:
         return self._live() if rank == self._now else self._kept[rank]
+
+    def _unlike(self, rank: int, common: Mapping[str, str]) -> Buffers:
+        own = self._of(rank)
+        return _copies({name: own[name] for name, digest in _digests(own).items() if digest != common.get(name)})
 
     def _agree(self) -> None:
         """All logical ranks here have what the model has."""
@@ -85,6 +104,22 @@ class LogicalRanks:
                 buffer.copy_(tensor)
         else:
             module._buffers[leaf] = tensor.detach().clone().to(tensor.device if buffer is None else buffer.device)
+
+
+def _digests(buffers: Buffers) -> dict[str, str]:
+    return {name: _digest(tensor) for name, tensor in buffers.items()}
+
+
+def _digest(tensor: Tensor) -> str:
+    """The xxh3-128 of dtype, shape and values."""
+    seen = Digesting()
+    for piece in pieces({"": tensor}):
+        seen.take(piece)
+    return seen.digest
+
+
+def _copies(buffers: Buffers) -> Buffers:
+    return {name: tensor.detach().cpu().clone() for name, tensor in buffers.items()}
 
 
 def _keep(kept: Buffers, name: str, tensor: Tensor) -> None:

@@ -20,6 +20,7 @@ from kernel_backend.model.reports import Note, Started
 from kernel_backend.runner import exact, seeds
 from kernel_backend.runner.average import Average
 from kernel_backend.runner.checkpointing import Checkpointer
+from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.link import Instructions, Spool
@@ -112,14 +113,13 @@ def build(
         "scaler": scaler if scaler.is_enabled() else None,
         "ema": average,
     }
+    stateful = {name: part for name, part in parts.items() if part is not None}
     checkpoints = Checkpointer(
         job,
         ranks,
         spool,
         open_place(job.checkpoints),
-        {name: part for name, part in parts.items() if part is not None},
-        logical,
-        streams,
+        Contents(stateful, logical, streams, ranks, config.seed),
         numerics,
         HostCopy(device),
         eager=exact.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)]),

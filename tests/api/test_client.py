@@ -289,7 +289,7 @@ def test_a_service_that_moved_to_another_port_is_found_again(tmp_path):
 
 def test_one_who_waits_for_a_service_hears_about_it_once(tmp_path, monkeypatch):
     said: list[str] = []
-    monkeypatch.setattr("kernel_backend.client.SILENCE_S", 0.0)
+    monkeypatch.setattr("kernel_backend.patience.SILENCE_S", 0.0)
     client = Client(lambda: discovery.Address("http://127.0.0.1:9", TOKEN), patience=0.5, say=said.append)
     with pytest.raises(ServiceUnreachable):
         client.nodes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sqlite3
 
 import psutil
 import pytest
@@ -162,5 +163,24 @@ def test_a_full_database_is_said_and_costs_no_report(own_world):
     assert (overview.state, overview.trials[0].attempt) == ("completed", 1)
     steps = [(report.kind, report.step) for report in world.reports(number)]
     assert len(steps) == len(set(steps))
+    told = [report.step for report in world.reports(number) if report.kind == "validation"]
+    assert told == [8, 16, 24, 32]
+
+
+def test_a_locked_database_costs_no_report_and_training_ends_meanwhile(own_world):
+    world = own_world
+    world.serve()
+    number = world.submit(**OPTIONS, pause=0.05).experiment.number
+    world.reached(number, 2)
+    lock = sqlite3.connect(world.home / "daylight.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    until(attempt_folder(world, number).result, "training ends")
+    known = len(world.reports(number))
+    assert world.overview(number).state == "running"
+    lock.execute("ROLLBACK")
+    lock.close()
+    overview = world.ended(number)
+    assert (overview.state, overview.trials[0].attempt) == ("completed", 1)
+    assert len(world.reports(number)) > known
     told = [report.step for report in world.reports(number) if report.kind == "validation"]
     assert told == [8, 16, 24, 32]

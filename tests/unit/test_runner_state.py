@@ -27,21 +27,34 @@ def norm():
 def test_every_logical_rank_has_statistics_of_its_own():
     together, apart = norm(), [norm() for _ in range(3)]
     together.register_buffer("mask", torch.ones(3))
-    logical = LogicalRanks(together, range(4, 7), 9)
+    together.register_buffer("table", torch.arange(4.0), persistent=False)
+    logical = LogicalRanks(together, range(3), 3)
     for step in range(2):
         for rank, alone in zip(logical.mine, apart, strict=True):
             batch = torch.full((3, 2), float(rank + step)) + torch.arange(3.0)[:, None]
             logical.take(rank)
             together(batch)
             alone(batch)
-    for rank, alone in zip(logical.mine, apart, strict=True):
-        saved = logical.buffers()[rank]
-        assert all(torch.equal(saved[name], buffer) for name, buffer in alone.named_buffers())
-    logical.restore(5, {name: buffer + 1 for name, buffer in apart[0].named_buffers()})
-    assert logical.buffers()[5]["0.num_batches_tracked"].item() == 3
+    saved = logical.gather(Alone())
+    assert saved[0].keys() == dict(together.named_buffers()).keys()
+    # What all have alike, as the variance here, is there once.
+    assert saved[1].keys() == saved[2].keys() == {"0.running_mean"}
+    for rank, alone in enumerate(apart):
+        mine = saved[0] | saved[rank]
+        assert all(torch.equal(mine[name], buffer) for name, buffer in alone.named_buffers())
+
+    fresh = norm()
+    fresh.register_buffer("mask", torch.zeros(3))
+    fresh.register_buffer("table", torch.zeros(4), persistent=False)
+    another = LogicalRanks(fresh, range(1, 3), 3)  # a rank of another attempt, whose share is another
+    another.restore(saved)
+    for rank in another.mine:
+        another.take(rank)
+        mine = saved[0] | saved[rank]
+        assert all(torch.equal(mine[name], buffer) for name, buffer in fresh.named_buffers())
+
     logical.share(Alone())
-    shared = logical.buffers()
-    assert all(torch.equal(shared[rank][name], b) for rank in logical.mine for name, b in apart[0].named_buffers())
+    assert [len(buffers) for buffers in logical.gather(Alone()).values()] == [5, 0, 0]
 
 
 class Centered(nn.Module):
@@ -65,7 +78,7 @@ def test_a_buffer_that_is_put_in_anothers_place_is_each_logical_ranks_own():
             logical.take(rank)
             together(batch)
             alone(batch)
-    found = logical.buffers()
+    found = logical.gather(Alone())
     assert [found[rank]["center"].tolist() for rank in range(2)] == [alone.center.tolist() for alone in apart]
 
 

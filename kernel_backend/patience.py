@@ -1,0 +1,46 @@
+"""How long a client goes on trying to reach its service, and what it says of it meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from kernel_backend.errors import ServiceUnreachable
+
+SILENCE_S = 3.0  # of trying again before a word is said about it
+PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # between tries, the last one repeated
+
+Say = Callable[[str], None]
+
+
+def to_stderr(text: str) -> None:
+    """Say it to whoever reads a terminal or a cell's output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Patience:
+    """Pauses that grow; nothing is said of a service that is back within seconds."""
+
+    def __init__(self, seconds: float, say: Say) -> None:
+        self._began = time.monotonic()
+        self._seconds, self._say = seconds, say
+        self._tries, self._said = 0, False
+
+    def wait(self, error: Exception) -> None:
+        """Sleep until the next try; raises ServiceUnreachable when patience is at its end."""
+        waited = time.monotonic() - self._began
+        if waited >= self._seconds:
+            raise _unreachable(error) from error
+        if waited >= SILENCE_S and not self._said:
+            self._said = True
+            self._say(f"Daylight's service does not answer; trying again for {self._seconds - waited:.0f} s")
+        time.sleep(PAUSES_S[min(self._tries, len(PAUSES_S) - 1)])
+        self._tries += 1
+
+
+def _unreachable(error: Exception) -> ServiceUnreachable:
+    if isinstance(error, ServiceUnreachable):
+        return error
+    reason = str(error) or type(error).__name__
+    return ServiceUnreachable(f"Daylight's service does not answer ({reason}): start it with: daylight serve")
