@@ -85,12 +85,12 @@ class Directory(Verifying):
             # Renaming was the last thing that was done to it.
             Aside(each.name, sum(file.stat().st_size for file in each.iterdir()), each.stat().st_ctime)
             for each in sorted(self._entries())
-            if each.suffix == BAD
+            if each.suffix == BAD and each.is_dir()
         ]
 
     def discard(self, checkpoint: str) -> None:
         """Delete it, committed or not. The manifest goes first: a half deleted checkpoint is none."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             (self._root / checkpoint / MANIFEST).unlink()
         shutil.rmtree(self._root / checkpoint, ignore_errors=True)
 

@@ -131,14 +131,23 @@ class Verifying(ABC):
         return part
 
     def _listed(self, damage: dict[tuple[int, int], str]) -> list[Manifest]:
+        found, bad = self._parsed_all()
+        if bad:  # a network disk may misread once: what is set aside was damaged twice
+            found, bad = self._parsed_all()
+        for checkpoint, error in bad.items():
+            damage[checkpoint_order(checkpoint)] = error.message
+            self._put_away(checkpoint, error)
+        return sorted(found, key=lambda manifest: manifest.order)
+
+    def _parsed_all(self) -> tuple[list[Manifest], dict[str, CheckpointDamaged]]:
         found: list[Manifest] = []
+        bad: dict[str, CheckpointDamaged] = {}
         for each in self._manifests():
             try:
                 found.append(self._parsed(each))
             except CheckpointDamaged as error:
-                damage[checkpoint_order(each.checkpoint)] = error.message
-                self._put_away(each.checkpoint, error)
-        return sorted(found, key=lambda manifest: manifest.order)
+                bad[each.checkpoint] = error
+        return found, bad
 
     def _parsed(self, found: Found) -> Manifest:
         folder = f"{self.where}/{found.checkpoint}"
@@ -149,7 +158,7 @@ class Verifying(ABC):
 
     def _is_whole(self, manifest: Manifest, damage: dict[tuple[int, int], str]) -> bool:
         try:
-            self.verify(manifest)
+            self._verify_twice(manifest)
         except CheckpointDamaged as error:
             damage[manifest.order] = error.message
             self._put_away(manifest.id, error)
@@ -157,6 +166,12 @@ class Verifying(ABC):
         except NotFound:
             return False
         return True
+
+    def _verify_twice(self, manifest: Manifest) -> None:
+        try:
+            self.verify(manifest)
+        except CheckpointDamaged:
+            self.verify(manifest)
 
     def _put_away(self, checkpoint: str, why: CheckpointDamaged) -> None:
         _log.warning("%s; it is set aside", why.message)

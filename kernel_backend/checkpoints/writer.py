@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from kernel_backend.checkpoints.base import Checkpoints, Manifest
 from kernel_backend.errors import CheckpointDamaged, DaylightError
 
 MODEL, OPTIMIZER = "model", "optimizer"
-_TAGS = frozenset({"$tensor", "$map", "$tuple", "$float"})
+_TAGS = frozenset({"$tensor", "$map", "$tuple", "$float", "$counter"})
 _RESERVED = "__metadata__"  # a name that the format keeps for itself
 _ALIGNMENT = 8  # of the first tensor's bytes in the file
 _DTYPES = {
@@ -89,6 +90,8 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tuple(unflatten(item, tensors) for item in tree["$tuple"])
     if "$float" in tree:
         return float(tree["$float"])
+    if "$counter" in tree:
+        return Counter(unflatten(tree["$counter"], tensors))
     if "$map" in tree:
         return {unflatten(key, tensors): unflatten(value, tensors) for key, value in tree["$map"]}
     return {key: unflatten(value, tensors) for key, value in tree.items()}
@@ -103,10 +106,15 @@ def load_model(place: Checkpoints, manifest: Manifest) -> dict[str, Any]:
     return state
 
 
-def _host(name: str, tensor: Tensor) -> Tensor:
+def must_hold(name: str, tensor: Tensor) -> None:
+    """Raise DaylightError for a tensor that the format cannot hold."""
     if tensor.layout is not torch.strided or tensor.dtype not in _DTYPES:
         kind = tensor.dtype if tensor.layout is torch.strided else tensor.layout
         raise DaylightError(f"{name} is a tensor of {kind}, which a checkpoint cannot hold: keep it as another one")
+
+
+def _host(name: str, tensor: Tensor) -> Tensor:
+    must_hold(name, tensor)
     return tensor.detach().to("cpu").resolve_conj().resolve_neg().contiguous()
 
 
@@ -124,6 +132,8 @@ def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
         name = _free(path, tensors)
         tensors[name] = tree
         return {"$tensor": name}
+    if isinstance(tree, Counter):  # MultiStepLR keeps its milestones in one
+        return {"$counter": _flatten(dict(tree), path, tensors)}
     if isinstance(tree, dict):
         items = [(key, _flatten(value, f"{path}.{key}" if path else f"{key}", tensors)) for key, value in tree.items()]
         if all(type(key) is str and key not in _TAGS for key, _ in items):

@@ -171,7 +171,8 @@ def _never_launched(folder: AttemptFolder) -> AttemptResult:
     """The end of an attempt whose launcher never began, with what it said last."""
     lines = folder.launcher_log.read_text(errors="replace").strip().splitlines() if folder.launcher_log.exists() else []
     said = lines[-1] if lines else "it said nothing"
-    message = f"{folder.job().python} could not launch the ranks ({said}): install daylight into that environment"
+    way_out = ": install daylight into that environment" if "No module named" in said else ""
+    message = f"{folder.job().python} could not launch the ranks ({said}){way_out}"
     failure = Failure(rank=0, type="LauncherFailed", message=message)
     return AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
 

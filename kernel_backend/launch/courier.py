@@ -51,7 +51,7 @@ class Courier(threading.Thread):
             ending = self._ending.is_set()  # before the look: what the ranks said last is in it
             if ending and deadline == float("inf"):
                 deadline = time.monotonic() + LAST_WORDS_S
-            waiting = waiting or self._reader.read()  # what cannot be posted now stays in the spool
+            waiting = waiting or self._read()  # what cannot be posted now stays in the spool
             now = time.monotonic()
             if (ending and not waiting) or now > deadline:
                 return
@@ -64,6 +64,13 @@ class Courier(threading.Thread):
                     self._ending.wait(REFUSED_S)
             self._ending.wait(PERIOD_S)
 
+    def _read(self) -> list[SpoolRecord]:
+        try:
+            return self._reader.read()
+        except OSError as error:
+            _log.warning("the spool cannot be read now: %s", error)
+            return []
+
     def _post(self, client: object, token: str, records: list[SpoolRecord]) -> bool:
         """Whether the service has taken these records (or will never want them)."""
         from kernel_backend.client import Client
@@ -74,8 +81,9 @@ class Courier(threading.Thread):
         except Fenced:
             self._instruct("stop")
             return True
-        except DaylightError as error:
-            _log.info("the service does not take records now: %s", error)
+        except Exception as error:  # whatever it is: without this thread the ranks would hear of nothing any more
+            expected = isinstance(error, DaylightError)
+            _log.info("the service does not take records now: %s", error, exc_info=None if expected else error)
             return False
         if answer.instruct != "continue":
             self._instruct(answer.instruct)

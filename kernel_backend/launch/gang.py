@@ -144,7 +144,8 @@ class Gang:
             return
         self._known = True
         self._request.close()
-        self._folder.write("ranks.json", json.dumps(dict(enumerate(self.pids()))).encode())
+        with contextlib.suppress(OSError):  # it is for whoever looks: no reason to end a gang
+            self._folder.write("ranks.json", json.dumps(dict(enumerate(self.pids()))).encode())
 
 
 def _open_log(path: Path) -> int:

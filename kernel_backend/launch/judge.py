@@ -23,18 +23,21 @@ def judge(
     at: float,
     steps: Mapping[int, int | None] | None = None,
     hung: Failure | None = None,
+    through: bool = False,
 ) -> AttemptResult:
     """The outcome of a gang.
 
     `codes` has an exit code a rank, `failures` what ranks wrote before they ended, `ended_by_us` the ranks that were
     killed because another had failed: their signals say nothing. `steps` knows how far each rank was, `hung` that the
-    gang was ended because it made no progress.
+    gang was ended because it made no progress, `through` that all ranks were through with their steps.
     """
     codes = tuple(codes)
-    if all(code == FINISHED for code in codes):
-        return AttemptResult(outcome="ok", exit_codes=codes, ended_at=at)
-    if all(code in (FINISHED, RELEASED) for code in codes):
+    # Nobody leaves in peace before all have come to the barrier behind the last checkpoint: once one rank has, the
+    # work is done and safe, however its peers end.
+    if RELEASED in codes:
         return AttemptResult(outcome="released", exit_codes=codes, ended_at=at)
+    if all(code == FINISHED for code in codes) or (through and FINISHED in codes):
+        return AttemptResult(outcome="ok", exit_codes=codes, ended_at=at)
     failure = cause(codes, failures, ended_by_us, steps or {}, hung)
     port_taken = "EADDRINUSE" in failure.message or "Address already in use" in failure.message
     outcome = "lost" if failure.consequence and port_taken else "failed"
@@ -75,10 +78,17 @@ def cause(
 def _silent(rank: int, code: int | None, step: int | None) -> Failure:
     """The failure of a rank that wrote none."""
     if code is not None and code < 0:
-        name = signal.Signals(-code).name
+        name = _signal_name(-code)
         hint = {"SIGKILL": " (kill -9, or out of memory)", "SIGSEGV": " (a crash in native code)"}.get(name, "")
         return Failure(rank=rank, type=name, message=f"rank {rank} was ended by {name}{hint}", step=step)
     if code == FINISHED:
         message = f"rank {rank} exited before the others had finished"
         return Failure(rank=rank, type="EarlyExit", message=message, step=step)
     return Failure(rank=rank, type="Exit", message=f"rank {rank} exited with code {code}", step=step)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal: these have numbers only
+        return f"SIG{number}"

@@ -17,7 +17,7 @@ import psutil
 from kernel_backend.launch.courier import Courier
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.gang import Gang
-from kernel_backend.launch.judge import FINISHED, failed, judge, lost
+from kernel_backend.launch.judge import failed, judge, lost
 from kernel_backend.launch.watch.logs import LogWatch
 from kernel_backend.launch.watch.progress import Watch
 from kernel_backend.model.job import Job
@@ -27,7 +27,7 @@ from kernel_backend.model.trial import Failure
 
 WATCH_S = 0.05
 SETTLE_S = 1.0  # what peers of a failed rank get to say whether theirs was the cause
-FAREWELL_S = 60.0  # what peers of a rank that finished get to finish too
+FAREWELL_S = 60.0  # what peers of a rank that left in peace get to leave too
 
 _log = logging.getLogger(__name__)
 
@@ -56,10 +56,21 @@ def launch(path: Path) -> None:
         return
     courier = Courier(folder, Path(job.home), str(job.id), gang.tell)
     courier.start()
-    _write(folder, _until_the_end(gang, folder, job, asked))
+    _write(folder, _whatever_happens(gang, folder, job, asked))
     gang.close()
     courier.finish()
     os.close(lock)
+
+
+def _whatever_happens(gang: Gang, folder: AttemptFolder, job: Job, asked: threading.Event) -> AttemptResult:
+    """How the gang ended; it is lost where this launcher itself cannot go on, and the reason is told."""
+    try:
+        return _until_the_end(gang, folder, job, asked)
+    except Exception as error:
+        _log.exception("the launcher cannot go on")
+        gang.end()
+        failure = Failure(rank=0, type=type(error).__name__, message=f"the launcher could not go on: {error}")
+        return AttemptResult(outcome="lost", exit_codes=(), failure=failure, ended_at=time.time())
 
 
 def _until_the_end(gang: Gang, folder: AttemptFolder, job: Job, asked: threading.Event) -> AttemptResult:
@@ -68,8 +79,9 @@ def _until_the_end(gang: Gang, folder: AttemptFolder, job: Job, asked: threading
     watch = Watch(folder, ranks, job.config.hang_timeout)
     logs = LogWatch(folder, ranks, job.config.on_log)
     hung = _watch(gang, folder, asked, watch, logs)
-    result = judge(gang.codes(), folder.failures(), gang.ended_by_us, time.time(), watch.steps(), hung)
-    if gang.lost:
+    said, steps, through = folder.failures(), watch.steps(), watch.through()
+    result = judge(gang.codes(), said, gang.ended_by_us, time.time(), steps, hung, through)
+    if gang.lost and result.outcome == "failed":
         result = lost(result, gang.lost)
     return result.model_copy(update={"matched": logs.finish()})
 
@@ -113,8 +125,7 @@ def _over(codes: Sequence[int | None], folder: AttemptFolder, since: float) -> b
     """Whether the ranks that still run shall be killed, `since` seconds after the first one ended."""
     broken = [rank for rank, code in enumerate(codes) if failed(code)]
     if not broken:
-        early = any(code == FINISHED for code in codes)
-        return early and since > FAREWELL_S
+        return since > FAREWELL_S
     said = folder.failures()
     # A rank that only lost its peer is no cause: wait a moment for the one that is to say so.
     cause_known = any(rank not in said or not said[rank].consequence for rank in broken)

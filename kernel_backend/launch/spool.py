@@ -23,14 +23,16 @@ class SpoolReader:
     def read(self, limit: int = 2000) -> list[SpoolRecord]:
         """The next records, at most `limit`; empty when there is nothing new or no spool yet."""
         found: list[SpoolRecord] = []
+        offset = self._offset
         try:
             with self._path.open("rb") as file:
-                file.seek(self._offset)
+                file.seek(offset)
                 while len(found) < limit and (line := file.readline()).endswith(b"\n"):
-                    self._offset += len(line)
+                    offset += len(line)
                     found.extend(self._parse(line))
         except FileNotFoundError:
             return []
+        self._offset = offset  # not before: what could not be read to the end comes again
         return found
 
     def _parse(self, line: bytes) -> list[SpoolRecord]:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from kernel_backend.orphans import die_with
 
 if TYPE_CHECKING:
     from kernel_backend.runner.loop import Training
+
+LEAVE_S = 300.0  # what threads and exit handlers of the user's get when the work is done
 
 
 def main(folder: Path) -> int:
@@ -38,7 +41,6 @@ def main(folder: Path) -> int:
     from kernel_backend.model.job import Job
 
     job = Job.model_validate_json((folder / "job.json").read_bytes())
-    spool = Spool(folder / "spool.jsonl", rank)
 
     from kernel_backend.runner import failure
     from kernel_backend.runner.load import read_snapshot
@@ -48,6 +50,7 @@ def main(folder: Path) -> int:
         from kernel_backend.runner.worker import work
 
         progress.tick("starting", 0)
+        spool = Spool(folder / "spool.jsonl", rank)
         return work(job, instructions, spool, progress, watch=trainings.append)
     except BaseException as error:
         step = trainings[0].step + 1 if trainings else None
@@ -61,11 +64,18 @@ def main(folder: Path) -> int:
         return 1
 
 
-if __name__ == "__main__":
-    status = main(Path(sys.argv[1]))
+def leave(status: int) -> NoReturn:
+    """End this process with this exit code, now or soon."""
     sys.stdout.flush()
     sys.stderr.flush()
     if status == 1:
         # A backend that has lost a peer may wait for it in its destructors.
         os._exit(1)
+    last = threading.Timer(LEAVE_S, os._exit, (status,))  # a thread of the user's may never end
+    last.daemon = True
+    last.start()
     sys.exit(status)
+
+
+if __name__ == "__main__":
+    leave(main(Path(sys.argv[1])))

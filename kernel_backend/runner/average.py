@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from kernel_backend.runner.stateful import Model, lay_out_buffers
+
 
 class Average:
     """An exponential moving average of a model's weights, as a model of the same kind."""
@@ -24,13 +26,16 @@ class Average:
 
     def update(self, model: nn.Module) -> None:
         """Take in the weights after a step; of buffers it has the newest."""
+        lay_out_buffers(self.module, dict(model.named_buffers()))
         self._averaged.update_parameters(model)
 
     def take_buffers(self, model: nn.Module) -> None:
         """Have the model's buffers."""
+        its = dict(model.named_buffers())
+        lay_out_buffers(self.module, its)
         with torch.no_grad():
-            for mine, its in zip(self.module.buffers(), model.buffers(), strict=True):
-                mine.copy_(its)
+            for name, mine in self.module.named_buffers():
+                mine.copy_(its[name])
 
     def state_dict(self) -> dict[str, Any]:
         """By the names of the model's own."""
@@ -38,5 +43,5 @@ class Average:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Overwrite it; the next update is not the first."""
-        self.module.load_state_dict(state)
+        Model(self.module).load_state_dict(state)
         self._averaged.n_averaged.fill_(1)

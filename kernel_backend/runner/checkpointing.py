@@ -17,7 +17,7 @@ from kernel_backend.errors import CheckpointFailed, Fenced
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
-from kernel_backend.runner.contents import NOBODYS, Contents, Everyones
+from kernel_backend.runner.contents import Contents, Everyones
 from kernel_backend.runner.link import Spool
 from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.saving import Background, Copying, Cost, HostCopy, Stopwatch
@@ -87,7 +87,7 @@ class Checkpointer:
 
     def check(self) -> None:
         """Raise DaylightError at once where a state has something in it that a checkpoint cannot hold."""
-        self._contents.apart(NOBODYS)
+        self._contents.check()
 
     def save(self, moment: Moment) -> None:
         """Begin a checkpoint of this moment. Training may go on; `settle` before anything changes."""
@@ -97,7 +97,7 @@ class Checkpointer:
         if self._ranks.rank == 0:
             # Until a lazy copy has turned out true, the best model so far is not left to one.
             lazily = not self._eager and (self._proved or not moment.metrics)
-            self._begin(moment, everyones, stalled, lazily)
+            self._begin_if_it_can(moment, everyones, stalled, lazily)
 
     def settle(self) -> None:
         """Call this before weights, optimizer or anything else that a checkpoint holds is changed."""
@@ -147,6 +147,17 @@ class Checkpointer:
 
     # Saving
 
+    def _begin_if_it_can(self, moment: Moment, everyones: Everyones, stalled: Stopwatch, lazily: bool) -> None:
+        if self._missed and self._writer.busy:
+            return  # a store that does not answer must not make training wait for it again and again
+        if not moment.metrics:  # one that may be the best so far has the second set of memory
+            with stalled:
+                self._writer.wait()  # so that a kill costs no more than one interval and what is under way
+        try:
+            self._begin(moment, everyones, stalled, lazily)
+        except (RuntimeError, MemoryError) as error:  # torch says so where no memory is left for the copy
+            self._miss(moment, error)
+
     def _begin(self, moment: Moment, everyones: Everyones, stalled: Stopwatch, lazily: bool) -> None:
         with stalled:
             self.settle()
@@ -163,12 +174,15 @@ class Checkpointer:
             self._fenced = fenced
         except Exception as error:  # stores have errors of their own
             self._discard(draft)
-            self._missed += 1
-            if self._missed == 1:  # one word for all of them: a disk that is full stays so for long
-                text = f"checkpoint at step {draft.moment.step} could not be written: {_said(error)}; training goes on"
-                self._spool.say(Note(level="warning", text=text))
+            self._miss(draft.moment, error)
         finally:
             draft.copying.done()
+
+    def _miss(self, moment: Moment, error: Exception) -> None:
+        self._missed += 1
+        if self._missed == 1:  # one word for all of them: a disk that is full stays so for long
+            text = f"checkpoint at step {moment.step} could not be written: {_said(error)}; training goes on"
+            self._spool.say(Note(level="warning", text=text))
 
     def _write_at_last(self, draft: Draft) -> None:
         for pause in [PAUSE_S] * (TRIES - 1) + [None]:
@@ -180,10 +194,9 @@ class Checkpointer:
             except Exception as error:
                 self._discard(draft)
                 if pause is None:
-                    raise CheckpointFailed(
-                        f"the last checkpoint, at step {draft.moment.step}, could not be written: {_said(error)}; "
-                        f"the newest is {self._newest or 'none'}. Make room and resume"
-                    ) from error
+                    what = f"the last checkpoint, at step {draft.moment.step}, could not be written to"
+                    newest = f"the newest is {self._newest or 'none'}. Make room and resume"
+                    raise CheckpointFailed(f"{what} {self._home.where}: {_said(error)}; {newest}") from error
                 time.sleep(pause)
 
     def _try_to_write(self, draft: Draft) -> None:

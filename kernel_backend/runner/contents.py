@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from kernel_backend.checkpoints.base import Manifest
-from kernel_backend.checkpoints.writer import decode, flatten, unflatten
+from kernel_backend.checkpoints.writer import decode, flatten, must_hold, unflatten
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Ranks
@@ -50,9 +50,15 @@ class Contents:
 
     def gather(self) -> Everyones:
         """What rank 0 cannot know by itself; called by all ranks."""
-        buffers = self._logical.gather(self._ranks) if self._logical.has_buffers else {}
         random = self._ranks.all_gather_object(self._streams.state_dict()) if self._streams else ()
-        return Everyones(buffers, random)
+        return Everyones(self._logical.gather(self._ranks), random)
+
+    def check(self) -> None:
+        """Raise DaylightError with the name of what a checkpoint cannot hold."""
+        _, parts = self.apart(NOBODYS)
+        for tensors in [*parts.values(), self._logical.live()]:
+            for name, tensor in tensors.items():
+                must_hold(name, tensor)
 
     def apart(self, everyones: Everyones) -> tuple[dict[str, Any], Parts]:
         """The whole state as JSON and tensors, these by part; raises DaylightError for what neither can hold."""
@@ -77,8 +83,7 @@ class Contents:
 
         for name, part in self._parts.items():
             part.load_state_dict(unflatten(manifest.state[name], tensors(name)))
-        if self._logical.has_buffers:
-            self._logical.restore({rank: tensors(_buffers(rank)) for rank in {0, *self._logical.mine}})
+        self._logical.restore({rank: tensors(_buffers(rank)) for rank in {0, *self._logical.mine}})
         if self._streams is None:
             return
         own = _random(self._ranks.rank)

@@ -72,13 +72,16 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
     return facts if config.logical_workers else facts | {"slots": str(size), "backend": backend}
 
 
-def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool) -> str:
+def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, generators: Sequence[str] = ()) -> str:
     """Under what changes this training's result keeps its bits.
 
-    `asks_rank` tells that the definition asks for its rank or the number of ranks, and so may depend on them.
+    `asks_rank` tells that the definition asks for its rank or the number of ranks, and so may depend on them;
+    `generators` are the ways to those that parts of the training keep for themselves.
     """
     if config.reproducible == "off":
         return "none: --reproducible off"
+    if generators and config.rng == "stream":
+        return f"none: {generators[0]} is a random generator of its own, which --rng stream does not save"
     elastic = config.logical_workers and not asks_rank
     slots = "any number of slots" if elastic else f"{size} slot" + "s" * (size != 1)
     if device.type == "cuda":

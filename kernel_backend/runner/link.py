@@ -46,7 +46,8 @@ class Instructions:
 class Spool:
     """Numbered records of rank 0, a JSON line each; other ranks say nothing.
 
-    A record that finds the disk full waits in memory and is written with the next one: training goes on.
+    What finds the disk full waits in memory and is written with the next record: training goes on, whatever becomes
+    of this file.
     """
 
     def __init__(self, path: Path, rank: int) -> None:
@@ -67,9 +68,6 @@ class Spool:
             self._append(self._file)
 
     def _append(self, file: int) -> None:
-        size = os.fstat(file).st_size
         with contextlib.suppress(OSError):
-            if os.write(file, self._waiting) == len(self._waiting):
-                self._waiting = b""
-            else:  # the disk filled up in mid-line: a torn line must not stay
-                os.ftruncate(file, size)
+            written = os.write(file, self._waiting)
+            self._waiting = self._waiting[written:]  # of a line that is torn by a full disk the rest comes later

@@ -7,6 +7,7 @@ logical ranks; a process that computes several takes them one after the other, e
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -17,29 +18,36 @@ from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.validation import share
 
 Buffers = dict[str, Tensor]
+Beside = Mapping[str, nn.Module]
 
 
 class LogicalRanks:
-    """The logical ranks `mine` of `count`, and what each has in the model's buffers (BatchNorm's statistics)."""
+    """The logical ranks `mine` of `count`, and what each has in the modules' buffers (BatchNorm's statistics)."""
 
-    def __init__(self, model: nn.Module, mine: range, count: int) -> None:
+    def __init__(self, model: nn.Module, mine: range, count: int, beside: Beside = MappingProxyType({})) -> None:
+        """`beside` are modules that are no part of the model, by name: a loss with state, perhaps."""
         self.mine, self.count = mine, count
-        self._model = model
+        self.beside = tuple(beside.values())
+        self._modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
         self._now = mine.start
         self._kept: dict[int, Buffers] = {rank: {} for rank in mine} if len(mine) > 1 else {}
+        self._saved: dict[str, tuple[str, Tensor]] = {}  # copies of logical rank 0's, by name, with their digests
         self._agree()
 
-    @property
-    def has_buffers(self) -> bool:
-        """Whether the model has any."""
-        return bool(self._live())
+    def live(self) -> Buffers:
+        """The modules' own, asked anew each time: a forward pass may put another tensor in a buffer's place."""
+        return {
+            f"{prefix}{name}": tensor
+            for prefix, module in self._modules.items()
+            for name, tensor in module.named_buffers(remove_duplicate=False)
+        }
 
     def take(self, rank: int) -> None:
-        """Let the model have the buffers of logical rank `rank`."""
+        """Let the modules have the buffers of logical rank `rank`."""
         if rank == self._now:
             return
         # All of them: BatchNorm writes to its statistics without counting their versions up.
-        for name, tensor in self._live().items():
+        for name, tensor in self.live().items():
             _keep(self._kept[self._now], name, tensor)
             if name in self._kept[rank]:
                 self._put(name, self._kept[rank][name])
@@ -48,19 +56,22 @@ class LogicalRanks:
     def share(self, ranks: Ranks) -> None:
         """Give every logical rank the buffers of logical rank 0: at steps that all know, never by a clock."""
         self.take(self.mine.start)
-        share(list(self._live().values()), ranks)
+        share(list(self.live().values()), ranks)
         self._agree()
 
     def gather(self, ranks: Ranks) -> dict[int, Buffers]:
         """On rank 0 the buffers of logical rank 0, and of each other one those that differ: copies on the host.
 
-        Called by all. What differs is found by digests, so that large constant buffers (a mask, a table of positions)
-        are neither sent nor saved once more for each logical rank.
+        Called by all. What differs, and what has changed since the last time, is found by digests: large constant
+        buffers (a mask, a table of positions) are neither sent, nor copied, nor saved once more for each logical rank.
         """
-        common = ranks.broadcast_object(_digests(self._of(0)) if 0 in self.mine else None)
+        first = _digests(self._of(0)) if 0 in self.mine else {}
+        common = ranks.broadcast_object(first) if self.count > 1 else first
         others = {rank: self._unlike(rank, common) for rank in self.mine if rank != 0}
-        gathered = {rank: buffers for each in ranks.all_gather_object(others) for rank, buffers in each.items()}
-        return {0: _copies(self._of(0))} | gathered if 0 in self.mine else {}
+        everyones = ranks.all_gather_object(others) if self.count > 1 else []
+        if 0 not in self.mine:
+            return {}
+        return {0: self._copied(first)} | {rank: buffers for each in everyones for rank, buffers in each.items()}
 
     def restore(self, saved: Mapping[int, Buffers]) -> None:
         """Let every logical rank here have what was gathered; those of logical rank 0 may be in the model already."""
@@ -68,7 +79,7 @@ class LogicalRanks:
         for name, tensor in saved.get(0, {}).items():
             self._put(name, tensor)
         self._agree()
-        live = self._live()
+        live = self.live()
         for rank in self.mine:
             for name, tensor in saved.get(rank, {}).items():
                 if rank == self._now:
@@ -76,28 +87,34 @@ class LogicalRanks:
                 else:
                     _keep(self._kept[rank], name, tensor.to(live[name].device))
 
-    def _live(self) -> Buffers:
-        """The model's own, asked anew each time: a forward pass may put another tensor in a buffer's place."""
-        return dict(self._model.named_buffers(remove_duplicate=False))
-
     def _of(self, rank: int) -> Buffers:
-        return self._live() if rank == self._now else self._kept[rank]
+        return self.live() if rank == self._now else self._kept[rank]
 
     def _unlike(self, rank: int, common: Mapping[str, str]) -> Buffers:
         own = self._of(rank)
-        return _copies({name: own[name] for name, digest in _digests(own).items() if digest != common.get(name)})
+        return {name: _copy(own[name]) for name, digest in _digests(own).items() if digest != common.get(name)}
+
+    def _copied(self, digests: Mapping[str, str]) -> Buffers:
+        own = self._of(0)
+        before = self._saved
+        self._saved = {
+            name: before[name] if before.get(name, ("",))[0] == digest else (digest, _copy(own[name]))
+            for name, digest in digests.items()
+        }
+        return {name: copy for name, (_, copy) in self._saved.items()}
 
     def _agree(self) -> None:
-        """All logical ranks here have what the model has."""
-        live = self._live()
+        """All logical ranks here have what the modules have."""
+        live = self.live()
         for kept in self._kept.values():
             for name, tensor in live.items():
                 _keep(kept, name, tensor)
 
     def _put(self, name: str, tensor: Tensor) -> None:
-        """Give one of the model's buffers this value."""
-        path, _, leaf = name.rpartition(".")
-        module = self._model.get_submodule(path)
+        """Give one of the modules' buffers this value."""
+        prefix = max((each for each in self._modules if name.startswith(each)), key=len)
+        path, _, leaf = name.removeprefix(prefix).rpartition(".")
+        module = self._modules[prefix].get_submodule(path)
         buffer = module._buffers[leaf]
         if buffer is not None and buffer.shape == tensor.shape:
             with torch.no_grad():
@@ -107,19 +124,19 @@ class LogicalRanks:
 
 
 def _digests(buffers: Buffers) -> dict[str, str]:
-    return {name: _digest(tensor) for name, tensor in buffers.items()}
+    return {name: _digest(name, tensor) for name, tensor in buffers.items()}
 
 
-def _digest(tensor: Tensor) -> str:
-    """The xxh3-128 of dtype, shape and values."""
+def _digest(name: str, tensor: Tensor) -> str:
+    """The xxh3-128 of name, dtype, shape and values."""
     seen = Digesting()
-    for piece in pieces({"": tensor}):
+    for piece in pieces({name: tensor}):
         seen.take(piece)
     return seen.digest
 
 
-def _copies(buffers: Buffers) -> Buffers:
-    return {name: tensor.detach().cpu().clone() for name, tensor in buffers.items()}
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().clone()
 
 
 def _keep(kept: Buffers, name: str, tensor: Tensor) -> None:

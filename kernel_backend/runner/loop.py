@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from kernel_backend.runner.average import Average
 from kernel_backend.runner.checkpointing import Checkpointer, Moment
 from kernel_backend.runner.data import Batch, Batches
 from kernel_backend.runner.functions import BatchRule, loss_and_logged
+from kernel_backend.runner.generators import Kept
 from kernel_backend.runner.link import Instructions, Spool
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.pace import Pace
@@ -52,6 +53,7 @@ class Training:
     device: torch.device
     ranks: Ranks
     streams: RandomStates | None
+    generators: Kept  # the model's own, the loss function's and the optimizer's
     checkpoints: Checkpointer
     pace: Pace
     progress: Progress
@@ -125,7 +127,7 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         run.logical.take(rank)
         if run.streams is None:
-            seeds.reseed(seeds.mix(run.config.seed, "step", run.step, rank))
+            reseed(run, "step", run.step, rank)
         loss = loss_of(run, rank, batch, logged)
         run.gradients.add(loss, batch.samples, batch.total, flags._replace(logged=bool(logged)))
     word = run.gradients.finish()
@@ -172,9 +174,20 @@ def wishes(run: Training) -> Flags:
 @contextmanager
 def drawing_alike(run: Training) -> Iterator[None]:
     """An optimizer that draws (Langevin noise, stochastic rounding) draws the same on every rank."""
-    with run.streams.aside() if run.streams else nullcontext():
-        seeds.reseed(seeds.mix(run.config.seed, "update", run.step))
+    if run.streams is None:
+        reseed(run, "update", run.step)
         yield
+    else:
+        with run.streams.aside():
+            seeds.reseed(seeds.mix(run.config.seed, "update", run.step))
+            yield
+
+
+def reseed(run: Training, *where: int | str) -> None:
+    """Seed the main generators anew, and those that parts of the training keep for themselves."""
+    value = seeds.mix(run.config.seed, *where)
+    seeds.reseed(value)
+    run.generators.seed(value)
 
 
 def update(run: Training) -> None:
@@ -241,12 +254,12 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
         model = run.average.module
     sums = Sums()
     run.progress.tick("validation", run.step)
-    with evaluating(model):
+    with evaluating(model, *run.logical.beside):
         for number, shares in enumerate(data.in_order()):
             run.progress.tick("validation", run.step)
             for rank, batch in zip(run.logical.mine, shares, strict=True):
                 if run.streams is None:
-                    seeds.reseed(seeds.mix(run.config.seed, "validation", run.step, number, rank))
+                    reseed(run, "validation", run.step, number, rank)
                 if batch.samples:
                     _validate_one(run, model, rank, batch, sums)
     return sums.means(run.ranks)

@@ -30,8 +30,7 @@ class Cost(NamedTuple):
 class HostCopy:
     """Memory of the host for the tensors of one training, made once and used again for every checkpoint.
 
-    There are two sets of it, the second made only where a checkpoint is due while the one before is still being
-    written: so training waits for the disk only when it is two behind.
+    There are two sets of it, the second made only where a copy is wanted while the one before is still being written.
     """
 
     SETS = 2
@@ -43,12 +42,20 @@ class HostCopy:
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def begin(self, parts: Parts, lazily: bool) -> Copying:
-        """Start to copy, once there is memory for it; not `lazily` returns when all is there."""
+        """Start to copy, once there is memory for it; not `lazily` returns when all is there.
+
+        Raises RuntimeError or MemoryError where the host has none left.
+        """
         memory = self._free.get()
-        copies = {
-            part: {name: _of(memory, part, name, tensor) for name, tensor in tensors.items()}
-            for part, tensors in parts.items()
-        }
+        try:
+            copies = {
+                part: {name: _of(memory, part, name, tensor) for name, tensor in tensors.items()}
+                for part, tensors in parts.items()
+            }
+        except (RuntimeError, MemoryError):
+            memory.clear()
+            self._free.put(memory)
+            raise
         pairs = [(tensor, copies[part][name]) for part, tensors in parts.items() for name, tensor in tensors.items()]
         copying = Copying(copies, pairs, partial(self._free.put, memory))
         if not lazily:

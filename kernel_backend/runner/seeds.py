@@ -55,6 +55,22 @@ class Draws:
         _seed(value, _scatter(position, self._numpy), _scatter(position, self._torch))
 
 
+class Numbers:
+    """A seed for every position of a row: no two of the first 2**31 have the same last 31 bits."""
+
+    def __init__(self, seed: int, *parts: int | str) -> None:
+        self._start, self._last = _chain(seed, *parts), mix(seed, *parts, "last bits")
+
+    def at(self, position: int) -> int:
+        """The one at `position`, below 2**63."""
+        return _splitmix64(self._start ^ position) >> 33 << 32 | _scatter(position, self._last)
+
+
+def for_numpy(value: int) -> int:
+    """The 32 bits of a seed for numpy's old generator: never those of one for torch."""
+    return value & _MASK31 | _NUMPYS
+
+
 def first_draws() -> tuple[float, ...]:
     """One number of each main generator on the host, by which one sees where they stand."""
     of_numpy = (float(np.random.random_sample()),) if np is not None else ()

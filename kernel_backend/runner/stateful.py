@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import torch
@@ -30,13 +31,42 @@ class Model:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Overwrite them; buffers that the first forward pass makes are there, too."""
-        for name, tensor in state.items():
-            path, _, leaf = name.rpartition(".")
-            module = self._model.get_submodule(path)
-            if leaf in module._buffers and module._buffers[leaf] is None:
-                device = next((each.device for each in self._model.parameters()), tensor.device)
-                module._buffers[leaf] = torch.empty_like(tensor, device=device)
+        lay_out_buffers(self._model, state)
         self._model.load_state_dict(state)
+
+
+def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
+    """Have memory for the buffers among `like` of which `model` has only the names until its first forward pass."""
+    for name, tensor in like.items():
+        path, _, leaf = name.rpartition(".")
+        module = model.get_submodule(path)
+        if leaf in module._buffers and module._buffers[leaf] is None:
+            device = next((each.device for each in model.parameters()), tensor.device)
+            module._buffers[leaf] = torch.empty_like(tensor, device=device)
+
+
+class Beside:
+    """What stands beside the model, a teacher perhaps, as a part of a checkpoint: the weights that were written to.
+
+    Weights that nothing ever writes to are as the definition makes them. Buffers are each logical rank's own.
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module], unseen: bool) -> None:
+        """`unseen` says that tensors may be written to by `.data`, which counts no version up: then all are held."""
+        self._weights = {
+            f"{name}.{own}": each for name, module in modules.items() for own, each in module.named_parameters()
+        }
+        self._versions = {name: -1 if unseen else each._version for name, each in self._weights.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Those that are not as they were made, by name."""
+        return {name: each for name, each in self._weights.items() if each._version != self._versions[name]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Overwrite them."""
+        with torch.no_grad():
+            for name, saved in state.items():
+                self._weights[name].copy_(saved)
 
 
 class Optimizer:

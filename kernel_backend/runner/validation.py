@@ -52,10 +52,11 @@ class Sums:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode; afterwards each module has its own mode again."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """These models in evaluation mode; afterwards each module has its own mode again."""
+    modes = [(module, module.training) for model in models for module in model.modules()]
+    for model in models:
+        model.eval()
     try:
         with torch.no_grad():
             yield
@@ -69,7 +70,8 @@ def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
     if ranks.size == 1 or not tensors:
         return
     with torch.no_grad():
-        flat = torch.cat([each.detach().contiguous().reshape(-1).view(torch.uint8) for each in tensors])
+        device = max((each.device for each in tensors), key=lambda device: device.type != "cpu")  # nccl takes no other
+        flat = torch.cat([each.detach().to(device).contiguous().reshape(-1).view(torch.uint8) for each in tensors])
         ranks.broadcast(flat)
         start = 0
         for each in tensors:

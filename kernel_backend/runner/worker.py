@@ -23,6 +23,7 @@ from kernel_backend.runner.checkpointing import Checkpointer
 from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.functions import BatchRule, Functions
+from kernel_backend.runner.generators import Kept
 from kernel_backend.runner.link import Instructions, Spool
 from kernel_backend.runner.load import load
 from kernel_backend.runner.logical import LogicalRanks
@@ -33,7 +34,7 @@ from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Choice, Ranks, choose, connect
 from kernel_backend.runner.reducer import Gradients, OwnGradients, SummedGradients
 from kernel_backend.runner.saving import HostCopy
-from kernel_backend.runner.stateful import Model, Optimizer, Stateful
+from kernel_backend.runner.stateful import Beside, Model, Optimizer, Stateful
 from kernel_backend.runner.tree import TreeGradients, shares_of
 from kernel_backend.runner.validation import share
 
@@ -63,10 +64,11 @@ def work(
     watch(training)
     try:
         resumed = begin(training, numerics)
-        guarantee = exact.guarantee(config, ranks.size, device, functions.asks_rank)
+        guarantee = exact.guarantee(config, ranks.size, device, functions.asks_rank, training.generators.ways)
         spool.say(started(training, choice, resumed, numerics, guarantee))
         code = train(training)
     finally:
+        progress.tick("finishing", training.step)  # a save under way gets its time, and its fault is not this one's
         training.checkpoints.close()
         training.train.close()
         if training.validation is not None:
@@ -104,7 +106,11 @@ def build(
     optimizer = functions.optimizer(model)
     schedule = functions.schedule(optimizer)
     scaler = GradScaler(device.type, enabled=config.amp == "fp16")
-    logical = LogicalRanks(model, mine, count)
+    loss = functions.step_function("loss")
+    metrics = functions.step_function("metrics") if functions.has("metrics") else None
+    unseen = exact.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)])
+    beside = functions.beside(model)
+    logical = LogicalRanks(model, mine, count, beside)
     streams = RandomStates() if config.rng == "stream" else None
     parts: dict[str, Stateful | None] = {
         "model": Model(model),
@@ -112,6 +118,7 @@ def build(
         "schedule": schedule,
         "scaler": scaler if scaler.is_enabled() else None,
         "ema": average,
+        "beside": Beside(beside, unseen) if beside else None,
     }
     stateful = {name: part for name, part in parts.items() if part is not None}
     checkpoints = Checkpointer(
@@ -122,7 +129,7 @@ def build(
         Contents(stateful, logical, streams, ranks, config.seed),
         numerics,
         HostCopy(device),
-        eager=exact.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)]),
+        eager=unseen,
     )
     return Training(
         config=config,
@@ -133,8 +140,8 @@ def build(
         average=average,
         gradients=gradients(config, model, scaler, ranks, everyones),
         logical=logical,
-        loss=functions.step_function("loss"),
-        metrics=functions.step_function("metrics") if functions.has("metrics") else None,
+        loss=loss,
+        metrics=metrics,
         rule=BatchRule(model),
         precision=precision(config, device),
         train=data,
@@ -142,6 +149,7 @@ def build(
         device=device,
         ranks=ranks,
         streams=streams,
+        generators=Kept(model=model, loss=loss, metrics=metrics, optimizer=optimizer, average=average),
         checkpoints=checkpoints,
         pace=Pace(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
         progress=progress,

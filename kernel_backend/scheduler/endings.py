@@ -11,26 +11,20 @@ from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.resources import node_of
 from kernel_backend.model.states import Hold, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
-
-REST_S = 60.0  # the longest
-
-
-def rest(failures: int) -> float:
-    """Seconds before the attempt that follows so many without progress: 0, 0, 2, 4, 8 ... 60.
-
-    A single crash costs no time. What fails again at once (a full disk, a store that cannot be reached) gets some to
-    recover, and the retries are not used up within a minute.
-    """
-    return 0.0 if failures < 2 else min(REST_S, 2.0 ** (failures - 1))
+from kernel_backend.scheduler.blame import again, unsaved
 
 
 @dataclass(frozen=True)
 class Ending:
-    """An event for the trial, changes to its other fields, and sentences for the person."""
+    """An event for the trial, changes to its other fields, and sentences for the person.
+
+    `pause` asks for the whole experiment to be paused before: what is wrong is for a person to put right.
+    """
 
     event: e.Event
     changes: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    pause: bool = False
 
 
 def ending(
@@ -46,10 +40,11 @@ def ending(
 
     Retries count attempts without progress (`progress`: the trial has come further than ever). A lost gang never
     counts. The same error at the same step twice in a row ends the trial at once (before the first step, one of the
-    user's own code), and so does a log line (`matched`) whose policy says so.
+    user's own code), and so does a log line (`matched`) whose policy says so. A last checkpoint that cannot be written
+    is no error of the trial's: it never fails by it, and pauses when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
-        return Ending(e.Ended())
+        return Ending(e.Ended(), notes=_left_unsaved(failure))
     if outcome is Outcome.OK:
         return Ending(e.Finished(), {"failures": 0, "failure": None})
     if outcome is Outcome.INFEASIBLE:
@@ -57,7 +52,8 @@ def ending(
     if trial.state is TrialState.RELEASING:
         # It was on its way out: how it went is of no matter, its newest checkpoint is what counts.
         held = bool(trial.holds)
-        return Ending(e.Released(held=held) if outcome is Outcome.RELEASED else e.Lost(held=held))
+        event = e.Released(held=held) if outcome is Outcome.RELEASED else e.Lost(held=held)
+        return Ending(event, notes=_left_unsaved(failure))
     if outcome in (Outcome.FAILED, Outcome.TIMEOUT):
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
@@ -72,20 +68,13 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
     counted = not (progress and outcome is Outcome.TIMEOUT)
     failures = (0 if progress else trial.failures) + counted
     changes = {"failures": failures, "failure": failure}
-    if failure is not None and _again(failure, trial.failure):
+    if again(failure, trial.failure):
         return Ending(e.Errored(retries_left=False), changes, (_repeated(failure),))
-    if failures > max_restarts:
-        return Ending(e.Errored(retries_left=False), changes, (_exhausted(failures, max_restarts),))
-    return Ending(e.Errored(retries_left=True), changes)
-
-
-def _again(failure: Failure, before: Failure | None) -> bool:
-    """Whether it is the error of the attempt before, which comes from the code or the data: it would come once more.
-
-    Before the first step only one in the user's own code is. Others are of what a training is begun with, the store of
-    its checkpoints or the network, and these recover.
-    """
-    return failure.raised and failure.same_as(before) and (failure.step is not None or failure.frames != ())
+    if failures <= max_restarts:
+        return Ending(e.Errored(retries_left=True), changes)
+    if unsaved(failure):
+        return Ending(e.Errored(retries_left=True), changes, (_paused(trial, failure),), pause=True)
+    return Ending(e.Errored(retries_left=False), changes, (_exhausted(failures, max_restarts),))
 
 
 def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[LogMatch]) -> Ending:
@@ -97,7 +86,7 @@ def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[Log
         notes = (*plain.notes, *(_excluded(node, match) for node, match in nodes.items()))
         plain = replace(plain, changes=changes, notes=notes)
     final = next((match for match in matched if match.action == "cancel_retries"), None)
-    if final is None or not isinstance(plain.event, e.Errored):
+    if final is None or not isinstance(plain.event, e.Errored) or unsaved(plain.changes["failure"]):
         return plain
     failure = plain.changes["failure"] or Failure(rank=final.rank, type="Failed", message="the gang failed")
     message = f"{failure.message}{' ' if failure.message else ''}({_cancelled(final)})"
@@ -108,6 +97,15 @@ def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[Log
 def _repeated(failure: Failure) -> str:
     place = "before the first step" if failure.step is None else f"at step {failure.step}"
     return f"not tried again: the same error {place} twice in a row"
+
+
+def _paused(trial: Trial, failure: Failure) -> str:
+    return f"paused: {failure.message} (daylight resume {trial.experiment})"
+
+
+def _left_unsaved(failure: Failure | None) -> tuple[str, ...]:
+    """A word on the steps of a gang that was asked to leave and could not save them."""
+    return (f"its newest steps are not saved: {failure.message}",) if unsaved(failure) else ()
 
 
 def _exhausted(failures: int, max_restarts: int) -> str:

@@ -22,13 +22,14 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.resources import Node
-from kernel_backend.model.states import HOLDING_SLOTS, Outcome, TrialState
+from kernel_backend.model.states import HOLDING_SLOTS, ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.align import align, settled
 from kernel_backend.scheduler.decide import Start, decide
-from kernel_backend.scheduler.endings import ending, rest
+from kernel_backend.scheduler.endings import ending
 from kernel_backend.scheduler.picture import Ask, Picture
 from kernel_backend.scheduler.placement import feasible
+from kernel_backend.scheduler.rests import rest
 from kernel_backend.scheduler.resume import progressed, resume_point
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
@@ -108,11 +109,10 @@ class Loop:
 
     def _ask(self, trial: Trial, slots: int) -> Ask:
         ask = Ask(trial.experiment, trial.index, slots, trial.queued_at, trial.excluded)
-        pause = rest(trial.failures)
-        if pause == 0.0:
+        if trial.attempt < 2:  # nobody rests after the first
             return ask
-        failed_at = self._store.attempts(trial.experiment, trial.index)[-1].ended_at
-        return replace(ask, failed_at=failed_at or 0.0, rest=pause)
+        attempts = self._store.attempts(trial.experiment, trial.index)
+        return replace(ask, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
     # What runs
 
@@ -160,6 +160,9 @@ class Loop:
         what = ending(trial, attempt, outcome, failure, progress, experiment.config.max_restarts, matched)
         for note in what.notes:
             await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
+        if what.pause and experiment.state is ExperimentState.ACTIVE:
+            # First of the two: a service that dies between them comes to the same end again, and does the other.
+            await asyncio.to_thread(self._store.advance_experiment, experiment.number, e.Paused(), time.time())
         await asyncio.to_thread(
             self._store.advance_trial, trial.experiment, trial.index, what.event, time.time(), **what.changes
         )

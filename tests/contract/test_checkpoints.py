@@ -16,6 +16,10 @@ from tests.contract.checkpoints_contract import CheckpointsContract, commit, ids
 from tests.torture.files import Files
 
 
+def spoiled(manifests):
+    return [each._replace(data=b"") for each in manifests]
+
+
 class TestDirectory(CheckpointsContract):
     @pytest.fixture
     def place(self, tmp_path):
@@ -39,6 +43,26 @@ class TestDirectory(CheckpointsContract):
         with writing_no_more_than(100), pytest.raises(OSError, match="File too large"):
             place.commit(manifest(5, parts=(part,)))
         assert files.names() == ["5-1/model.safetensors"]
+
+    def test_what_was_misread_once_is_not_set_aside(self, place, monkeypatch):
+        commit(place, 10)
+        for way, spoil in (("_stream", lambda pieces: iter([b"nonsense"])), ("_manifests", spoiled)):
+            right, times = getattr(place, way), iter([spoil])
+            monkeypatch.setattr(
+                place, way, lambda *asked, right=right, times=times: next(times, lambda same: same)(right(*asked))
+            )
+            found, problems = place.newest_verified()
+            assert (found.id, problems) == ("10-1", [])
+            assert list(times) == []
+        assert place.aside() == []
+
+    def test_a_file_where_a_checkpoint_should_be_is_set_aside_like_one(self, place, files):
+        commit(place, 10)
+        files.write("20-1", b"no folder")
+        assert ids(place) == ["10-1"]
+        assert place.aside() == []
+        place.discard("20-1.bad")
+        assert ids(place) == ["10-1"]
 
     def test_it_knows_how_much_room_there_is_before_its_folder_exists(self, place):
         assert place.free() > 0

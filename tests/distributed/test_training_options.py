@@ -122,6 +122,60 @@ def test_whatever_a_model_changes_by_itself_is_in_its_checkpoints(tmp_path, how)
     assert killed.parts() == whole.parts()
 
 
+BESIDE = """
+class Centered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("center", torch.zeros(2))
+    def forward(self, output, target):
+        if self.training:
+            with torch.no_grad():
+                self.center += 0.1 * (output.mean(0) - self.center)
+        return nn.functional.cross_entropy(output - self.center, target)
+def criterion(): return Centered()
+def teacher(): return nn.Linear(24, 2).requires_grad_(False).eval()
+def loss(output, target, criterion, teacher, model, pause=0.0):
+    time.sleep(pause)
+    with torch.no_grad():
+        teacher.weight.lerp_(model[-1].weight, 0.1)
+    return criterion(output, target) + 0.01 * (model[-1].weight - teacher.weight).square().sum()
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"logical_workers": 4}], ids=["plain", "four logical"])
+def test_modules_beside_the_model_are_in_its_checkpoints_too(tmp_path, options):
+    source = DIGITS[: DIGITS.index("def loss(")] + BESIDE + DIGITS[DIGITS.index("def metrics(") :]
+    whole = Trial(tmp_path / "whole", source=source, options=options)
+    ran = whole.run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert {"beside", "buffers-0"} <= whole.parts().keys()
+    killed = Trial(tmp_path / "killed", source=source, options=options, every="2steps", params={"pause": 0.03})
+    killed.start().reaches(9).kill(1)
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0, 0], second.logs()
+    assert killed.parts() == whole.parts()
+    assert second.reports("validation")[12] == ran.reports("validation")[12]
+
+
+WARMED = """
+def schedule(optimizer):
+    rates = torch.optim.lr_scheduler
+    parts = [rates.LinearLR(optimizer, 0.1, total_iters=7), rates.MultiStepLR(optimizer, [2, 2, 4])]
+    return rates.SequentialLR(optimizer, parts, milestones=[7])
+"""
+
+
+def test_a_schedule_that_was_left_in_its_warm_up_goes_on_into_the_next(tmp_path):
+    whole = Trial(tmp_path / "whole", source=DIGITS + WARMED, slots=1)
+    assert whole.run().codes == [0]
+    killed = Trial(tmp_path / "killed", source=DIGITS + WARMED, slots=1, every="2steps", params={"pause": 0.03})
+    killed.start().reaches(4).kill(0)
+    second = killed.run(resume_from=killed.pinned())
+    assert second.codes == [0], second.logs()
+    assert killed.parts() == whole.parts()
+    assert rates(killed) == rates(whole) == [pytest.approx(1e-2 * 0.1**3)]
+
+
 def test_an_optimizer_that_draws_draws_the_same_on_every_rank(tmp_path):
     noisy = (
         DIGITS

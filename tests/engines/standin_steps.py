@@ -1,7 +1,8 @@
 """A rank that takes steps without a training, gives the real signs of life, and stops at a step as its job says.
 
 params: `steps` to take, `stop` at this one, of rank `only_rank`, in the `way`: `sleep`, `native` (code that holds the
-GIL), `freeze` (a stopped process), `leave` (exit code 0) or `kill`; `say` is printed at that step.
+GIL), `freeze` (a stopped process), `leave` (exit code 0) or `kill`; `say` is printed at that step. `exit` is the code
+after the last step, unless a rank does not `part` from its peers then but ends in this way.
 """
 
 from __future__ import annotations
@@ -23,12 +24,18 @@ def asleep() -> None:
     time.sleep(3600)
 
 
+def late_kill() -> None:
+    time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 WAYS = {
     "sleep": asleep,
     "native": lambda: re.match("(a+)+$", "a" * 60 + "b"),
     "freeze": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "leave": lambda: os._exit(0),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "late kill": late_kill,  # when the others have left
     "none": lambda: None,
 }
 
@@ -46,3 +53,7 @@ for step in range(1, params["steps"] + 1):
     if step == params["stop"] and rank == params["only_rank"]:
         print(params.get("say", ""), flush=True)
         WAYS[params["way"]]()
+progress.tick("finishing", params["steps"])
+if rank == params["only_rank"]:
+    WAYS[params.get("part", "none")]()
+sys.exit(params.get("exit", 0))

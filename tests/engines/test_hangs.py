@@ -2,66 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
-from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.model.experiment import LOG_POLICIES, Config
-from kernel_backend.model.job import Job
-from kernel_backend.model.reports import AttemptResult
-from tests.builders import share
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def python(tmp_path: Path) -> str:
-    """An interpreter that runs the stand-in where a gang asks for the runner."""
-    script = tmp_path / "python"
-    standin = Path(__file__).with_name("standin_steps.py")
-    script.write_text(
-        f'#!/bin/sh\nexport PYTHONPATH="{ROOT}"\n'
-        f'if [ "$3" = kernel_backend.runner ]; then exec {sys.executable} {standin} "$4"; fi\n'
-        f'exec {sys.executable} "$@"\n'
-    )
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return str(script)
-
-
-@pytest.fixture
-def launched(tmp_path: Path, python: str):
-    """`launched(way=...)`: two ranks of ten steps, the second of which stops at step 4; the launcher's record."""
-
-    def launch(way: str, **params) -> tuple[AttemptFolder, AttemptResult]:
-        folder = AttemptFolder(tmp_path / "attempt")
-        job = Job(
-            experiment=1,
-            trial=1,
-            attempt=1,
-            config=Config(slots=2, threads=1, hang_timeout=1.0),
-            params={"steps": 60, "stop": 4, "only_rank": 1, "way": way} | params,
-            placement=(share(),),
-            python=python,
-            cwd=str(tmp_path),
-            code=str(Path(__file__).parent),  # so that the stand-in counts as the user's own
-            snapshot="0" * 64,
-            checkpoints=str(tmp_path / "checkpoints"),
-            home=str(tmp_path),
-        )
-        folder.prepare(job, "token")
-        environment = {**os.environ, "DAYLIGHT_WARM": "0", "DAYLIGHT_HOME": str(tmp_path)}
-        command = [python, "-P", "-m", "kernel_backend.launch", str(folder.path)]
-        subprocess.run(command, env=environment, check=True, timeout=60, stdin=subprocess.DEVNULL)
-        result = folder.result()
-        assert result is not None
-        return folder, result
-
-    return launch
+from kernel_backend.model.experiment import LOG_POLICIES
 
 
 def test_a_rank_that_sleeps_is_named_with_its_own_line_and_the_stacks_of_all(launched):

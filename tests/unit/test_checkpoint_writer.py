@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 
 import pytest
 import torch
@@ -58,6 +59,7 @@ def test_a_nested_state_comes_back_with_its_types():
         "state": {0: {"step": torch.tensor(3.0), "history": [torch.ones(2), None]}},
         "param_groups": [{"betas": (0.9, 0.999), "params": [0, 1], "foreach": None, "lr": 0.1, "name": "all"}],
         "odd": {"$tensor": 1, "inf": math.inf, (1, 2): True},
+        "milestones": Counter({7: 2, 30: 1}),
     }
     back = there_and_back(state)
     assert torch.equal(back["state"][0]["step"], torch.tensor(3.0))
@@ -66,6 +68,8 @@ def test_a_nested_state_comes_back_with_its_types():
     assert back["param_groups"] == state["param_groups"]
     assert type(back["param_groups"][0]["betas"]) is tuple
     assert back["odd"] == state["odd"]
+    assert type(back["milestones"]) is Counter
+    assert list(back["milestones"].elements()) == [7, 7, 30]
 
 
 @given(st.dictionaries(st.text(max_size=8).filter(lambda name: name != "__metadata__"), tensors, max_size=6))

@@ -13,9 +13,14 @@ from kernel_backend.scheduler.endings import ending
 from tests.builders import attempt, share, trial, user_error
 
 KILLED = Failure(rank=1, type="SIGKILL", message="rank 1 was ended by SIGKILL")
-
-
 HUNG = Failure(rank=1, type="Hang", message="rank 1 made no progress", step=7, traceback="Thread 0x1 ...")
+UNSAVED = Failure(
+    rank=0,
+    type="CheckpointFailed",
+    message="the last checkpoint, at step 400, could not be written: No space left on device",
+    step=401,
+    traceback="Traceback ...",
+)
 OUT_OF_MEMORY = LogMatch(
     pattern="CUDA out of memory", action="cancel_retries", rank=1, line="OutOfMemoryError: CUDA out of memory."
 )
@@ -93,6 +98,48 @@ def test_a_store_that_cannot_be_reached_at_the_start_is_tried_as_often_as_any_fa
     away = user_error(step=None, message="s3://runs/1: the network is down").model_copy(update={"frames": ()})
     assert follow(trial(failures=1, failure=away), Outcome.FAILED, away)[0] is TrialState.QUEUED
     assert follow(trial(failures=5, failure=away), Outcome.FAILED, away)[0] is TrialState.FAILED
+
+
+def test_a_last_checkpoint_that_cannot_be_written_is_tried_again_like_any_fault():
+    for failures in range(5):
+        what = ending(trial(failures=failures, failure=UNSAVED), attempt(), Outcome.FAILED, UNSAVED, False, 5)
+        assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
+        assert (what.changes["failures"], what.notes, what.pause) == (failures + 1, (), False)
+
+
+@pytest.mark.parametrize(("failures", "max_restarts"), [(5, 5), (0, 0)])
+def test_when_its_retries_are_used_up_the_experiment_is_paused_and_the_trial_never_fails(failures, max_restarts):
+    before = trial(experiment=12, failures=failures, failure=UNSAVED)
+    what = ending(before, attempt(), Outcome.FAILED, UNSAVED, False, max_restarts)
+    assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
+    assert what.pause
+    assert what.notes == (
+        "paused: the last checkpoint, at step 400, could not be written: No space left on device (daylight resume 12)",
+    )
+    queued = trial(TrialState.QUEUED, **what.changes)
+    held = align(ExperimentState.PAUSED, queued, feasible=True)
+    assert held == Nudge(e.Held(), {"holds": frozenset({Hold.USER})})
+    paused = queued.model_copy(update={"state": TrialState.PAUSED, **held.changes})
+    resumed = align(ExperimentState.ACTIVE, paused, feasible=True)
+    assert resumed == Nudge(e.Lifted(), {"holds": frozenset(), "excluded": frozenset(), "failures": 0})
+
+
+def test_no_other_failure_pauses():
+    for failure in (KILLED, HUNG, user_error(), None):
+        assert not ending(trial(failures=9), attempt(), Outcome.FAILED, failure, False, 5).pause
+
+
+def test_no_log_line_fails_a_trial_whose_work_only_waits_to_be_saved():
+    plain = ending(trial(), attempt(), Outcome.FAILED, UNSAVED, False, 0)
+    assert ending(trial(), attempt(), Outcome.FAILED, UNSAVED, False, 0, (OUT_OF_MEMORY,)) == plain
+
+
+@pytest.mark.parametrize("state", [TrialState.RELEASING, TrialState.STOPPING])
+def test_who_leaves_when_asked_and_cannot_save_its_steps_says_so(state):
+    assert ending(trial(state), attempt(), Outcome.FAILED, UNSAVED, False, 5).notes == (
+        "its newest steps are not saved: " + UNSAVED.message,
+    )
+    assert ending(trial(state), attempt(), Outcome.FAILED, KILLED, False, 5).notes == ()
 
 
 def test_two_kills_in_a_row_are_no_proof_of_a_fault_in_the_code():

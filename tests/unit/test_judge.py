@@ -35,3 +35,18 @@ def test_a_rank_that_says_nothing_is_told_with_the_step_it_was_about(codes, type
     failure = judge(codes, {}, frozenset({1}), 1.0, {0: 12, 1: 13}).failure
     assert failure is not None
     assert (failure.rank, failure.type, failure.step) == (0, type, 12)
+
+
+@pytest.mark.parametrize("peer", [-9, -11, 1, -40])
+def test_once_a_rank_has_left_in_peace_it_is_of_no_matter_how_its_peers_end(peer):
+    said = {1: Failure(rank=1, type="RuntimeError", message="socket closed", consequence=True)}
+    assert judge([85, peer], said, frozenset(), 1.0).outcome == "released"
+    assert judge([0, peer], said, frozenset(), 1.0, through=True).outcome == "ok"
+    assert judge([0, peer], {}, frozenset(), 1.0, through=False).outcome == "failed"
+
+
+def test_a_signal_without_a_name_is_told_by_its_number():
+    failure = judge([-40], {}, frozenset(), 1.0).failure
+    assert failure is not None
+    assert failure.message == "rank 0 was ended by SIG40"
+    assert failure.crash

@@ -70,6 +70,11 @@ def test_only_crashes_before_the_first_step_speak_against_the_checkpoint():
     assert resume_point(raised, ["30-1", "40-1"]) == Resume("40-1")
 
 
+def test_a_last_checkpoint_that_cannot_be_written_says_nothing_against_the_one_before():
+    full = [ended(1, None), *(ended(number, "40-1", 401, "CheckpointFailed") for number in (2, 3, 4, 5))]
+    assert resume_point(full, ["30-1", "40-1"]) == Resume("40-1")
+
+
 def test_training_the_same_steps_again_is_no_progress():
     history = [ended(1, None), *crashes(3, 2, "40-1"), ended(5, "30-1", 45)]
     assert progressed(history[:1], ["10-1"])

@@ -16,6 +16,7 @@ from kernel_backend.runner.average import Average
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Alone
+from kernel_backend.runner.stateful import Beside
 
 CPU = torch.device("cpu")
 
@@ -80,6 +81,75 @@ def test_a_buffer_that_is_put_in_anothers_place_is_each_logical_ranks_own():
             alone(batch)
     found = logical.gather(Alone())
     assert [found[rank]["center"].tolist() for rank in range(2)] == [alone.center.tolist() for alone in apart]
+
+
+def test_buffers_of_modules_beside_the_model_are_each_logical_ranks_own():
+    together, apart = (norm(), Centered()), [(norm(), Centered()) for _ in range(2)]
+    logical = LogicalRanks(together[0], range(2), 2, {"criterion()": together[1]})
+    for rank, alone in enumerate(apart):
+        logical.take(rank)
+        for module in (*together, *alone):
+            module(torch.full((3, 2), 1.0 + rank))
+    found = logical.gather(Alone())
+    fresh = (norm(), Centered())
+    restored = LogicalRanks(fresh[0], range(2), 2, {"criterion()": fresh[1]})
+    restored.restore(found)
+    for rank, (model, criterion) in enumerate(apart):
+        restored.take(rank)
+        assert torch.equal(fresh[0][0].running_mean, model[0].running_mean)
+        assert torch.equal(fresh[1].center, criterion.center)
+
+
+def test_what_has_not_changed_since_the_last_time_is_not_copied_again():
+    model = norm()
+    model.register_buffer("mask", torch.ones(3))
+    logical = LogicalRanks(model, range(1), 1)
+    first = logical.gather(Alone())[0]
+    model(torch.randn(4, 2))
+    second = logical.gather(Alone())[0]
+    assert second["mask"] is first["mask"]
+    assert torch.equal(first["0.running_mean"], torch.zeros(2))  # what was copied stays as it was
+    assert torch.equal(second["0.running_mean"], model[0].running_mean)
+
+
+def test_weights_beside_the_model_are_held_once_something_writes_to_them():
+    teacher, frozen = nn.Linear(2, 2), nn.Linear(2, 2)
+    modules = {"teacher()": teacher, "frozen()": frozen}
+    beside = Beside(modules, unseen=False)
+    assert beside.state_dict() == {}
+    with torch.no_grad():
+        teacher.weight.lerp_(torch.ones(2, 2), 0.5)
+    saved = {name: each.detach().clone() for name, each in beside.state_dict().items()}
+    assert saved.keys() == {"teacher().weight"}
+    again = nn.Linear(2, 2)
+    restored = Beside({"teacher()": again, "frozen()": frozen}, unseen=False)
+    restored.load_state_dict(saved)
+    assert torch.equal(again.weight, teacher.weight)
+    assert restored.state_dict().keys() == saved.keys()  # from now on it is held, whatever writes to it
+    assert len(Beside(modules, unseen=True).state_dict()) == 4
+
+
+def test_averages_of_a_model_whose_buffers_its_first_forward_pass_makes():
+    class Lazy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("early", None)
+            self.norm = nn.BatchNorm1d(2)
+
+        def forward(self, x):
+            self.early = x.mean(0) if self.early is None else self.early
+            return self.norm(x - self.early)
+
+    model = Lazy()
+    average = Average(model, 0.9)
+    model(torch.arange(8.0).reshape(4, 2))
+    average.update(model)
+    average.take_buffers(model)
+    assert torch.equal(average.module.early, model.early)
+    assert torch.equal(average.module.norm.running_var, model.norm.running_var)
+    again = Average(Lazy(), 0.9)
+    again.load_state_dict(average.state_dict())
+    assert torch.equal(again.module.early, model.early)
 
 
 def test_averaged_weights_follow_and_come_back_bit_by_bit():

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from kernel_backend.model.overview import Wait
 from kernel_backend.scheduler.decide import Start, decide
-from kernel_backend.scheduler.endings import rest
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.picture import Ask, Picture
 from kernel_backend.scheduler.placement import feasible, largest_gang, place
@@ -87,10 +86,6 @@ def test_what_failed_twice_without_progress_rests_and_holds_nobody_up():
     assert [start.ask.experiment for start in decide(replace(picture, at=104.0))] == [1]
     # A clock that was set back makes nobody wait.
     assert [start.ask.experiment for start in decide(replace(picture, at=50.0))] == [1]
-
-
-def test_rests_grow_to_a_minute_and_a_single_crash_costs_none():
-    assert [rest(failures) for failures in range(9)] == [0, 0, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_an_ask_that_fits_is_about_to_start():

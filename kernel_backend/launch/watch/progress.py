@@ -53,6 +53,11 @@ class Watch:
         ticks = {rank: self._folder.tick(rank) for rank in self._ticks}
         return {rank: tick.about if tick else None for rank, tick in ticks.items()}
 
+    def through(self) -> bool:
+        """Whether all ranks were through with their steps, at this moment or when they ended."""
+        ticks = [self._folder.tick(rank) for rank in self._ticks]
+        return all(tick is not None and tick.phase == "finishing" for tick in ticks)
+
     def describe(self, alive: Collection[int], show_stacks: Callable[[Collection[int]], None]) -> Failure:
         """The failure of the gang that hangs; `show_stacks` has ranks write where they stand."""
         standings = self.standings(alive)

@@ -15,6 +15,7 @@ from kernel_backend.runner import seeds
 from kernel_backend.runner.data.samples import one_thread
 from kernel_backend.runner.data.shares import Batch, Cut
 from kernel_backend.runner.data.source import Source
+from kernel_backend.runner.generators import Draws
 
 
 class Place(NamedTuple):
@@ -52,8 +53,8 @@ class Passes(Dataset[Any]):
 
     def __init__(self, source: Source, cut: Cut, seed: int, tag: str) -> None:
         self._source, self._cut = source, cut
-        self._draws, self._collating = seeds.Draws(seed, tag), seeds.Draws(seed, f"collate {tag}")
-        self._opening = seeds.Draws(seed, f"pass {tag}")
+        self._draws, self._collating = seeds.Draws(seed, tag), Draws(source.collate, seed, f"collate {tag}")
+        self._opening = Draws(source.dataset, seed, f"pass {tag}")
         self._parts: Iterator[Part] = iter(())
 
     def __getitem__(self, start: Start | None) -> Part | None:
@@ -90,6 +91,9 @@ class Passes(Dataset[Any]):
         self._open(within, place.dataset).skip_to_end()
 
     def _open(self, place: Place, state: Any) -> _Pass:
+        # The stream's own generators go on from here to the end of the pass: its own state may bring them back.
+        self._opening.look()
+        self._collating.look()
         self._opening.at(place.epoch)
         return _Pass(self._source, place, state, self._draws)
 

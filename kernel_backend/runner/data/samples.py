@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 from kernel_backend.runner import seeds
 from kernel_backend.runner.data.shares import Share, Step
 from kernel_backend.runner.data.source import Source, draws_nothing
+from kernel_backend.runner.generators import Draws
 
 
 class FromTensors(Dataset[Any]):
@@ -35,7 +36,9 @@ class FromSamples(Dataset[Any]):
     def __init__(self, source: Source, seed: int, tag: str) -> None:
         """`tag` keeps draws of training samples and of validation samples apart."""
         self._dataset, self._collate = source.dataset, source.collate
-        self._draws, self._collating = seeds.Draws(seed, tag), seeds.Draws(seed, f"collate {tag}")
+        self._draws = Draws(source.dataset, seed, tag)
+        self._collating = Draws(source.collate, seed, f"collate {tag}")
+        self._settled = False  # it is known in this process which generators dataset and collate function keep
         self._quiet = draws_nothing(source.dataset)
         self._together = callable(getattr(source.dataset, "__getitems__", None))
 
@@ -44,6 +47,21 @@ class FromSamples(Dataset[Any]):
             return [self._batch(share) if share.samples else None for share in step.shares]
 
     def _batch(self, share: Share) -> Any:
+        if self._settled:
+            return self._read(share)
+        self._look()
+        batch = self._read(share)
+        self._settled = True
+        # One that was made only now has drawn by itself what it is to draw by its place.
+        return self._read(share) if self._look() else batch
+
+    def _look(self) -> bool:
+        """Look for generators that dataset and collate function keep; whether there are others than before."""
+        others = [each.look() for each in ([] if self._quiet else [self._draws]) + [self._collating]]
+        self._together = self._together and not self._draws.keeps
+        return any(others)
+
+    def _read(self, share: Share) -> Any:
         samples = self._samples(share.position, share.indices.tolist())
         self._collating.at(share.position)
         return self._collate(samples)

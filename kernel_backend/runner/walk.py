@@ -1,0 +1,133 @@
+"""What an object holds: its attributes and items, and what its own code names. None of that code is called."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+import sysconfig
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any
+
+import torch
+
+MOST_OBJECTS = 10_000  # are looked at: a model of 5,000 layers
+MOST_ITEMS = 1_000  # of a container that is entered: more than that are data
+
+_PLAIN = (type(None), int, float, complex, str, bytes, bytearray, range, type, ModuleType, torch.Tensor)
+_LISTS: tuple[Any, ...] = (list, tuple, set, frozenset, deque)
+# What wraps something, and where it has that. Read of these very types only: a subclass may have code of its own.
+_WRAPPED: dict[type, tuple[str, ...]] = {
+    MethodType: ("__self__", "__func__"),
+    BuiltinFunctionType: ("__self__",),
+    functools.partial: ("func", "args", "keywords"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget",),
+}
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+Parts = Iterator[tuple[str, Any]]
+
+
+def held_by(things: Mapping[str, Any]) -> Parts:
+    """Each object that the things hold, once and with the way to it; the nearest first.
+
+    Also what a function closes over and, of code that is not a library's, what a class holds and which globals are
+    named: a notebook keeps much at its top level. Tensors, modules and long containers are not entered.
+    """
+    waiting: deque[tuple[str, Any]] = deque(things.items())
+    seen: dict[int, Any] = {}  # with the objects: the id of one that is gone may be another's
+    while waiting and len(seen) < MOST_OBJECTS:
+        way, thing = waiting.popleft()
+        if id(thing) in seen:
+            continue
+        seen[id(thing)] = thing
+        yield way, thing
+        for name, part in _parts(thing, seen):
+            if len(waiting) == MOST_OBJECTS:
+                break
+            if not _is_plain(part):
+                waiting.append((way + name, part))
+
+
+def _is_plain(thing: Any) -> bool:
+    kind = type(thing)
+    return issubclass(kind, _PLAIN) or (kind in (dict, OrderedDict, *_LISTS) and not thing)
+
+
+def _parts(thing: Any, seen: dict[int, Any]) -> Parts:
+    """What a thing holds itself; and what its classes hold, of those that no other thing had."""
+    kind = type(thing)
+    yield from ((f".{name}", getattr(thing, name)) for name in _WRAPPED.get(kind, ()))
+    yield from _items(thing, kind)
+    yield from _attributes(thing)
+    if kind is FunctionType:
+        yield from _of_function(thing)
+    for base in kind.__mro__:
+        if "__slots__" in vars(base):
+            yield from _slots(thing, base)
+        if id(base) not in seen:
+            seen[id(base)] = base
+            yield from _of_class(base)
+
+
+def _items(thing: Any, kind: type) -> Parts:
+    if issubclass(kind, dict) and dict.__len__(thing) <= MOST_ITEMS:
+        for number, (key, value) in enumerate(list(dict.items(thing))):
+            # Other keys may be another number in every process: that of an object, or a count of what came before.
+            yield f"[{key!r}]" if type(key) is str else f"[{number}]", value
+    for base in _LISTS:
+        if issubclass(kind, base) and base.__len__(thing) <= MOST_ITEMS:
+            ordered = base not in (set, frozenset)
+            pairs = enumerate(list(base.__iter__(thing)))
+            yield from ((f"[{number}]" if ordered else "[]", each) for number, each in pairs)
+
+
+def _attributes(thing: Any) -> Parts:
+    held = _or_none(lambda: object.__getattribute__(thing, "__dict__"))
+    if type(held) is dict and len(held) <= MOST_ITEMS:
+        yield from ((f".{name}", value) for name, value in list(held.items()))
+
+
+def _slots(thing: Any, base: type) -> Parts:
+    for name, member in vars(base).items():
+        if type(member) is MemberDescriptorType:
+            yield f".{name}", _or_none(functools.partial(member.__get__, thing))
+
+
+def _of_function(function: FunctionType) -> Parts:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        yield f"({name})", _or_none(lambda: cell.cell_contents)  # noqa: B023 - it is called at once
+    yield ".__defaults__", function.__defaults__
+    yield ".__kwdefaults__", function.__kwdefaults__
+    if not function.__code__.co_filename.startswith(_LIBRARIES):
+        known = function.__globals__
+        yield from ((f"(global {name})", known[name]) for name in _globals(function.__code__) if name in known)
+
+
+def _globals(code: CodeType) -> Iterator[str]:
+    """The names that a function's code looks up outside of it, and those of functions within."""
+    yield from (each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _globals(each)
+
+
+def _of_class(kind: type) -> Parts:
+    """Methods and values that are written into a class; without `__init__`, whose work is done."""
+    module = sys.modules.get(kind.__module__)
+    file = getattr(module, "__file__", None)
+    theirs = not file.startswith(_LIBRARIES) if file else module is None or kind.__module__ == "__main__"
+    if theirs:
+        yield from ((f".{kind.__name__}.{name}", value) for name, value in vars(kind).items() if name != "__init__")
+
+
+def _or_none(read: Callable[[], Any]) -> Any:
+    """What is read; None where it is empty, or a way of reading it that the user wrote fails."""
+    try:
+        return read()
+    except Exception:
+        return None

@@ -1,0 +1,50 @@
+"""A training whose last checkpoint cannot be written has not failed: it waits for a person, and goes on from there."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernel_backend.model.trial import checkpoint_step
+from tests.world import DEFINITION
+
+pytestmark = pytest.mark.distributed
+
+# From its tenth batch on a rank can write no file of more than 64 kB, as on a full disk, until there is room.
+FULL = (
+    DEFINITION
+    + """
+import os, resource
+seen = []
+def loss(output, target, pause=0.0, room=""):
+    time.sleep(pause)
+    seen.append(1)
+    if len(seen) == 10 and not os.path.exists(room):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))
+    return nn.functional.mse_loss(output, target)
+"""
+)
+OPTIONS = {"epochs": 2, "checkpoint_every": {"steps": 4}, "max_restarts": 0, "width": 4000}  # of 8 steps
+
+
+def test_it_is_paused_with_a_word_on_what_to_do_and_resumed_to_the_same_bits(world):
+    number = world.submit(FULL, **OPTIONS, room="room").experiment.number
+    client = world.serve()
+    paused = world.state(number, "paused")
+    (trial,), (attempt,) = paused.trials, paused.attempts
+    assert (paused.experiment.state, trial.attempt, trial.failure.type) == ("paused", 1, "CheckpointFailed")
+    assert (attempt.outcome, attempt.failure.type) == ("failed", "CheckpointFailed")
+    note = paused.warnings[-1]
+    assert note.startswith("paused: the last checkpoint, at step 16, could not be written")
+    assert note.endswith(f"(daylight resume {number})")
+    saved = checkpoint_step(trial.checkpoint)
+    assert 4 <= saved < 10
+
+    (world.home / "room").touch()
+    client.resume(number)
+    overview = world.ended(number)
+    assert (overview.state, overview.trials[0].attempt, overview.trials[0].failures) == ("completed", 2, 0)
+    assert checkpoint_step(overview.attempts[-1].resume_from) == saved
+
+    quiet = world.submit(FULL, **OPTIONS, room="room").experiment.number
+    assert world.ended(quiet).state == "completed"
+    assert world.weights(number) == world.weights(quiet)
