@@ -88,6 +88,12 @@ class CheckpointDamaged(DaylightError):
     http_status = 500
 
 
+class PlaceUnavailable(DaylightError):
+    """The folder or store of checkpoints cannot be read or written just now: repeat it later."""
+
+    http_status = 503
+
+
 class CheckpointFailed(DaylightError):
     """The last checkpoint of a training could not be written."""
 

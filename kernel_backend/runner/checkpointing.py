@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kernel_backend.checkpoints import retention
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, checkpoint_id
 from kernel_backend.checkpoints.writer import pieces
-from kernel_backend.errors import CheckpointFailed, Fenced
+from kernel_backend.errors import CheckpointFailed, Fenced, PlaceUnavailable
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
@@ -137,7 +137,10 @@ class Checkpointer:
             self._writer.wait(LAST_WORDS_S)
 
     def restore(self) -> Manifest | None:
-        """Bring back the pinned checkpoint, or the one before where it is damaged; None where training begins anew."""
+        """Bring back the pinned checkpoint, or the one before where it is damaged; None where training begins anew.
+
+        Raises PlaceUnavailable where the checkpoints cannot be reached, after some tries.
+        """
         chosen = self._choose_patiently() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
         if manifest is not None:
@@ -286,11 +289,14 @@ class Checkpointer:
 
     def _choose_patiently(self) -> Manifest | None:
         for _ in range(TRIES - 1):
-            try:
+            with contextlib.suppress(OSError):
                 return self._choose()
-            except OSError:
-                time.sleep(PAUSE_S)
-        return self._choose()
+            time.sleep(PAUSE_S)
+        try:
+            return self._choose()
+        except OSError as error:
+            text = f"the checkpoints in {self._home.where} cannot be reached: {_said(error)}"
+            raise PlaceUnavailable(text) from error
 
     def _choose(self) -> Manifest | None:
         self._must_be_newest()

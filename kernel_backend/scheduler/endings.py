@@ -11,7 +11,7 @@ from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.resources import node_of
 from kernel_backend.model.states import Hold, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
-from kernel_backend.scheduler.blame import again, unsaved
+from kernel_backend.scheduler.blame import again, of_storage, unsaved
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def ending(
 
     Retries count attempts without progress (`progress`: the trial has come further than ever). A lost gang never
     counts. The same error at the same step twice in a row ends the trial at once (before the first step, one of the
-    user's own code), and so does a log line (`matched`) whose policy says so. A last checkpoint that cannot be written
+    user's own code), and so does a log line (`matched`) whose policy says so. Storage that cannot be written or reached
     is no error of the trial's: it never fails by it, and pauses when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
@@ -72,7 +72,7 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
         return Ending(e.Errored(retries_left=False), changes, (_repeated(failure),))
     if failures <= max_restarts:
         return Ending(e.Errored(retries_left=True), changes)
-    if unsaved(failure):
+    if of_storage(failure):
         return Ending(e.Errored(retries_left=True), changes, (_paused(trial, failure),), pause=True)
     return Ending(e.Errored(retries_left=False), changes, (_exhausted(failures, max_restarts),))
 
@@ -86,7 +86,7 @@ def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[Log
         notes = (*plain.notes, *(_excluded(node, match) for node, match in nodes.items()))
         plain = replace(plain, changes=changes, notes=notes)
     final = next((match for match in matched if match.action == "cancel_retries"), None)
-    if final is None or not isinstance(plain.event, e.Errored) or unsaved(plain.changes["failure"]):
+    if final is None or not isinstance(plain.event, e.Errored) or of_storage(plain.changes["failure"]):
         return plain
     failure = plain.changes["failure"] or Failure(rank=final.rank, type="Failed", message="the gang failed")
     message = f"{failure.message}{' ' if failure.message else ''}({_cancelled(final)})"

@@ -17,6 +17,8 @@ def explain(picture: Picture, ask: Ask) -> Wait:
         reason = f"tried again {ask.rest:.0f} s after the last attempt: it made no progress, nor did the one before"
     elif ahead:
         reason = f"{_ordinal(ahead + 1)} in queue; {total - free} of {_slots(total)} in use"
+    elif ask.slots <= free and ask.trouble:
+        reason = f"cannot be started just now, and is tried again: {ask.trouble}"
     elif ask.slots <= free:
         reason = f"{_slots(ask.slots)} free, starting"
     else:

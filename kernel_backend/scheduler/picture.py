@@ -19,6 +19,7 @@ class Ask:
     excluded: frozenset[str] = frozenset()  # nodes that it must not have
     failed_at: float = 0.0  # when its last attempt ended
     rest: float = 0.0  # seconds that it rests from then on
+    trouble: str = ""  # why it could not be started when its turn came
 
     @property
     def order(self) -> tuple[float, int, int]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Attempt, Failure, checkpoint_order, checkpoint_step
-from kernel_backend.scheduler.blame import unsaved
+from kernel_backend.scheduler.blame import of_storage
 
 SUSPECT = 3  # crashes at the same step after the same checkpoint
 
@@ -78,7 +78,7 @@ def progressed(attempts: Sequence[Attempt], committed: Sequence[str]) -> bool:
 
 def _failed_at(attempt: Attempt) -> Place | None:
     failure = attempt.failure
-    if attempt.outcome is not Outcome.FAILED or failure is None or unsaved(failure):
+    if attempt.outcome is not Outcome.FAILED or failure is None or of_storage(failure):
         return None
     return failure.step if failure.step is not None else _start_of(failure)
 

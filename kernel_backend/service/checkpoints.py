@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, dump
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.errors import Conflict, DaylightError, NotFound
+from kernel_backend.errors import Conflict, NotFound, PlaceUnavailable
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import CheckpointInfo
@@ -24,12 +24,6 @@ FALL_BACK = "fall-back"  # the word of the rules for what a trial may still need
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class PlaceUnavailable(DaylightError):
-    """The folder or store of checkpoints cannot be read or written just now: repeat it later."""
-
-    http_status = 503
 
 
 class CheckpointVerbs:

@@ -52,6 +52,7 @@ class Loop:
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
         self._places, self._home = places, home
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
+        self._troubles: dict[tuple[int, int], str] = {}  # what kept trials from being started, the last time
         self._wake = asyncio.Event()
         self._failed = False  # something in this round
 
@@ -108,7 +109,8 @@ class Loop:
         return Picture(nodes, used, tuple(asks), time.time())
 
     def _ask(self, trial: Trial, slots: int) -> Ask:
-        ask = Ask(trial.experiment, trial.index, slots, trial.queued_at, trial.excluded)
+        trouble = self._troubles.get((trial.experiment, trial.index), "")
+        ask = Ask(trial.experiment, trial.index, slots, trial.queued_at, trial.excluded, trouble=trouble)
         if trial.attempt < 2:  # nobody rests after the first
             return ask
         attempts = self._store.attempts(trial.experiment, trial.index)
@@ -232,7 +234,17 @@ class Loop:
         picture = await self.picture()
         for start in decide(picture):
             with self._apart(f"the start of {start.ask.experiment}.{start.ask.trial}"):
-                await self._start(start)
+                await self._start_or_tell(start)
+
+    async def _start_or_tell(self, start: Start) -> None:
+        """Start an attempt; what stands in the way, as a store that is away, is a part of why its trial waits."""
+        trial = start.ask.experiment, start.ask.trial
+        try:
+            await self._start(start)
+        except Exception as error:
+            self._troubles[trial] = str(error)
+            raise
+        self._troubles.pop(trial, None)
 
     async def _start(self, start: Start) -> None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""

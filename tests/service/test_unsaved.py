@@ -1,11 +1,11 @@
-"""A training whose last checkpoint cannot be written has not failed: it waits for a person, and goes on from there."""
+"""A training whose checkpoints cannot be written or reached has not failed: it waits, and goes on from there."""
 
 from __future__ import annotations
 
 import pytest
 
 from kernel_backend.model.trial import checkpoint_step
-from tests.world import DEFINITION
+from tests.world import DEFINITION, until
 
 pytestmark = pytest.mark.distributed
 
@@ -48,3 +48,23 @@ def test_it_is_paused_with_a_word_on_what_to_do_and_resumed_to_the_same_bits(wor
     quiet = world.submit(FULL, **OPTIONS, room="room").experiment.number
     assert world.ended(quiet).state == "completed"
     assert world.weights(number) == world.weights(quiet)
+
+
+def test_a_trial_whose_checkpoints_cannot_be_reached_says_so_and_starts_when_they_can(world):
+    number = world.submit(epochs=4, checkpoint_every={"steps": 4}, pause=0.1).experiment.number
+    world.reached(number, 5)
+    client = world.serve()
+    client.pause(number)
+    until(lambda: world.overview(number).trials[0].state == "paused", "its gang has left")
+    place = world.home / "checkpoints" / str(number)
+    aside = place.rename(place.with_name("elsewhere"))
+    place.symlink_to(place)
+    client.resume(number)
+    wait = until(
+        lambda: (o := world.overview(number)).wait and "tried again" in o.wait.reason and o.wait, "it says why"
+    )
+    assert wait.reason.startswith("cannot be started just now, and is tried again: ")
+    assert "symbolic links" in wait.reason
+    place.unlink()
+    aside.rename(place)
+    assert world.ended(number).state == "completed"

@@ -14,7 +14,7 @@ from torch import nn
 
 from kernel_backend.checkpoints.base import Data, Part
 from kernel_backend.checkpoints.directory import Directory
-from kernel_backend.errors import DaylightError
+from kernel_backend.errors import DaylightError, PlaceUnavailable
 from kernel_backend.model.experiment import Config, Keep
 from kernel_backend.model.job import Job
 from kernel_backend.model.resources import Share
@@ -194,3 +194,17 @@ def test_what_no_checkpoint_can_hold_is_named_before_the_first_step(tmp_path, pe
     model.register_buffer("phases", torch.zeros(2, dtype=torch.complex128), persistent=persistent)
     with pytest.raises(DaylightError, match=r"phases is a tensor of torch\.complex128, which a checkpoint cannot hold"):
         Saving(tmp_path, model).checkpointer.check()
+
+
+def test_checkpoints_that_cannot_be_reached_are_said_after_some_tries(saving, monkeypatch):
+    tries: list[int] = []
+
+    def away(attempt: int) -> None:
+        tries.append(attempt)
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr("kernel_backend.runner.checkpointing.PAUSE_S", 0.0)
+    monkeypatch.setattr(saving.home, "claim", away)
+    with pytest.raises(PlaceUnavailable, match=r"the checkpoints in /.* cannot be reached: no route to host"):
+        saving.checkpointer.restore()
+    assert len(tries) == 5
