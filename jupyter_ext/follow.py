@@ -69,5 +69,5 @@ def follow(client: Client, overview: Overview, timeout: float | None = None) -> 
 
 
 def ended(overview: Overview) -> bool:
-    """Whether nothing more will happen."""
-    return overview.experiment.state in EXPERIMENT_ENDED
+    """Whether nothing more will happen, unless a person does something."""
+    return overview.experiment.state in EXPERIMENT_ENDED or overview.stuck is not None

@@ -6,7 +6,7 @@ import importlib.util
 import time
 from typing import TYPE_CHECKING, Any
 
-from jupyter_ext.follow import ended, follow
+from jupyter_ext.follow import follow
 from jupyter_ext.host import this_shell, wants_widget
 from jupyter_ext.views import LiveView, bundle
 from jupyter_ext.views.saved import curves_of, picture_of
@@ -141,10 +141,13 @@ class Job:
 
 
 def raise_if_failed(overview: Overview) -> None:
-    """Raise ExperimentFailed with the first failure's own frames, if the experiment has failed."""
-    if not ended(overview) or overview.state != "failed":
-        return
+    """Raise ExperimentFailed with the first failure's own frames, if the experiment has failed or is stuck."""
     number = overview.experiment.number
+    if overview.stuck is not None:
+        text = f"experiment #{number} is paused: {overview.stuck.message}; then: %dl resume {number}"
+        raise ExperimentFailed(text, number=number)
+    if overview.state != "failed":
+        return
     failures = [failure_text(trial.failure) for trial in overview.trials if trial.failure]
     raise ExperimentFailed(
         f"experiment #{number} failed: {failures[0] if failures else 'no rank said why'}\n"

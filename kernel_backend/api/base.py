@@ -136,7 +136,7 @@ class Guarded(RequestHandler):
         tb: TracebackType | None,
     ) -> None:
         """Only our own mistakes with a traceback."""
-        if isinstance(value, DaylightError) and value.http_status < 500:
+        if isinstance(value, DaylightError) and value.http_status in (503, *range(500)):  # 503: what is away comes back
             _log.debug("%s %s: %s", self.request.method, self.request.path, value.message)
         else:
             super().log_exception(typ, value, tb)

@@ -31,8 +31,11 @@ def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview |
     try:
         ended = follow(client, overview, stream)
     except KeyboardInterrupt:
-        say(f"still running; daylight stop {number} to end it")
+        say(f"#{number} goes on without you; daylight stop {number} ends it")
         return None, INTERRUPTED
+    if ended.stuck is not None:
+        say(f"#{number} is paused: {ended.stuck.message}; then: daylight resume {number}")
+        return ended, FAILED
     failed = ended.state == "failed"
     if failed:
         for failure in (trial.failure for trial in ended.trials if trial.failure):
@@ -42,7 +45,7 @@ def wait(client: Client, overview: Overview, stream: TextIO) -> tuple[Overview |
 
 
 def follow(client: Client, overview: Overview, stream: TextIO) -> Overview:
-    """The experiment as it is when it has ended; what happens until then is shown on `stream`."""
+    """The experiment when it has ended or waits for a person; what happens until then is shown on `stream`."""
     number = overview.experiment.number
     with _display(stream) as display:
         display.show(overview)
@@ -63,7 +66,7 @@ def _tell(display: Display, message: Message, before: Overview, after: Overview)
 
 
 def _ended(overview: Overview) -> bool:
-    return overview.experiment.state in EXPERIMENT_ENDED
+    return overview.experiment.state in EXPERIMENT_ENDED or overview.stuck is not None
 
 
 class PlainDisplay:

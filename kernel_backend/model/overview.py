@@ -10,7 +10,7 @@ from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.model.trial import Attempt, Failure, Trial
 
 _T = TypeVar("_T")
 
@@ -52,6 +52,13 @@ class Overview(Record):
             return self.experiment.state
         states = {trial.state for trial in self.trials}
         return next((state for state in LIVELIEST if state in states), self.experiment.state)
+
+    @property
+    def stuck(self) -> Failure | None:
+        """What has paused it without anybody's word, for a person to put right; None where nothing has."""
+        if self.experiment.state is not ExperimentState.PAUSED:
+            return None
+        return next((trial.failure for trial in self.trials if trial.failure and trial.failure.of_storage), None)
 
     def to_json(self) -> dict[str, Any]:
         """As the API and `--json` print it: `id`, `state` and `name` first, then everything."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernel_backend.errors import CheckpointFailed, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.resources import Placement
@@ -50,6 +51,11 @@ class Failure(Record):
     def crash(self) -> bool:
         """Whether the process could say nothing itself: it was ended by a signal, or hung."""
         return self.type == HANG or self.type.startswith("SIG")
+
+    @property
+    def of_storage(self) -> bool:
+        """Whether it is nobody's error in the training: its checkpoints cannot be written, or not be reached."""
+        return self.type in (CheckpointFailed.__name__, PlaceUnavailable.__name__)
 
     def same_as(self, other: Failure | None) -> bool:
         """The same error at the same step: trying once more is of no use."""

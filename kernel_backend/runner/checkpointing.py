@@ -23,6 +23,7 @@ from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.saving import Background, Copying, Cost, HostCopy, Stopwatch
 
 LAST_WORDS_S = 20.0  # what a checkpoint under way gets when its rank must end
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 TRIES, PAUSE_S = 5, 3.0  # for what there is no second chance: the last checkpoint, and the one to begin from
 
 
@@ -198,8 +199,9 @@ class Checkpointer:
                 self._discard(draft)
                 if pause is None:
                     what = f"the last checkpoint, at step {draft.moment.step}, could not be written to"
-                    newest = f"the newest is {self._newest or 'none'}. Make room and resume"
-                    raise CheckpointFailed(f"{what} {self._home.where}: {_said(error)}; {newest}") from error
+                    newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
+                    way_out = "Make room" if getattr(error, "errno", None) in _FULL else "Put that right"
+                    raise CheckpointFailed(f"{what} {self._home.where}: {_said(error)}; {newest}. {way_out}") from error
                 time.sleep(pause)
 
     def _try_to_write(self, draft: Draft) -> None:
@@ -223,7 +225,7 @@ class Checkpointer:
         if self._room() <= needed:
             self._prune()
             if self._room() <= needed:
-                room = f"{needed / 1e6:.1f} MB needed in {self._home.where}, {self._room() / 1e6:.1f} MB free"
+                room = f"{needed / 1e3:,.0f} kB needed in {self._home.where}, {self._room() / 1e3:,.0f} kB free"
                 raise OSError(errno.ENOSPC, f"No space left on device ({room})")
 
     def _room(self) -> float:

@@ -90,12 +90,6 @@ class Functions:
         """`loss` or `metrics`, to be called with `output target input batch epoch` by name."""
         return self.prepared(role, _OF_A_STEP)
 
-    def beside(self, model: nn.Module) -> dict[str, nn.Module]:
-        """The modules that functions have returned and that are no part of the model: a teacher, a loss with state."""
-        own = set(model.modules())
-        found = {f"{name}(){at}": each for name, made in self._results.items() for at, each in _modules(made)}
-        return {name: each for name, each in found.items() if own.isdisjoint(each.modules())}
-
     def result(self, name: str) -> Any:
         """What a role or a shared function returns; it is called once."""
         if name not in self._results:
@@ -182,13 +176,6 @@ def loss_and_logged(result: Any) -> tuple[Tensor, Mapping[str, Any]]:
     return loss.reshape(()), logged
 
 
-def _modules(made: Any) -> list[tuple[str, nn.Module]]:
-    """The modules that a function returned, with where they are in it."""
-    items = made.items() if isinstance(made, dict) else enumerate(made) if isinstance(made, list | tuple) else ()
-    several = [(f"[{at!r}]", each) for at, each in items]
-    return [(at, each) for at, each in [("", made), *several] if isinstance(each, nn.Module)]
-
-
 def _must_be_the_models(optimizer: torch.optim.Optimizer, params: list[nn.Parameter]) -> None:
     known = {id(each) for each in params}
     strange = [each for group in optimizer.param_groups for each in group["params"] if id(each) not in known]
@@ -196,7 +183,7 @@ def _must_be_the_models(optimizer: torch.optim.Optimizer, params: list[nn.Parame
         shapes = ", ".join(str(tuple(each.shape)) for each in strange[:3])
         raise InvalidDefinition(
             f"optimizer() has parameters that are not the model's (of shape {shapes}): make the module that has them a "
-            "part of the model, as in self.criterion = criterion, so that they are summed over ranks and saved"
+            "part of what model() returns, so that they are summed over all ranks and saved"
         )
 
 

@@ -45,30 +45,6 @@ def lay_out_buffers(model: nn.Module, like: Mapping[str, Tensor]) -> None:
             module._buffers[leaf] = torch.empty_like(tensor, device=device)
 
 
-class Beside:
-    """What stands beside the model, a teacher perhaps, as a part of a checkpoint: the weights that were written to.
-
-    Weights that nothing ever writes to are as the definition makes them. Buffers are each logical rank's own.
-    """
-
-    def __init__(self, modules: Mapping[str, nn.Module], unseen: bool) -> None:
-        """`unseen` says that tensors may be written to by `.data`, which counts no version up: then all are held."""
-        self._weights = {
-            f"{name}.{own}": each for name, module in modules.items() for own, each in module.named_parameters()
-        }
-        self._versions = {name: -1 if unseen else each._version for name, each in self._weights.items()}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Those that are not as they were made, by name."""
-        return {name: each for name, each in self._weights.items() if each._version != self._versions[name]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Overwrite them."""
-        with torch.no_grad():
-            for name, saved in state.items():
-                self._weights[name].copy_(saved)
-
-
 class Optimizer:
     """An optimizer as a part of a checkpoint."""
 

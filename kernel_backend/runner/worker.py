@@ -19,6 +19,7 @@ from kernel_backend.model.progress import patience
 from kernel_backend.model.reports import Note, Started
 from kernel_backend.runner import exact, seeds
 from kernel_backend.runner.average import Average
+from kernel_backend.runner.beside import Beside, modules_beside
 from kernel_backend.runner.checkpointing import Checkpointer
 from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
@@ -34,7 +35,7 @@ from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Choice, Ranks, choose, connect
 from kernel_backend.runner.reducer import Gradients, OwnGradients, SummedGradients
 from kernel_backend.runner.saving import HostCopy
-from kernel_backend.runner.stateful import Beside, Model, Optimizer, Stateful
+from kernel_backend.runner.stateful import Model, Optimizer, Stateful
 from kernel_backend.runner.tree import TreeGradients, shares_of
 from kernel_backend.runner.validation import share
 
@@ -109,7 +110,7 @@ def build(
     loss = functions.step_function("loss")
     metrics = functions.step_function("metrics") if functions.has("metrics") else None
     unseen = exact.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)])
-    beside = functions.beside(model)
+    beside = modules_beside(model, loss=loss, metrics=metrics)
     logical = LogicalRanks(model, mine, count, beside)
     streams = RandomStates() if config.rng == "stream" else None
     parts: dict[str, Stateful | None] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from kernel_backend.errors import CheckpointFailed, PlaceUnavailable
+from kernel_backend.errors import CheckpointFailed, InvalidDefinition
 from kernel_backend.model.trial import Failure
 
 
@@ -14,16 +14,18 @@ def unsaved(failure: Failure | None) -> TypeGuard[Failure]:
 
 
 def of_storage(failure: Failure | None) -> TypeGuard[Failure]:
-    """Whether it is nobody's error in the training: its checkpoints cannot be written, or not be reached."""
-    return unsaved(failure) or (failure is not None and failure.type == PlaceUnavailable.__name__)
+    """Whether there is a failure and it is one of storage."""
+    return failure is not None and failure.of_storage
 
 
 def again(failure: Failure | None, before: Failure | None) -> TypeGuard[Failure]:
-    """Whether it is the error of the attempt before, which comes from the code or the data: it would come once more.
+    """Whether it comes from the code or the data, as the error of the attempt before did: it would come once more.
 
     Before the first step only one in the user's own code is. Others are of what a training is begun with, the store of
     its checkpoints or the network, and these recover.
     """
     if failure is None or of_storage(failure):
         return False
+    if failure.type == InvalidDefinition.__name__:  # the same definition is as invalid the next time
+        return True
     return failure.raised and failure.same_as(before) and (failure.step is not None or failure.frames != ())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model import events as e
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.resources import node_of
@@ -95,12 +96,14 @@ def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[Log
 
 
 def _repeated(failure: Failure) -> str:
+    if failure.type == InvalidDefinition.__name__:
+        return "not tried again: the definition must be changed first"
     place = "before the first step" if failure.step is None else f"at step {failure.step}"
     return f"not tried again: the same error {place} twice in a row"
 
 
 def _paused(trial: Trial, failure: Failure) -> str:
-    return f"paused: {failure.message} (daylight resume {trial.experiment})"
+    return f"paused: {failure.message}, then resume #{trial.experiment}"
 
 
 def _left_unsaved(failure: Failure | None) -> tuple[str, ...]:

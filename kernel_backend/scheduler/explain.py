@@ -15,10 +15,10 @@ def explain(picture: Picture, ask: Ask) -> Wait:
     free = sum(len(slots) for name, slots in picture.free().items() if name not in ask.excluded)
     if picture.rests(ask):
         reason = f"tried again {ask.rest:.0f} s after the last attempt: it made no progress, nor did the one before"
+    elif ask.trouble:
+        reason = f"cannot be started just now, and is tried again: {ask.trouble}"
     elif ahead:
         reason = f"{_ordinal(ahead + 1)} in queue; {total - free} of {_slots(total)} in use"
-    elif ask.slots <= free and ask.trouble:
-        reason = f"cannot be started just now, and is tried again: {ask.trouble}"
     elif ask.slots <= free:
         reason = f"{_slots(ask.slots)} free, starting"
     else:

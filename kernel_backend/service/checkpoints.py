@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, dump
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.errors import Conflict, NotFound, PlaceUnavailable
+from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUnavailable
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import CheckpointInfo
@@ -58,7 +58,12 @@ class CheckpointVerbs:
         if part is None:
             there = ", ".join(part.name for part in manifest.parts)
             raise NotFound(f"checkpoint {checkpoint} of {number}.{trial} has no part {name}; it has {there}")
-        return max(0, part.size - offset), _pieces(await _asked(place.stream, manifest, name, offset))
+        try:
+            stream = await _asked(place.stream, manifest, name, offset)
+        except CheckpointDamaged as damage:
+            self._verified.remember(place, manifest, damage.message)
+            raise
+        return max(0, part.size - offset), _pieces(stream)
 
     async def verify(self, who: str, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Read every byte of a checkpoint, and tell what was found. Nothing is set aside by looking."""
@@ -165,7 +170,10 @@ async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     try:
         return await asyncio.to_thread(ask, *args, **kwargs)
     except OSError as error:
-        raise PlaceUnavailable(f"the checkpoints cannot be reached just now: {error}") from error
+        place = f" ({error.filename})" if error.filename else ""
+        raise PlaceUnavailable(
+            f"the checkpoints cannot be reached just now: {error.strerror or error}{place}"
+        ) from error
 
 
 def _missing(number: int, trial: int, checkpoint: str) -> NotFound:

@@ -242,7 +242,7 @@ class Loop:
         try:
             await self._start(start)
         except Exception as error:
-            self._troubles[trial] = str(error)
+            self._troubles[trial] = _said(error)
             raise
         self._troubles.pop(trial, None)
 
@@ -290,6 +290,13 @@ class Loop:
             resume_from=attempt.resume_from,
             home=str(self._home),
         )
+
+
+def _said(error: Exception) -> str:
+    """An error in few words; that of a file without its number, but with its name."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    return str(error)
 
 
 def digest(token: str) -> str:

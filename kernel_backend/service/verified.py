@@ -32,11 +32,18 @@ class Verified:
             problem = ""
         except CheckpointDamaged as damage:
             problem = damage.message
+        self._remember(place, manifest, files, problem)
+        return problem
+
+    def remember(self, place: Checkpoints, manifest: Manifest, problem: str) -> None:
+        """What somebody else has found just now."""
+        self._remember(place, manifest, _identity(manifest), problem)
+
+    def _remember(self, place: Checkpoints, manifest: Manifest, files: Hashable, problem: str) -> None:
         self._found[place.where, manifest.id] = (files, problem)
         self._found.move_to_end((place.where, manifest.id))
         while len(self._found) > REMEMBERED:
             self._found.popitem(last=False)
-        return problem
 
 
 def _identity(manifest: Manifest) -> Hashable:

@@ -11,7 +11,7 @@ import pytest
 
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.client import Client
-from kernel_backend.errors import Conflict, DaylightError, NotFound
+from kernel_backend.errors import CheckpointDamaged, Conflict, DaylightError, NotFound
 from kernel_backend.model.checkpoints import Collection
 from kernel_backend.model.experiment import Keep, Metric
 from kernel_backend.model.ids import AttemptId
@@ -200,6 +200,14 @@ def test_a_folder_that_cannot_be_read_is_said_and_no_mistake_of_ours(client: Cli
     with pytest.raises(DaylightError, match=r"cannot be reached just now: .*symbolic links") as refused:
         client.checkpoints(1)
     assert refused.value.http_status == 503
+
+
+def test_damage_that_a_download_meets_is_known_to_the_list_from_then_on(client: Client, four: Path) -> None:
+    spoil(folder(four) / "40-1" / "model.safetensors")
+    assert client.checkpoints(1)[-1].verified == "not read"
+    with pytest.raises(CheckpointDamaged):
+        next(client.part(1, 1, "40-1", "model"))
+    assert client.checkpoints(1)[-1].verified == "damaged"
 
 
 def test_a_part_goes_on_where_its_connection_broke(

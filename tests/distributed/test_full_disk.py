@@ -39,7 +39,7 @@ def test_training_goes_on_over_a_full_disk_and_says_at_the_end_that_its_result_i
     assert failure.type == "CheckpointFailed"
     assert "the last checkpoint, at step 12, could not be written to /" in failure.message
     assert ": No space left on device (" in failure.message
-    assert failure.message.endswith("the newest is 4-1. Make room and resume")
+    assert failure.message.endswith("the newest is 4-1. Make room")
     assert ran.committed() == ["2-1", "4-1"]
     assert [manifest.id for manifest in tight.home.committed()] == ["2-1", "4-1"]
     tight.home.verify(tight.newest())

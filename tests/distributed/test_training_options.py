@@ -132,9 +132,9 @@ class Centered(nn.Module):
             with torch.no_grad():
                 self.center += 0.1 * (output.mean(0) - self.center)
         return nn.functional.cross_entropy(output - self.center, target)
-def criterion(): return Centered()
+criterion = Centered()
 def teacher(): return nn.Linear(24, 2).requires_grad_(False).eval()
-def loss(output, target, criterion, teacher, model, pause=0.0):
+def loss(output, target, teacher, model, pause=0.0):
     time.sleep(pause)
     with torch.no_grad():
         teacher.weight.lerp_(model[-1].weight, 0.1)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+
 import pytest
 
+from jupyter_ext.job import raise_if_failed
+from kernel_backend.cli.follow import wait
+from kernel_backend.cli.verb import FAILED
+from kernel_backend.errors import ExperimentFailed
 from kernel_backend.model.trial import checkpoint_step
 from tests.world import DEFINITION, until
 
@@ -27,15 +34,23 @@ OPTIONS = {"epochs": 2, "checkpoint_every": {"steps": 4}, "max_restarts": 0, "wi
 
 
 def test_it_is_paused_with_a_word_on_what_to_do_and_resumed_to_the_same_bits(world):
-    number = world.submit(FULL, **OPTIONS, room="room").experiment.number
-    client = world.serve()
-    paused = world.state(number, "paused")
+    submitted = world.submit(FULL, **OPTIONS, room="room")
+    number, client, said = submitted.experiment.number, world.serve(), io.StringIO()
+    with contextlib.redirect_stderr(said):
+        paused, code = wait(client, submitted, io.StringIO())  # which does not wait for ever
+    assert code == FAILED
+    assert said.getvalue().startswith(
+        f"#{number} is paused: the last checkpoint, at step 16, could not be written to /"
+    )
+    assert said.getvalue().endswith(f"Make room; then: daylight resume {number}\n")
+    with pytest.raises(ExperimentFailed, match=f"experiment #{number} is paused: .* Make room; then: %dl resume"):
+        raise_if_failed(paused)
     (trial,), (attempt,) = paused.trials, paused.attempts
     assert (paused.experiment.state, trial.attempt, trial.failure.type) == ("paused", 1, "CheckpointFailed")
     assert (attempt.outcome, attempt.failure.type) == ("failed", "CheckpointFailed")
     note = paused.warnings[-1]
     assert note.startswith("paused: the last checkpoint, at step 16, could not be written")
-    assert note.endswith(f"(daylight resume {number})")
+    assert note.endswith(f"Make room, then resume #{number}")
     saved = checkpoint_step(trial.checkpoint)
     assert 4 <= saved < 10
 
@@ -60,11 +75,12 @@ def test_a_trial_whose_checkpoints_cannot_be_reached_says_so_and_starts_when_the
     aside = place.rename(place.with_name("elsewhere"))
     place.symlink_to(place)
     client.resume(number)
-    wait = until(
+    waits = until(
         lambda: (o := world.overview(number)).wait and "tried again" in o.wait.reason and o.wait, "it says why"
     )
-    assert wait.reason.startswith("cannot be started just now, and is tried again: ")
-    assert "symbolic links" in wait.reason
+    assert waits.reason.startswith(
+        "cannot be started just now, and is tried again: Too many levels of symbolic links (/"
+    )
     place.unlink()
     aside.rename(place)
     assert world.ended(number).state == "completed"

@@ -21,6 +21,13 @@ UNSAVED = Failure(
     step=401,
     traceback="Traceback ...",
 )
+UNREACHABLE = UNSAVED.model_copy(
+    update={
+        "type": "PlaceUnavailable",
+        "message": "the checkpoints in s3://runs/1 cannot be reached: no route",
+        "step": 1,
+    }
+)
 OUT_OF_MEMORY = LogMatch(
     pattern="CUDA out of memory", action="cancel_retries", rank=1, line="OutOfMemoryError: CUDA out of memory."
 )
@@ -100,28 +107,37 @@ def test_a_store_that_cannot_be_reached_at_the_start_is_tried_as_often_as_any_fa
     assert follow(trial(failures=5, failure=away), Outcome.FAILED, away)[0] is TrialState.FAILED
 
 
-def test_a_last_checkpoint_that_cannot_be_written_is_tried_again_like_any_fault():
+@pytest.mark.parametrize("failure", [UNSAVED, UNREACHABLE])
+def test_storage_that_cannot_be_written_or_reached_is_tried_again_like_any_fault(failure):
     for failures in range(5):
-        what = ending(trial(failures=failures, failure=UNSAVED), attempt(), Outcome.FAILED, UNSAVED, False, 5)
+        what = ending(trial(failures=failures, failure=failure), attempt(), Outcome.FAILED, failure, False, 5)
         assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
         assert (what.changes["failures"], what.notes, what.pause) == (failures + 1, (), False)
 
 
+@pytest.mark.parametrize("failure", [UNSAVED, UNREACHABLE])
 @pytest.mark.parametrize(("failures", "max_restarts"), [(5, 5), (0, 0)])
-def test_when_its_retries_are_used_up_the_experiment_is_paused_and_the_trial_never_fails(failures, max_restarts):
-    before = trial(experiment=12, failures=failures, failure=UNSAVED)
-    what = ending(before, attempt(), Outcome.FAILED, UNSAVED, False, max_restarts)
+def test_when_its_retries_are_used_up_the_experiment_is_paused_and_the_trial_never_fails(
+    failure, failures, max_restarts
+):
+    before = trial(experiment=12, failures=failures, failure=failure)
+    what = ending(before, attempt(), Outcome.FAILED, failure, False, max_restarts)
     assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
     assert what.pause
-    assert what.notes == (
-        "paused: the last checkpoint, at step 400, could not be written: No space left on device (daylight resume 12)",
-    )
+    assert what.notes == (f"paused: {failure.message}, then resume #12",)
     queued = trial(TrialState.QUEUED, **what.changes)
     held = align(ExperimentState.PAUSED, queued, feasible=True)
     assert held == Nudge(e.Held(), {"holds": frozenset({Hold.USER})})
     paused = queued.model_copy(update={"state": TrialState.PAUSED, **held.changes})
     resumed = align(ExperimentState.ACTIVE, paused, feasible=True)
     assert resumed == Nudge(e.Lifted(), {"holds": frozenset(), "excluded": frozenset(), "failures": 0})
+
+
+def test_an_invalid_definition_is_not_tried_again():
+    invalid = user_error().model_copy(update={"type": "InvalidDefinition", "frames": (), "step": None})
+    what = ending(trial(), attempt(), Outcome.FAILED, invalid, False, 5)
+    assert advance(TrialState.RUNNING, what.event) is TrialState.FAILED
+    assert what.notes == ("not tried again: the definition must be changed first",)
 
 
 def test_no_other_failure_pauses():

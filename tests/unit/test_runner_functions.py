@@ -66,16 +66,9 @@ def test_an_optimizer_may_ask_for_named_parameters():
 def test_an_optimizer_of_parameters_that_are_not_the_models_is_told():
     own = "def optimizer(params, criterion): return torch.optim.SGD([*params, *criterion.parameters()], lr=0.1)\n"
     made = functions(BASIC + "def criterion(): return nn.Linear(3, 5)\n" + own)
-    says = r"not the model's \(of shape \(5, 3\), \(5,\)\): make the module that has them a part of the model"
+    says = r"not the model's \(of shape \(5, 3\), \(5,\)\): make the module that has them a part of what model"
     with pytest.raises(InvalidDefinition, match=says):
         made.optimizer(made.model())
-
-
-def test_modules_beside_the_model_are_known_by_who_made_them():
-    several = "def teachers(): return {'a': nn.Linear(1, 1), 'b': (1, 2)}\ndef inner(): return nn.ReLU()\n"
-    source = BASIC.replace("def model(shared, ", "def model(inner, teachers, shared, ") + several
-    made = functions(source.replace("return nn.Linear(shared, width)", "return nn.Sequential(nn.Linear(4, 2), inner)"))
-    assert made.beside(made.model()) == {"teachers()['a']": made.result("teachers")["a"]}
 
 
 def test_initial_weights_depend_on_nothing_but_the_seed():

@@ -13,10 +13,10 @@ from torch import nn
 from kernel_backend.model.experiment import Config
 from kernel_backend.runner import exact
 from kernel_backend.runner.average import Average
+from kernel_backend.runner.beside import Beside, modules_beside
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Alone
-from kernel_backend.runner.stateful import Beside
 
 CPU = torch.device("cpu")
 
@@ -110,6 +110,22 @@ def test_what_has_not_changed_since_the_last_time_is_not_copied_again():
     assert second["mask"] is first["mask"]
     assert torch.equal(first["0.running_mean"], torch.zeros(2))  # what was copied stays as it was
     assert torch.equal(second["0.running_mean"], model[0].running_mean)
+
+
+AT_TOP_LEVEL = norm()
+
+
+def test_modules_beside_the_model_are_found_where_cells_make_them():
+    model, criterion, inner = norm(), nn.Sequential(norm()), nn.ReLU()
+    model.append(inner)
+    wrapper, several = nn.Sequential(model, nn.Identity()), {"a": nn.Linear(1, 1), "b": (1, 2)}
+
+    def loss(output, teacher=criterion[0]):
+        return AT_TOP_LEVEL, criterion, inner, wrapper, several
+
+    found = modules_beside(model, loss=lambda **values: loss(**values), metrics=None)
+    assert set(found.values()) == {AT_TOP_LEVEL, criterion, wrapper[1], several["a"]}
+    assert found == modules_beside(model, loss=lambda **values: loss(**values), metrics=None)
 
 
 def test_weights_beside_the_model_are_held_once_something_writes_to_them():

@@ -88,6 +88,12 @@ def test_what_failed_twice_without_progress_rests_and_holds_nobody_up():
     assert [start.ask.experiment for start in decide(replace(picture, at=50.0))] == [1]
 
 
+def test_what_keeps_an_ask_from_being_started_is_said_whoever_is_ahead():
+    troubled = replace(ask(2, 2), trouble="the disk is away")
+    picture = Picture((node(slots=2),), {}, (ask(1, 1), troubled))
+    assert explain(picture, troubled).reason == "cannot be started just now, and is tried again: the disk is away"
+
+
 def test_an_ask_that_fits_is_about_to_start():
     picture = Picture((node(slots=2),), {}, (ask(1, 2),))
     assert explain(picture, ask(1, 2)) == Wait(reason="2 slots free, starting", place=1)
