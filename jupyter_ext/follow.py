@@ -10,7 +10,6 @@ from kernel_backend.client import Client
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.stream import Message
 from kernel_backend.text import message_line
 
@@ -35,7 +34,7 @@ class Look:
         for attempt in self.overview.attempts:
             if attempt not in self.before.attempts:
                 yield self._message("attempt", attempt)
-        if not ended(self.overview):
+        if not self.overview.at_rest:
             yield self._message("experiment", self.overview.experiment)
         for report in self.validations:
             yield self._message("report", report)
@@ -50,7 +49,7 @@ class Look:
 
 
 def follow(client: Client, overview: Overview, timeout: float | None = None) -> Iterator[Look]:
-    """Looks at an experiment until it has ended, which the last one shows, or until `timeout` seconds are over.
+    """Looks at an experiment until it is at rest, which the last one shows, or until `timeout` seconds are over.
 
     Raises what the service answers; a service that restarts meanwhile is waited for.
     """
@@ -62,12 +61,7 @@ def follow(client: Client, overview: Overview, timeout: float | None = None) -> 
         seen = new[-1].seq if new else seen
         yield Look(overview, now, tuple(new))
         overview = now
-        if ended(now) or (timeout is not None and time.monotonic() - began >= timeout):
+        if now.at_rest or (timeout is not None and time.monotonic() - began >= timeout):
             return
         time.sleep(pause)
         pause = min(pause * 1.5, LONGEST_PAUSE_S)
-
-
-def ended(overview: Overview) -> bool:
-    """Whether nothing more will happen, unless a person does something."""
-    return overview.experiment.state in EXPERIMENT_ENDED or overview.stuck is not None

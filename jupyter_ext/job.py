@@ -80,7 +80,7 @@ class Job:
         return dict(self.overview.trials[0].metrics)
 
     def wait(self, timeout: float | None = None) -> Job:
-        """Return when it has ended, or after `timeout` seconds; raises ExperimentFailed where it failed."""
+        """Return when it has ended, or after `timeout` seconds; raises ExperimentFailed where it failed or is stuck."""
         for look in follow(self._client, self.overview, timeout):
             overview = look.overview
         raise_if_failed(overview)

@@ -37,7 +37,7 @@ def wait(
         else:
             overview = _drawing(client, overview, LiveView(client, captured, widget=widget))
     except KeyboardInterrupt:
-        print(f"#{number} is still running; %dl stop {number} to end it")
+        print(f"#{number} goes on without you; %dl stop {number} ends it")
         return
     raise_if_failed(overview)
 

@@ -11,7 +11,6 @@ from jupyter_ext.views.saved import MIME_TYPE, saved_json
 from jupyter_ext.views.tables import rows_html
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.text import (
     attempt_lines,
@@ -108,7 +107,7 @@ def _facts(overview: Overview) -> list[str]:
 def _hint(overview: Overview, captured: Sequence[str]) -> list[str]:
     """What a person who has just submitted can do next."""
     number = overview.experiment.number
-    goes_on = overview.experiment.state not in EXPERIMENT_ENDED
+    goes_on = not overview.ended
     return [f"%dl show {number} looks again, %dl stop {number} ends it"] if captured and goes_on else []
 
 

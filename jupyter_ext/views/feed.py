@@ -11,7 +11,6 @@ from typing import Any
 
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.stream import Message
 
@@ -112,13 +111,13 @@ class _Run:
         messages = self._client.watch(self.position, self._number)  # first: an end from here on is this one's end
         now = self._client.experiment(self._number)
         self._answered.set()
-        if _ended(now) and now.seq <= self.position:
+        if now.ended and now.seq <= self.position:
             return
         for message in messages:
             if self._over.is_set():
                 return
             yield message
-            if _ends(message) or (_ended(now) and message.seq >= now.seq):
+            if _ends(message) or (now.ended and message.seq >= now.seq):
                 return
 
     def _sending(self) -> None:
@@ -169,10 +168,6 @@ class _Run:
     def _tell(self, error: DaylightError | None) -> None:
         if error is not None:
             self._page.send({"type": "closed", "status": error.http_status, "message": error.message})
-
-
-def _ended(overview: Overview) -> bool:
-    return overview.experiment.state in EXPERIMENT_ENDED
 
 
 def _ends(message: Message) -> bool:

@@ -21,7 +21,6 @@ from typing import Any
 import anywidget
 import traitlets
 
-from jupyter_ext.follow import ended
 from jupyter_ext.host import STATIC, Hearing, this_shell
 from jupyter_ext.views.answers import answer
 from jupyter_ext.views.feed import Feed, Page
@@ -44,7 +43,7 @@ def widget_of(overview: Overview, saved: dict[str, Any]) -> ExperimentWidget:
         widget = _widgets[number] = ExperimentWidget(number, saved)
     else:
         widget.saved = {**saved, "captured": widget.saved["captured"] or saved["captured"]}
-    if not ended(overview):
+    if not overview.ended:
         widget.feed.watch(overview.seq)
     return widget
 

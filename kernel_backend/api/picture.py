@@ -19,7 +19,6 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from kernel_backend.model.curves import Curve
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.states import EXPERIMENT_ENDED
 
 _INCHES, _DPI = (9.0, 3.0), 200  # 900 x 300 pixels, twice as fine for sharp screens
 _PANELS = 3  # metrics beside the loss
@@ -119,7 +118,7 @@ def _shown(text: str, most: int) -> str:
 
 
 def _nothing_yet(figure: Figure, overview: Overview, palette: Palette) -> None:
-    text = "no reports" if overview.experiment.state in EXPERIMENT_ENDED else "no reports yet"
+    text = "no reports" if overview.ended else "no reports yet"
     figure.text(0.5, 0.5, text, color=palette.quiet, fontsize=12, ha="center", va="center")
     if overview.wait is not None:
         why = _shown(overview.wait.reason, 100)

@@ -10,7 +10,6 @@ from kernel_backend.cli.output import say
 from kernel_backend.cli.verb import FAILED, INTERRUPTED, OK
 from kernel_backend.client import Client
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.stream import Message
 from kernel_backend.text import epoch_text, failure_text, message_line, newest_text, state_text
 
@@ -49,11 +48,11 @@ def follow(client: Client, overview: Overview, stream: TextIO) -> Overview:
     number = overview.experiment.number
     with _display(stream) as display:
         display.show(overview)
-        if not _ended(overview):
+        if not overview.at_rest:
             for message in client.watch(overview.seq, number):
                 before, overview = overview, overview.after(message)
                 _tell(display, message, before, overview)
-                if _ended(overview):
+                if overview.at_rest:
                     break
         return client.experiment(number)
 
@@ -63,10 +62,6 @@ def _tell(display: Display, message: Message, before: Overview, after: Overview)
     if line:
         display.say(line)
     display.show(after)
-
-
-def _ended(overview: Overview) -> bool:
-    return overview.experiment.state in EXPERIMENT_ENDED or overview.stuck is not None
 
 
 class PlainDisplay:

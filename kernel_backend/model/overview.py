@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.states import ExperimentState, TrialState
+from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Failure, Trial
 
@@ -52,6 +52,16 @@ class Overview(Record):
             return self.experiment.state
         states = {trial.state for trial in self.trials}
         return next((state for state in LIVELIEST if state in states), self.experiment.state)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.experiment.state in EXPERIMENT_ENDED
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing more will happen unless a person does something: what is waited for."""
+        return self.ended or self.stuck is not None
 
     @property
     def stuck(self) -> Failure | None:

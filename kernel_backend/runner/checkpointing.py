@@ -159,7 +159,7 @@ class Checkpointer:
                 self._writer.wait()  # so that a kill costs no more than one interval and what is under way
         try:
             self._begin(moment, everyones, stalled, lazily)
-        except (RuntimeError, MemoryError) as error:  # torch says so where no memory is left for the copy
+        except MemoryError as error:
             self._miss(moment, error)
 
     def _begin(self, moment: Moment, everyones: Everyones, stalled: Stopwatch, lazily: bool) -> None:

@@ -44,7 +44,7 @@ class HostCopy:
     def begin(self, parts: Parts, lazily: bool) -> Copying:
         """Start to copy, once there is memory for it; not `lazily` returns when all is there.
 
-        Raises RuntimeError or MemoryError where the host has none left.
+        Raises MemoryError where the host has none left.
         """
         memory = self._free.get()
         try:
@@ -52,10 +52,10 @@ class HostCopy:
                 part: {name: _of(memory, part, name, tensor) for name, tensor in tensors.items()}
                 for part, tensors in parts.items()
             }
-        except (RuntimeError, MemoryError):
+        except (RuntimeError, MemoryError) as error:  # torch has no error of its own for a host without memory
             memory.clear()
             self._free.put(memory)
-            raise
+            raise MemoryError(str(error)) from error
         pairs = [(tensor, copies[part][name]) for part, tensors in parts.items() for name, tensor in tensors.items()]
         copying = Copying(copies, pairs, partial(self._free.put, memory))
         if not lazily:

@@ -158,7 +158,7 @@ class Scarce(HostCopy):
 
     def begin(self, parts: Any, lazily: bool) -> Any:
         if self.scarce:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+            raise MemoryError("DefaultCPUAllocator: can't allocate memory")
         return super().begin(parts, lazily)
 
 
@@ -182,7 +182,7 @@ def test_memory_that_could_not_be_had_is_asked_for_again(monkeypatch):
     parts = {"model": {"weight": torch.ones(3)}}
     monkeypatch.setattr(torch, "empty", refused)
     for _ in range(3):  # more often than there are sets
-        with pytest.raises(RuntimeError, match="can't allocate"):
+        with pytest.raises(MemoryError, match="can't allocate"):
             memory.begin(parts, lazily=False)
     monkeypatch.setattr(torch, "empty", empty)
     assert memory.begin(parts, lazily=False).copies["model"]["weight"].tolist() == [1.0] * 3

@@ -15,20 +15,6 @@ from tests.samples import batches, rows
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
-@pytest.fixture
-def data():
-    """Batches that are closed in the end."""
-    made = []
-
-    def make(*args, **more):
-        made.append(batches(*args, **more))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-
-
 class Transform:
     """As libraries of augmentations do it: generators within, which what it is composed of shares."""
 

@@ -22,21 +22,6 @@ from tests.samples import Flow, Noisy, batches, rows
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
-@pytest.fixture
-def data():
-    """Batches that are closed in the end."""
-    made = []
-
-    def make(*args, **more):
-        made.append(batches(*args, **more))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-    assert not multiprocessing.active_children()
-
-
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("prefetch", [1, 2, 8])
 def test_no_number_of_workers_or_batches_ahead_changes_a_bit(data, workers, prefetch):
