@@ -26,16 +26,21 @@ class Average:
 
     def update(self, model: nn.Module) -> None:
         """Take in the weights after a step; of buffers it has the newest."""
-        lay_out_buffers(self.module, dict(model.named_buffers()))
+        self._lay_out(model)
         self._averaged.update_parameters(model)
 
     def take_buffers(self, model: nn.Module) -> None:
         """Have the model's buffers."""
+        self._lay_out(model)
         its = dict(model.named_buffers())
-        lay_out_buffers(self.module, its)
         with torch.no_grad():
             for name, mine in self.module.named_buffers():
                 mine.copy_(its[name])
+
+    def _lay_out(self, model: nn.Module) -> None:
+        """Have memory for the buffers that a forward pass of the model has made since."""
+        if sum(1 for _ in self.module.buffers()) != sum(1 for _ in model.buffers()):
+            lay_out_buffers(self.module, dict(model.named_buffers()))
 
     def state_dict(self) -> dict[str, Any]:
         """By the names of the model's own."""

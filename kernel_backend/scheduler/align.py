@@ -28,7 +28,8 @@ def align(wanted: ExperimentState, trial: Trial, feasible: bool) -> Nudge | None
     holds = _holds(wanted, trial, feasible)
     changes: dict[str, Any] = {"holds": holds} if holds != trial.holds else {}
     if Hold.USER in trial.holds - holds and (trial.excluded or trial.failures):
-        changes |= {"excluded": frozenset(), "failures": 0}  # who resumes has looked after what was wrong
+        # Who resumes has looked after what was wrong.
+        changes |= {"excluded": frozenset(), "failures": 0, "failure": None}
     event: e.Event | None = None
     if trial.state is TrialState.QUEUED and holds:
         event = e.Held()

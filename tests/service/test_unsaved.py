@@ -57,7 +57,8 @@ def test_it_is_paused_with_a_word_on_what_to_do_and_resumed_to_the_same_bits(wor
     (world.home / "room").touch()
     client.resume(number)
     overview = world.ended(number)
-    assert (overview.state, overview.trials[0].attempt, overview.trials[0].failures) == ("completed", 2, 0)
+    (trial,) = overview.trials
+    assert (overview.state, trial.attempt, trial.failures, trial.failure) == ("completed", 2, 0, None)
     assert checkpoint_step(overview.attempts[-1].resume_from) == saved
 
     quiet = world.submit(FULL, **OPTIONS, room="room").experiment.number

@@ -130,7 +130,7 @@ def test_when_its_retries_are_used_up_the_experiment_is_paused_and_the_trial_nev
     assert held == Nudge(e.Held(), {"holds": frozenset({Hold.USER})})
     paused = queued.model_copy(update={"state": TrialState.PAUSED, **held.changes})
     resumed = align(ExperimentState.ACTIVE, paused, feasible=True)
-    assert resumed == Nudge(e.Lifted(), {"holds": frozenset(), "excluded": frozenset(), "failures": 0})
+    assert resumed == Nudge(e.Lifted(), {"holds": frozenset(), "excluded": frozenset(), "failures": 0, "failure": None})
 
 
 def test_an_invalid_definition_is_not_tried_again():
@@ -241,7 +241,9 @@ def test_resuming_gives_excluded_nodes_another_chance_and_all_retries_back():
     holds = frozenset({Hold.USER, Hold.ENGINE})
     paused = trial(TrialState.PAUSED, holds=holds, excluded={"here"}, failures=3)
     nudge = align(ExperimentState.ACTIVE, paused, feasible=False)
-    assert nudge == Nudge(None, {"holds": frozenset({Hold.ENGINE}), "excluded": frozenset(), "failures": 0})
+    assert nudge == Nudge(
+        None, {"holds": frozenset({Hold.ENGINE}), "excluded": frozenset(), "failures": 0, "failure": None}
+    )
     lifted = align(ExperimentState.ACTIVE, paused.model_copy(update=nudge.changes), feasible=True)
     assert lifted == Nudge(e.Lifted(), {"holds": frozenset()})
 
