@@ -131,6 +131,8 @@ class Config(Record):
     max_restarts: int = Field(5, ge=0)
     hang_timeout: float = Field(600.0, gt=0)  # seconds without any progress
     on_log: tuple[LogPolicy, ...] = LOG_POLICIES
+    env: Literal["current", "locked"] = "current"  # whose packages: the interpreter's own, or those of the lock
+    until: int | None = Field(None, ge=1)  # end after this step, of a training that is meant to be longer
 
 
 class Submission(Record):
@@ -143,6 +145,8 @@ class Submission(Record):
     python: str  # the interpreter that ranks run in (the kernel's own)
     cwd: str  # where relative paths of the cell lead
     notebook: str | None = None
+    rerun_of: int | None = None  # the experiment whose snapshot this is
+    again: bool = False  # make another one, though an equal one is active
 
 
 class Experiment(Record):
@@ -159,5 +163,6 @@ class Experiment(Record):
     python: str
     cwd: str
     notebook: str | None
+    rerun_of: int | None = None
     created_at: float
     ended_at: float | None = None

@@ -6,11 +6,12 @@ attempt that trains the same steps again changes nothing.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
 from kernel_backend.model.experiment import LogAction
+from kernel_backend.model.facts import FactName
 from kernel_backend.model.record import Record
 from kernel_backend.model.trial import Failure
 
@@ -70,7 +71,17 @@ class Note(Record):
     text: str
 
 
-SpoolRecord = Annotated[Started | Report | Committed | Note, Field(discriminator="type")]
+class Fact(Record):
+    """Something that the result depends on: `value` is the record of that name in `model/facts.py`, as JSON."""
+
+    type: Literal["fact"] = "fact"
+    number: int = 0
+    at: float = 0.0
+    name: FactName
+    value: dict[str, Any]
+
+
+SpoolRecord = Annotated[Started | Report | Committed | Note | Fact, Field(discriminator="type")]
 SpoolRecords: TypeAdapter[list[SpoolRecord]] = TypeAdapter(list[SpoolRecord])
 
 

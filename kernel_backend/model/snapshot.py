@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import hashlib
+from typing import Literal, NamedTuple
 
 from kernel_backend.model.record import Record
+
+# Members of the archive.
+DEFINITION, DESCRIPTION = "definition.py", "snapshot.json"
+PROJECT = "project"  # folder of local modules and included files
+CAPTURED = "captured"  # folder of values that travel with `--capture`
+DATA = "data"  # folder of the file lists of what `--data` declares
+GIT_DIFF = "git.diff"
 
 
 class Piece(Record):
@@ -34,9 +42,57 @@ class Environment(Record):
     cpu: str
     cores: int
     distributions: dict[str, str]  # name -> version
+    urls: dict[str, str] = {}  # name -> where it came from, if not from an index: file, git+https with its commit
+    editable: dict[str, str] = {}  # name -> digest of its source files
+    conda: dict[str, str] = {}  # name -> "version=build sha256:..."
+    horovod: dict[str, str] = {}  # its build flags
+    driver: str | None = None  # NVIDIA's
     variables: dict[str, str] = {}  # those that change numerics: OMP MKL ONEDNN ATEN CUBLAS NCCL
     git_commit: str | None = None
     git_dirty: bool | None = None
+
+    @property
+    def id(self) -> str:
+        """Digest of what a lock follows from: Python, platform and every distribution."""
+        facts = (self.python, self.implementation, self.platform, self.distributions, self.urls, self.editable)
+        return hashlib.sha256(repr((*facts, self.conda)).encode()).hexdigest()
+
+
+class Project(Record):
+    """The local modules and included files of a snapshot: they lie in its folder `project`, as below the root."""
+
+    root: str  # where that was: the nearest folder with .git or pyproject.toml, else the notebook's
+    cwd: str  # the notebook's folder, relative to the root
+    paths: tuple[str, ...]  # folders that lead the module path, relative to the root
+
+
+class Captured(Record):
+    """A value of the notebook that travels by `--capture`, in a file of its own."""
+
+    name: str
+    file: str  # in the archive: captured/files.npy
+    format: Literal["npy", "safetensors", "parquet", "json", "pickle"]
+    bytes: int
+    digest: str  # xxh3-128 of the file
+    line: int  # of definition.py, which loads it
+
+
+class State(Record):
+    """What a needed value was in the notebook: compared with the job's before the first step."""
+
+    digest: str  # xxh3-128 of kind and content
+    shown: str  # as a person reads it, shortened
+
+
+class Data(Record):
+    """What `--data` declares: a folder, a file or an object store's prefix, as it was at submit."""
+
+    name: str  # as it was written
+    path: str  # absolute, or a URL
+    files: int
+    bytes: int
+    digest: str  # of the sorted list of names, sizes and digests
+    listed: str  # member of the archive with that list, a tab-separated line a file: name, size, digest
 
 
 class Snapshot(Record):
@@ -48,6 +104,12 @@ class Snapshot(Record):
     roles_from: int  # the line of definition.py where the submitted cell begins: above it are helpers
     environment: Environment
     warnings: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()  # of %pip, as name==version
+    project: Project | None = None
+    captured: tuple[Captured, ...] = ()
+    state: dict[str, State] = {}
+    data: tuple[Data, ...] = ()
+    commits: tuple[str, ...] = ()  # external versions of data, as the person named them: lakefs://repo@c0ffee
 
     def locate(self, line: int) -> Origin | None:
         """Where line `line` of definition.py came from; None for a line of ours."""

@@ -103,7 +103,7 @@ def train(run: Training) -> int:
             run.checkpoints.finish(moment(run))
             return RELEASED
         improved = end_epoch(run) if ends else run.over and check(run)
-        if run.over:
+        if run.over or run.step == run.config.until:
             break
         if improved or word.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
             save(run)

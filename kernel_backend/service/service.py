@@ -98,6 +98,7 @@ class Service:
             python=submission.python,
             cwd=submission.cwd,
             notebook=submission.notebook,
+            rerun_of=submission.rerun_of,
         )
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
         self._changed()

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from kernel_backend.errors import InvalidRequest, NotFound, TooLarge
-from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
 
-DEFINITION, DESCRIPTION = "definition.py", "snapshot.json"
 MAX_BYTES = 512 * 2**20  # of all members together, unpacked
 MAX_MEMBERS = 20_000
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -39,9 +38,10 @@ def pack(files: Mapping[str, bytes]) -> tuple[str, bytes]:
     return digest(data), data
 
 
-def pack_snapshot(source: str, snapshot: Snapshot) -> tuple[str, bytes]:
-    """The archive of a definition and its description."""
-    return pack({DEFINITION: source.encode(), DESCRIPTION: snapshot.model_dump_json(indent=1).encode()})
+def pack_snapshot(source: str, snapshot: Snapshot, files: Mapping[str, bytes] | None = None) -> tuple[str, bytes]:
+    """The archive of a definition, its description, and the `files` that travel with it."""
+    own = {DEFINITION: source.encode(), DESCRIPTION: snapshot.model_dump_json(indent=1).encode()}
+    return pack({**(files or {}), **own})
 
 
 def digest(data: bytes) -> str:

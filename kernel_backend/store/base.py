@@ -17,6 +17,7 @@ from kernel_backend.errors import DaylightError
 from kernel_backend.model.curves import Told
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Record, Value
@@ -44,6 +45,7 @@ class Draft(Record):
     python: str
     cwd: str
     notebook: str | None = None
+    rerun_of: int | None = None
 
 
 class Store(Protocol):
@@ -162,6 +164,9 @@ class Store(Protocol):
 
         Late reports of an older attempt have new sequence numbers, so asking on from the newest misses none.
         """
+
+    def facts(self, number: int, trial: int) -> list[StoredFact]:
+        """What the attempts of a trial found out about what its result depends on, the oldest attempt's first."""
 
     def close(self) -> None:
         """Let go of the database; the store is of no use afterwards."""

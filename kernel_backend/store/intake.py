@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, func, select
+from sqlalchemy import Connection, Dialect, Table, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model import events
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, Started
+from kernel_backend.model.reports import Committed, Fact, Note, Report, SpoolRecord, Started
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Trial, checkpoint_step
-from kernel_backend.store.tables import reports, to_text
+from kernel_backend.store.tables import facts, reports, to_text
 from kernel_backend.store.transaction import Transaction, advanced, changed, get_attempt, get_trial
 
+_Insert = sqlite.Insert | postgresql.Insert
+_INSERT: dict[str, Callable[[Table], _Insert]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
-def _first_word_wins(insert: sqlite.Insert | postgresql.Insert, dialect: Dialect) -> str:
+
+def _first_word_wins(insert: _Insert, dialect: Dialect) -> str:
     unless_known = insert.on_conflict_do_nothing(index_elements=["experiment", "trial", "kind", "step"])
     return str(unless_known.compile(dialect=dialect))
 
@@ -106,8 +109,18 @@ def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> 
             rows.append(row | {"epoch": record.epoch, "metrics": to_text(record.metrics)})
         elif isinstance(record, Note):
             tx.note(record.at, key, record.level, record.text)
+        elif isinstance(record, Started):
+            _keep(tx.db, owner, "runtime", record.at, record.runtime)
+        elif isinstance(record, Fact):
+            _keep(tx.db, owner, record.name, record.at, record.value)
     if rows:
         tx.db.exec_driver_sql(_FIRST_WORD_WINS[tx.db.dialect.name], rows)
+
+
+def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Mapping[str, Any]) -> None:
+    """Store a fact, unless the attempt has said it before."""
+    row = {**owner, "name": name, "at": at, "value": dict(value)}
+    db.execute(_INSERT[db.dialect.name](facts).values(row).on_conflict_do_nothing())
 
 
 def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from kernel_backend.model import events
 from kernel_backend.model.curves import Told
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
@@ -266,6 +267,12 @@ class SqlStore(Store):
         if kind is not None:
             query = query.where(here.kind == kind)
         return self._all(StoredReport, query.order_by(here.seq).limit(limit))
+
+    @override
+    def facts(self, number: int, trial: int) -> list[StoredFact]:
+        here = tables.facts.c
+        query = rows_of(StoredFact, tables.facts).where(here.experiment == number, here.trial == trial)
+        return self._all(StoredFact, query.order_by(here.attempt, here.name))
 
     @override
     def told(self, number: int, trial: int, after: int = 0) -> Told:

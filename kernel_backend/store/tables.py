@@ -72,6 +72,7 @@ experiments = Table(
     Column("python", Text, nullable=False),
     Column("cwd", Text, nullable=False),
     Column("notebook", Text),
+    Column("rerun_of", Integer),
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     Index("experiments_by_owner", "owner", "number"),
@@ -147,6 +148,18 @@ reports = Table(
     Column("metrics", JsonText, nullable=False),
     UniqueConstraint("experiment", "trial", "kind", "step", name="reports_meaning"),
     Index("reports_by_experiment", "experiment", "seq"),
+)
+
+# What an attempt found out about what its result depends on; the first word of each name wins.
+facts = Table(
+    "facts",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("trial", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("value", JsonText, nullable=False),
 )
 
 

@@ -125,12 +125,15 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       keep: { best: 1, latest: 2, best_overall: null },
       max_restarts: 5,
       hang_timeout: 600,
-      on_log: []
+      on_log: [],
+      env: 'current',
+      until: null
     },
     params: {},
     python: 'python',
     cwd: '/',
     notebook: null,
+    rerun_of: null,
     created_at: 100,
     ended_at: null,
     ...fields

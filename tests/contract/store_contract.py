@@ -17,7 +17,7 @@ from kernel_backend.model.curves import Told, join
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.reports import Committed, Kind, Note, Report, SpoolRecord, Started
+from kernel_backend.model.reports import Committed, Fact, Kind, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, IllegalTransition, Outcome, TrialState
 from kernel_backend.model.stream import Message
@@ -455,6 +455,18 @@ class StoreContract:
         (note,) = notes(store, 1)
         assert note.data == {"text": "the disk is full", "level": "warning", "attempt": 1}
         assert (note.at, note.trial, note.type) == (4.5, 1, "note")
+
+    def test_a_fact_is_kept_once_for_each_attempt(self, store: Store) -> None:
+        attempt = placed(store)
+        weights = Fact(number=2, at=5.0, name="weights", value={"digest": "aa", "tensors": {"w": "bb"}})
+        store.accept(attempt.id, [started(), weights], at=6.0)
+        again = Fact(number=3, at=7.0, name="weights", value={"digest": "cc", "tensors": {}})
+        store.accept(attempt.id, [again], at=8.0)
+        found = {fact.name: fact for fact in store.facts(attempt.experiment, 1)}
+        assert set(found) == {"runtime", "weights"}
+        assert (found["weights"].attempt, found["weights"].at) == (1, 5.0)
+        assert found["weights"].value == weights.value
+        assert store.facts(attempt.experiment, 2) == []
 
     def test_the_service_has_a_word_for_the_person_too(self, store: Store) -> None:
         attempt = placed(store)

@@ -76,8 +76,10 @@ def test_a_database_of_before_is_brought_up_to_date(file: Path) -> None:
     before = store.overview(1)
     store.close()
     with create_engine(f"sqlite:///{file}").begin() as db:
-        for column in ("trials DROP COLUMN training", "trials DROP COLUMN excluded", "attempts DROP COLUMN guarantee"):
-            db.execute(text(f"ALTER TABLE {column}"))
+        for column in ("trials.training", "trials.excluded", "attempts.guarantee", "experiments.rerun_of"):
+            table, name = column.split(".")
+            db.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
+        db.execute(text("DROP TABLE facts"))
         db.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     again = SqlStore(file)
     assert again.overview(1) == before
@@ -88,7 +90,7 @@ def test_a_database_from_the_future_is_refused(file: Path) -> None:
     SqlStore(file).close()
     with create_engine(f"sqlite:///{file}").begin() as db:
         db.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0003: upgrade"):
+    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0004: upgrade"):
         SqlStore(file)
 
 

@@ -69,6 +69,8 @@ export interface Config {
   max_restarts: number;
   hang_timeout: number;
   on_log: LogPolicy[];
+  env: 'current' | 'locked';
+  until: number | null;
 }
 
 export interface Experiment {
@@ -83,6 +85,7 @@ export interface Experiment {
   python: string;
   cwd: string;
   notebook: string | null;
+  rerun_of: number | null;
   created_at: number;
   ended_at: number | null;
 }

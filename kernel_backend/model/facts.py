@@ -1,0 +1,55 @@
+"""What a training finds out about what its result depends on: it cannot be known before it runs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from kernel_backend.model.record import Record
+
+# runtime: what only a rank knows of its hardware and libraries, a flat table of texts. The others are records below.
+FactName = Literal["runtime", "delivered", "observed", "weights"]
+
+
+class Delivered(Record):
+    """What the loader gave to the training in the first epoch, whatever its source.
+
+    Samples that are augmented follow from seed and code: digests are compared only where these and the coverage agree.
+    """
+
+    samples: int
+    digest: str  # the sum modulo 2**64 of each sample's xxh3-64, in hex: equal at any batch size and number of slots
+    seed: int
+    code: str  # `kernel_backend.model.code.code_id` of the snapshot
+    whole: bool  # the epoch was gone through to its end
+
+
+class ObservedFile(Record):
+    """A file that was opened for reading while samples and the model were made."""
+
+    path: str  # absolute
+    size: int
+    mtime: float  # seconds since the epoch
+    digest: str | None = None  # xxh3-128; None for what is too large to be read once more
+
+
+class Observed(Record):
+    """Files that Python opened for reading, in the rank and its loader workers; readers in C may escape it."""
+
+    files: tuple[ObservedFile, ...]
+    more: int = 0  # how many are not listed
+
+
+class Weights(Record):
+    """The model at step 0, before anything was trained."""
+
+    digest: str  # of all of it
+    tensors: dict[str, str]  # name -> xxh3-128 of kind, shape and bytes
+
+
+class StoredFact(Record):
+    """A fact as it is read back."""
+
+    attempt: int
+    name: FactName
+    at: float
+    value: dict[str, Any]
