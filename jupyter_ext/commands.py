@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jupyter_ext import beside
 from jupyter_ext.checkpoints import act_on, add_choice, chosen, listed, verified
 from jupyter_ext.job import Job
 from jupyter_ext.views import table
@@ -35,6 +36,10 @@ HELP = """%dl VERB ...
   checkpoint ACTION 12 --latest             verify, download, delete, pin or unpin one: --latest, --best or --step S
   gc [12] [--dry-run] [--verbose]           delete the checkpoints that the rules let go
   source 12                                 the definition that was submitted
+  diff 12 13                                what differs, the likeliest cause first
+  rerun 12 [lr=0.1] [OPTIONS]               its snapshot again
+  verify 12                                 its first steps again: do the bits agree?
+  history [TEXT] [--limit N]                what has changed from experiment to experiment
   pause 12 · resume 12 [--slots 4] · stop 12
   nodes                                     where experiments run
   help                                      this text"""
@@ -187,6 +192,10 @@ _VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "checkpoint": _checkpoint,
     "gc": _gc,
     "source": _source,
+    "diff": beside.diff,
+    "rerun": beside.rerun,
+    "verify": beside.verify,
+    "history": beside.history,
     "pause": _act("pause"),
     "resume": _resume,
     "stop": _act("stop"),

@@ -13,6 +13,7 @@ from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, ServiceUnreachable
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
+from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
@@ -100,6 +101,25 @@ class Client:
         """
         asked = _given(slots=slots)
         return self._overview("POST", f"/api/experiments/{number}/resume", again=True, json=asked)
+
+    def rerun(self, number: int, asked: Rerun | None = None) -> Overview:
+        """Its snapshot again, with its seeds and threads and with what is asked to be other: a new experiment."""
+        body = (asked or Rerun()).to_json()
+        return self._overview("POST", f"/api/experiments/{number}/rerun", json=body)
+
+    def retrain(self, number: int) -> Overview:
+        """The steps from its first checkpoint to its next again: a new experiment, to `diff` with it."""
+        return self._overview("POST", f"/api/experiments/{number}/verify")
+
+    def diff(self, number: int, other: int) -> Diff:
+        """What differs between an experiment and another, the likeliest cause first, and what came of it."""
+        body = self._json("GET", f"/api/experiments/{number}/diff", params={"other": other}, timeout=READING_S)
+        return Diff.model_validate(body)
+
+    def history(self, search: str | None = None, limit: int = 20) -> list[HistoryEntry]:
+        """The newest experiments first, each with what has changed since the one before it."""
+        body = self._json("GET", "/api/history", params=_given(search=search, limit=limit), timeout=READING_S)
+        return [HistoryEntry.model_validate(each) for each in body["history"]]
 
     def reports(
         self,

@@ -16,7 +16,7 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 
 # What each part may import besides itself. A folder of seams knows words and decisions, and no other seam.
 WORDS = {"words"}
-DECISIONS = {"search", "scheduler"}
+DECISIONS = {"search", "scheduler", "differences"}
 SEAMS = {"store", "checkpoints", "snapshots", "engines", "launch", "identity"}
 PARTS: dict[str, set[str]] = {
     "words": set(),

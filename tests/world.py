@@ -73,7 +73,9 @@ class World:
             until(lambda: discovery.find(self.home), "the service starts")
         return Client.connect(start=False, home=self.home)
 
-    def submit(self, source: str = DEFINITION, name: str | None = None, **options: Any) -> Overview:
+    def submit(
+        self, source: str = DEFINITION, name: str | None = None, cwd: Path | None = None, **options: Any
+    ) -> Overview:
         """Submit a definition that begins in line 2 of cell [4]; what is no option of Config is a hyperparameter."""
         source = textwrap.dedent(source).strip() + "\n"
         config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
@@ -92,7 +94,12 @@ class World:
         settings = Config.model_validate({"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1} | config)
         return client.submit(
             Submission(
-                snapshot=id, config=settings, params=options, python=sys.executable, cwd=str(self.home), name=name
+                snapshot=id,
+                config=settings,
+                params=options,
+                python=sys.executable,
+                cwd=str(cwd or self.home),
+                name=name,
             )
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.curves import Curve
+from kernel_backend.model.diff import Rerun as RerunAsked
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind
@@ -66,6 +67,48 @@ class Resume(ApiHandler):
         """Resume a paused experiment, with another number of slots where the body names one."""
         asked = self.parse(Resumption) if self.body else Resumption()
         self.reply(await self.service.resume(self.user, int(number), asked.slots))
+
+
+class Rerun(ApiHandler):
+    """The same once more."""
+
+    async def post(self, number: str) -> None:
+        """Train an experiment's snapshot again, with what the body says to be other than it was."""
+        asked = self.parse(RerunAsked) if self.body else RerunAsked()
+        answer = await self.service.rerun(self.user, int(number), asked)
+        self.set_status(201)
+        self.reply(answer)
+
+
+class Verify(ApiHandler):
+    """Its first steps once more."""
+
+    async def post(self, number: str) -> None:
+        """Train the steps from an experiment's first checkpoint to its next again; `diff` then compares the two."""
+        answer = await self.service.verify(self.user, int(number))
+        self.set_status(201)
+        self.reply(answer)
+
+
+class Diff(ApiHandler):
+    """Two of them side by side."""
+
+    async def get(self, number: str) -> None:
+        """Compare an experiment with another: what differs, the likeliest cause first, and what came of it."""
+        other = self.integer("other", 0, least=1)
+        if not other:
+            raise InvalidRequest("other is missing: write ?other=97, the number of the experiment to compare with")
+        self.reply(await self.service.compare.diff(self.user, int(number), other))
+
+
+class History(ApiHandler):
+    """What has changed from one to the next."""
+
+    async def get(self) -> None:
+        """List experiments, newest first, each with what has changed since the one before it."""
+        search = self.get_query_argument("search", None)
+        limit = self.integer("limit", 20, least=1, most=200)
+        self.reply({"history": await self.service.compare.history(self.user, search, limit)})
 
 
 class Reports(ApiHandler):

@@ -146,6 +146,7 @@ class Submission(Record):
     cwd: str  # where relative paths of the cell lead
     notebook: str | None = None
     rerun_of: int | None = None  # the experiment whose snapshot this is
+    begins_from: str | None = Field(None, pattern=r"^\d+\.\d+/\d+-\d+$")  # a checkpoint of another: 41.1/500-2
     again: bool = False  # make another one, though an equal one is active
 
 
@@ -164,5 +165,6 @@ class Experiment(Record):
     cwd: str
     notebook: str | None
     rerun_of: int | None = None
+    begins_from: str | None = None
     created_at: float
     ended_at: float | None = None

@@ -158,6 +158,11 @@ def parse_options(tokens: Sequence[str], host: Host, prog: str = "%%dlsubmit") -
 
 def to_config(namespace: argparse.Namespace) -> Config:
     """The configuration asked for; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
+    return _validated(given_settings(namespace))
+
+
+def given_settings(namespace: argparse.Namespace) -> dict[str, Any]:
+    """Only what was given, as fields of Config; raises InvalidRequest as `to_config` does."""
     given: dict[str, Any] = {}
     for option in OPTIONS:
         value = getattr(namespace, option.dest, None) if option.config else None
@@ -166,6 +171,11 @@ def to_config(namespace: argparse.Namespace) -> Config:
     given |= {name: _parsed(name, given[name]) for name in _PARSERS if name in given}
     if "steps" in given and "epochs" in given:
         raise InvalidRequest("--steps and --epochs exclude each other: --steps says how many there are in all")
+    _validated(given)
+    return given
+
+
+def _validated(given: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(given)
     except ValidationError as error:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.taken import take_over
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import attempt_folder
@@ -249,6 +250,7 @@ class Loop:
     async def _start(self, start: Start) -> None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
         token = secrets.token_urlsafe(32)
+        await asyncio.to_thread(self._take_over, start.ask.experiment, start.ask.trial)
         resume = resume_point(*await asyncio.to_thread(self._history, start.ask.experiment, start.ask.trial))
         attempt = await asyncio.to_thread(
             self._store.add_attempt,
@@ -273,6 +275,13 @@ class Loop:
             failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")
             result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
             await self._end(trial, attempt, Outcome.FAILED, result)
+
+    def _take_over(self, number: int, index: int) -> None:
+        """Before the first attempt: copy the checkpoint of another experiment that this one begins from."""
+        source = self._store.experiment(number).begins_from
+        place = self._places.open(number, index)
+        if source is not None and not self._store.trial(number, index).attempt and not place.committed():
+            take_over(self._places, source, place, number, index)
 
     def _job(self, experiment: Experiment, trial: Trial, attempt: Attempt) -> Job:
         return Job(

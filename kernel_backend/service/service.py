@@ -10,12 +10,15 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, Fenced, ImpossibleAsk, InvalidRequest, NotFound, Unauthenticated
 from kernel_backend.model import definition
 from kernel_backend.model import events as e
 from kernel_backend.model.curves import Curves
+from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Experiment, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk, NodeUse, Overview
@@ -30,6 +33,7 @@ from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.checkpoints import CheckpointVerbs
+from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.loop import Loop, digest
 from kernel_backend.service.overviews import Overviews
@@ -47,6 +51,7 @@ class Service:
         self._store, self._archive, self._engine = store, archive, engine
         self._curves, self._overviews = CurveReader(store), Overviews(archive)
         self.checkpoints = CheckpointVerbs(store, places)
+        self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
         self._loop = Loop(store, engine, archive, places, home, self._bus)
         self._task: asyncio.Task[None] | None = None
@@ -99,6 +104,7 @@ class Service:
             cwd=submission.cwd,
             notebook=submission.notebook,
             rerun_of=submission.rerun_of,
+            begins_from=submission.begins_from,
         )
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
         self._changed()
@@ -110,6 +116,38 @@ class Service:
         source = self._archive.read(submission.snapshot, "definition.py").decode()
         snapshot = self._archive.snapshot(submission.snapshot)
         return definition.parse(source, snapshot.roles_from).bind(submission.params)
+
+    async def rerun(self, who: str, number: int, asked: Rerun) -> Overview:
+        """An experiment's snapshot again, with its seeds and threads: another experiment, queued.
+
+        Raises NotFound, InvalidRequest for what is no option, and what `submit` raises.
+        """
+        before = await self._visible(who, number)
+        try:
+            config = asked.applied(before.config)
+        except ValidationError as error:
+            wrong = "; ".join(f"{found['loc'][0]}: {found['msg']}" for found in error.errors())
+            raise InvalidRequest(f"this is no configuration: {wrong}") from None
+        return await self.submit(who, _again(before, asked, config))
+
+    async def verify(self, who: str, number: int) -> Overview:
+        """The first steps from an experiment's first checkpoint again, up to its next: another experiment, queued.
+
+        With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits agree.
+        Raises NotFound where there is no checkpoint.
+        """
+        before = await self._visible(who, number)
+        kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
+        first = [each for each in kept if each.trial == 1][:2]
+        if not first:
+            raise NotFound(
+                f"experiment #{number} has no checkpoint to compare with: daylight rerun {number} trains anew"
+            )
+        begins_from = f"{number}.1/{first[0].id}" if len(first) > 1 else None
+        config = before.config.model_copy(update={"until": first[-1].step})
+        asked = Rerun(name=f"verification of #{number}")
+        submission = _again(before, asked, config).model_copy(update={"begins_from": begins_from})
+        return await self.submit(who, submission)
 
     # Looking
 
@@ -286,6 +324,20 @@ class Service:
         with contextlib.suppress(NotFound):
             return (await self._visible(who, number)).number == number
         return False
+
+
+def _again(before: Experiment, asked: Rerun, config: Config) -> Submission:
+    return Submission(
+        snapshot=before.snapshot,
+        config=config,
+        params={**before.params, **asked.params},
+        name=asked.name or f"rerun of #{before.number}",
+        python=asked.python or before.python,
+        cwd=asked.cwd or before.cwd,
+        notebook=before.notebook,
+        rerun_of=before.number,
+        again=True,
+    )
 
 
 def _check_size(config: Config, nodes: Sequence[Node]) -> None:
