@@ -17,7 +17,7 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 # What each part may import besides itself. A folder of seams knows words and decisions, and no other seam.
 WORDS = {"words"}
 DECISIONS = {"search", "scheduler", "differences"}
-SEAMS = {"store", "checkpoints", "snapshots", "engines", "launch", "identity"}
+SEAMS = {"store", "checkpoints", "snapshots", "environments", "engines", "launch", "identity"}
 PARTS: dict[str, set[str]] = {
     "words": set(),
     "home": WORDS,
@@ -28,6 +28,7 @@ PARTS: dict[str, set[str]] = {
     "discovery": WORDS | {"home"},
     **dict.fromkeys(DECISIONS, WORDS),
     **dict.fromkeys(SEAMS, WORDS | DECISIONS | {"home", "devices"}),
+    "environments": WORDS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
     "engines": WORDS | {"home", "devices", "launch"},
     "launch": WORDS | {"home", "devices", "client", "orphans"},  # a launcher posts what its ranks say
     "client": WORDS | {"home", "discovery", "patience"},

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
-from kernel_backend.model.snapshot import DEFINITION, Environment
+from kernel_backend.model.differences import differences
+from kernel_backend.model.snapshot import DEFINITION
 
-# After those that the code names itself.
-_LIKELY = ("torch", "numpy", "horovod", "torchvision", "lightning", "keras", "tensorflow", "scipy", "pandas")
 # What a package is called where its import has another name.
 _DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
@@ -26,24 +25,18 @@ _MACHINE = ("device", "cpu", "cpu_capability", "threads", "deterministic", "cuda
 
 
 def environment(a: Side, b: Side) -> Iterator[Difference]:
-    """Python and packages; those first that the code imports."""
-    before, after = a.snapshot.environment, b.snapshot.environment
-    for name in ("python", "implementation"):
-        if getattr(before, name) != getattr(after, name):
-            yield Difference(kind="environment", text=f"{name} {getattr(before, name)}, now {getattr(after, name)}")
-    found = _packages(before, after)
-    if found:
-        imported = _imported(a) | _imported(b)
-        names = sorted(found, key=lambda name: (name not in imported, _likeliness(name), name))
-        shown = ", ".join([*(found[name] for name in names[:_NAMED]), *(["..."] if len(names) > _NAMED else [])])
-        count = f"{len(names)} packages: " if len(names) > 1 else ""
-        yield Difference(kind="environment", text=count + shown, detail=tuple(found[name] for name in names))
-    variables = _changed(before.variables, after.variables)
-    if variables:
-        yield Difference(kind="environment", text=f"environment variables: {', '.join(variables)}")
-    build = _changed(before.horovod, after.horovod)
-    if build:
-        yield Difference(kind="environment", text=f"Horovod's build: {', '.join(build)}")
+    """Python and packages; those first that the code imports. Our own version is told by itself."""
+    found = differences(a.snapshot.environment, b.snapshot.environment)
+    for each in found:
+        if each.kind in ("python", "variable"):
+            yield Difference(kind="environment", text=str(each))
+    imported = _imported(a) | _imported(b)
+    packages = [each for each in found if each.kind == "package" and not each.name.startswith(_OURS)]
+    named = [str(each) for each in sorted(packages, key=lambda each: each.name.split()[0] not in imported)]
+    if named:
+        shown = ", ".join([*named[:_NAMED], *(["..."] if len(named) > _NAMED else [])])
+        count = f"{len(named)} packages: " if len(named) > 1 else ""
+        yield Difference(kind="environment", text=count + shown, detail=tuple(named if len(named) > _NAMED else ()))
 
 
 def hardware(a: Side, b: Side) -> Iterator[Difference]:
@@ -60,25 +53,6 @@ def _machine(side: Side) -> dict[str, str]:
     return {name: value for name, value in (asked | seen).items() if value}
 
 
-def _packages(before: Environment, after: Environment) -> dict[str, str]:
-    """Name -> `torch 2.12 -> 2.13`, for each distribution that is another; our own is told by itself."""
-    names = {*before.distributions, *after.distributions} - {_OURS}
-    return {name: text for name in names if (text := _package(name, before, after))}
-
-
-def _package(name: str, before: Environment, after: Environment) -> str:
-    old, new = before.distributions.get(name), after.distributions.get(name)
-    if old != new:
-        return f"{name} {old or 'absent'} -> {new or 'absent'}"
-    if before.editable.get(name) != after.editable.get(name):
-        return f"{name} {new}, whose source files have changed"
-    if before.conda.get(name) != after.conda.get(name):
-        return f"{name} {new}, of another conda build"
-    if before.urls.get(name) != after.urls.get(name):
-        return f"{name} {new} of {after.urls.get(name, 'an index')}, before of {before.urls.get(name, 'an index')}"
-    return ""
-
-
 def _imported(side: Side) -> set[str]:
     try:
         tree = ast.parse(side.files.get(DEFINITION, b""))
@@ -88,10 +62,6 @@ def _imported(side: Side) -> set[str]:
     modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     tops = {module.split(".")[0] for module in modules}
     return {_DISTRIBUTIONS.get(top, top.replace("_", "-").lower()) for top in tops}
-
-
-def _likeliness(name: str) -> int:
-    return _LIKELY.index(name) if name in _LIKELY else len(_LIKELY)
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:

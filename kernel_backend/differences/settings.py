@@ -48,10 +48,11 @@ def daylight(a: Side, b: Side) -> Iterator[Difference]:
     if before.numerics != after.numerics:
         text = f"Daylight's numerics {before.numerics} -> {after.numerics}: seeds or sums are made in another way"
         yield Difference(kind="daylight", text=text)
-    if before.version != after.version:
-        text = f"Daylight {before.version} -> {after.version}, of the same numerics"
-        if before.numerics != after.numerics:
-            text = f"Daylight {before.version} -> {after.version}"
+    versions = [
+        f"{side.version} ({(side.environment.daylight or '')[:12]})".removesuffix(" ()") for side in (before, after)
+    ]
+    if versions[0] != versions[1]:
+        text = f"Daylight {versions[0]} -> {versions[1]}"
         yield Difference(kind="daylight", text=text, harmless=before.numerics == after.numerics)
 
 

@@ -127,15 +127,15 @@ CAUSES = {
     ),
     "packages, torch first": (
         side(environment={"distributions": {"torch": "2.13.0", "numpy": "2.2.0"}}),
-        [("environment", "3 packages: torch 2.12.0 -> 2.13.0, numpy 2.1.0 -> 2.2.0, six 1.16.0 -> absent")],
+        [("environment", "3 packages: torch 2.12.0 -> 2.13.0, numpy 2.1.0 -> 2.2.0, six 1.16.0 -> missing")],
     ),
     "what is installed to be edited": (
-        side(environment={"editable": {"six": "ff"}}), [("environment", "six 1.16.0, whose source files have changed")],
+        side(environment={"editable": {"six": "ff"}}), [("environment", "six (sources) missing -> ff")],
     ),
-    "python": (side(environment={"python": "3.12.1"}), [("environment", "python 3.11.7, now 3.12.1")]),
+    "python": (side(environment={"python": "3.12.1"}), [("environment", "python 3.11.7 -> 3.12.1")]),
     "a variable": (
         side(environment={"variables": {"MKL_CBWR": "AVX2"}}),
-        [("environment", "environment variables: MKL_CBWR unset -> AVX2")],
+        [("environment", "MKL_CBWR missing -> AVX2")],
     ),
     "our numerics": (
         side(snapshot={"numerics": 4}),
