@@ -13,6 +13,7 @@ from kernel_backend.identity.base import Identity
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.experiment import Submission
+from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
 from kernel_backend.model.resumption import Resumption
@@ -48,6 +49,7 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{ONE}/pause", experiments.Pause, ACT),
     Route(f"{ONE}/resume", experiments.Resume, {"POST": Operation(Overview, body=Resumption, optional=True)}),
     Route(f"{ONE}/reports", experiments.Reports, {"GET": Operation({"reports": StoredReport}, query=REPORTED)}),
+    Route(f"{ONE}/facts", experiments.Facts, {"GET": Operation({"facts": StoredFact}, query={"trial": INT})}),
     Route(f"{ONE}/curves", experiments.Curves, {"GET": Operation(Curves, query=DRAWN)}),
     Route(f"{ONE}/logs", experiments.Logs, {"GET": Operation(LogChunk, query=LOGGED)}),
     Route(f"{ONE}/checkpoints", checkpoints.Checkpoints, {"GET": Operation({"checkpoints": CheckpointInfo})}),
