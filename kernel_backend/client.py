@@ -15,6 +15,7 @@ from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.experiment import Submission
+from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
@@ -140,6 +141,11 @@ class Client:
                 break
             after = found[-1].seq
         return found
+
+    def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
+        """What a trial's attempts have found out about what its result depends on, in their order; raises NotFound."""
+        body = self._json("GET", f"/api/experiments/{number}/facts", params={"trial": trial})
+        return [StoredFact.model_validate(each) for each in body["facts"]]
 
     def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
         """A trial's curves, thinned to at most `points` (10 to 2000) points each; raises NotFound."""

@@ -123,6 +123,15 @@ class Reports(ApiHandler):
         self.reply({"reports": found})
 
 
+class Facts(ApiHandler):
+    """What a result depends on and only a training finds out."""
+
+    async def get(self, number: str) -> None:
+        """List a trial's facts: samples delivered, files read, weights at step 0, the runtime."""
+        trial = self.integer("trial", 1, least=1)
+        self.reply({"facts": await self.service.facts(self.user, int(number), trial)})
+
+
 class Curves(ApiHandler):
     """The reports, thinned to what a screen can show."""
 

@@ -14,6 +14,7 @@ from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.experiment import Submission
+from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
 from kernel_backend.model.resumption import Resumption
@@ -54,6 +55,7 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{ONE}/diff", experiments.Diff, {"GET": Operation(Diff, query={"other": INT})}),
     Route("/api/history", experiments.History, {"GET": Operation({"history": HistoryEntry}, query=PAST)}),
     Route(f"{ONE}/reports", experiments.Reports, {"GET": Operation({"reports": StoredReport}, query=REPORTED)}),
+    Route(f"{ONE}/facts", experiments.Facts, {"GET": Operation({"facts": StoredFact}, query={"trial": INT})}),
     Route(f"{ONE}/curves", experiments.Curves, {"GET": Operation(Curves, query=DRAWN)}),
     Route(f"{ONE}/logs", experiments.Logs, {"GET": Operation(LogChunk, query=LOGGED)}),
     Route(f"{ONE}/checkpoints", checkpoints.Checkpoints, {"GET": Operation({"checkpoints": CheckpointInfo})}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from kernel_backend.model.record import Record
@@ -53,3 +54,8 @@ class StoredFact(Record):
     name: FactName
     at: float
     value: dict[str, Any]
+
+
+def newest(facts: Iterable[StoredFact]) -> dict[FactName, dict[str, Any]]:
+    """What is known of a trial by its facts: of each name what the newest attempt has said."""
+    return {fact.name: fact.value for fact in sorted(facts, key=lambda fact: fact.attempt)}

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from kernel_backend.model.reports import Committed, Note, Report, Started
+from kernel_backend.model.reports import Committed, Fact, Note, Report, Started
 
-Said = Started | Report | Committed | Note
+Said = Started | Report | Committed | Note | Fact
 
 
 class Instructions:

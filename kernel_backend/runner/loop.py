@@ -254,7 +254,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
         model = run.average.module
     sums = Sums()
     run.progress.tick("validation", run.step)
-    with evaluating(model, *run.logical.beside):
+    with evaluating(model, *run.logical.beside.values()):
         for number, shares in enumerate(data.in_order()):
             run.progress.tick("validation", run.step)
             for rank, batch in zip(run.logical.mine, shares, strict=True):

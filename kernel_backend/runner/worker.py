@@ -16,13 +16,14 @@ from kernel_backend.checkpoints.places import open_place
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.job import Job
 from kernel_backend.model.progress import patience
-from kernel_backend.model.reports import Note, Started
+from kernel_backend.model.reports import Fact, Note, Started
 from kernel_backend.runner import exact, seeds
 from kernel_backend.runner.average import Average
 from kernel_backend.runner.beside import Beside, modules_beside
 from kernel_backend.runner.checkpointing import Checkpointer
 from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
+from kernel_backend.runner.digests import weights
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.generators import Kept
 from kernel_backend.runner.link import Instructions, Spool
@@ -187,6 +188,9 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     if manifest is None:
         share(list(training.model.parameters()), training.ranks)
         training.logical.share(training.ranks)
+        if training.ranks.rank == 0:
+            found = weights(training.model, training.logical.beside)
+            training.spool.say(Fact(name="weights", value=found.to_json()))
         if training.streams:
             training.streams.begin(training.config.seed, training.ranks.rank, 0)
         return None

@@ -20,6 +20,7 @@ from kernel_backend.model import events as e
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Experiment, Submission
+from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk, NodeUse, Overview
 from kernel_backend.model.record import Value
@@ -171,6 +172,11 @@ class Service:
         """A trial's reports in the order in which they became known."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
+
+    async def facts(self, who: str, number: int, trial: int) -> list[StoredFact]:
+        """What a trial's attempts have found out about what its result depends on, in their order."""
+        await self._visible(who, number)
+        return await asyncio.to_thread(self._store.facts, number, trial)
 
     async def curves(self, who: str, number: int, trial: int, points: int) -> Curves:
         """A trial's curves, of at most `points` points each."""

@@ -19,12 +19,13 @@ from kernel_backend import discovery
 from kernel_backend.cli import main
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk
-from kernel_backend.model.reports import Delivery
+from kernel_backend.model.reports import Delivery, Fact
 from kernel_backend.model.trial import HANG, Failure
 from tests.api.served import DEFINITION, Served, report, started, token_of
 from tests.builders import user_error
 
 KEY = AttemptId(1, 1, 1)
+DELIVERED = {"samples": 40, "digest": "ab12", "seed": 0, "code": "c0de", "whole": True}
 
 
 def submitted(file: Path, *options: str) -> None:
@@ -298,3 +299,19 @@ def test_the_doctor_tells_what_is_there(service, capsys, monkeypatch):
     assert "2 cpu" in found["slots"]["says"]
     assert main(["doctor"]) == 1
     assert "what to do" in capsys.readouterr().out
+
+
+def test_facts_are_shown_as_lines_and_as_json(service, file, client, capsys):
+    submitted(file)
+    assert main(["facts", "1"]) == 0
+    assert "nothing is known yet" in capsys.readouterr().out
+    given = Fact(number=2, name="delivered", value=DELIVERED)
+    client.deliver(KEY, token_of(service, KEY), Delivery(records=(started(), given)))
+    assert main(["facts", "1"]) == 0
+    assert "delivered  40 samples in the first epoch, digest ab12, seed 0" in capsys.readouterr().out
+    assert main(["facts", "1", "--json"]) == 0
+    assert {fact["name"] for fact in json.loads(capsys.readouterr().out)["facts"]} == {"delivered", "runtime"}
+    assert main(["show", "1"]) == 0
+    assert "data: 40 samples delivered (digest ab12...)" in capsys.readouterr().out
+    run_command(["facts", "1"])
+    assert "delivered  40 samples" in capsys.readouterr().out
