@@ -32,7 +32,7 @@ def submit(file: str | Path, *, name: str | None = None, params: dict[str, Value
     from jupyter_ext.submit import config_from
     from jupyter_ext.submit import submit as send
 
-    overview = send(capture_file(Path(file)), config_from(config), params or {}, name=name)
+    overview = send(capture_file(Path(file)), config_from(config), params or {}, file=Path(file), name=name)
     return Job(overview.experiment.number)
 
 

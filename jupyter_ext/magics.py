@@ -15,7 +15,7 @@ from jupyter_ext.host import headless, notebook_path, wants_widget
 from jupyter_ext.job import Job
 from jupyter_ext.line import words
 from jupyter_ext.recorder import Recorder
-from jupyter_ext.submit import Checked, check, send
+from jupyter_ext.submit import Checked, check, send, wanted
 from jupyter_ext.waiting import show, wait
 from kernel_backend import discovery
 from kernel_backend.client import Client
@@ -23,6 +23,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.options import OptionParser, add_options, to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.space import parse_assignments
+from kernel_backend.text import size
 
 _ATTRIBUTE = "_daylight_magics"
 
@@ -60,12 +61,13 @@ class DaylightMagics(Magics):
         if options.help:
             print(parser.format_help().rstrip())
             return
-        capture = self._capture(cell) if cell is not None else _file(options.words)
+        file = _file(options.words) if cell is None else None
+        capture = capture_file(file) if file is not None else self._capture(cell or "")
         if options.out and not options.out.isidentifier():
             raise InvalidRequest(f"--out {options.out}: this is no name of a variable")
         config, given = to_config(options), parse_assignments(options.words)
         widget = wants_widget(options.view, self.kernel)
-        checked = check(capture, given)
+        checked = check(capture, given, wanted(options), file, self.recorder.imported)
         if options.dry_run:
             print(_dry_run(checked))
             return
@@ -144,13 +146,13 @@ def _client() -> Client:
     return Client.connect()
 
 
-def _file(words: list[str]) -> Capture:
+def _file(words: list[str]) -> Path:
     """The file that the words name, which is taken out of them."""
     named = next((word for word in words if "=" not in word), None)
     if named is None:
         raise InvalidRequest("nothing to submit: write functions below %%dlsubmit, or name a file: %dlsubmit train.py")
     words.remove(named)
-    return capture_file(Path(named))
+    return Path(named)
 
 
 def _captured(checked: Checked, overview: Overview) -> list[str]:
@@ -164,5 +166,6 @@ def _dry_run(checked: Checked) -> str:
     head = [f"# {checked.capture.described}", f"# {checked.definition.summary}"]
     head += [f"# {name} = {value!r}" for name, value in checked.params.items()]
     head += [f"# requires {requirement}" for requirement in checked.capture.requirements]
+    head += [f"# file: {name} ({size(len(data))})" for name, data in sorted(checked.travelling.files.items())]
     head += [f"# note: {warning}" for warning in checked.warnings]
     return "\n".join([*head, "", checked.capture.source.rstrip()])

@@ -8,6 +8,7 @@ from typing import Any
 
 from jupyter_ext.capture import Cell
 from jupyter_ext.capture.statements import analyse
+from jupyter_ext.project import Imported
 
 
 class Recorder:
@@ -17,6 +18,8 @@ class Recorder:
         self._shell = shell
         self._began = 0.0
         self._body: tuple[int | None] | None = None
+        self.imported = Imported()
+        self.imported.look()
         self.running = ""  # the text of the cell that runs now
         past = list(shell.history_manager.input_hist_raw)[1:]
         # The last one is the cell that loads us: its end will be heard of.
@@ -38,6 +41,7 @@ class Recorder:
 
     def after(self, result: Any) -> None:
         """A cell has run, or failed; one that was no Python has done nothing."""
+        self.imported.look()
         if result.info is None or result.error_before_exec is not None or result.execution_count is None:
             return
         error_line = None

@@ -6,15 +6,17 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from jupyter_ext.capture import Capture
+from jupyter_ext.capture import Capture, Problem
+from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.definition import Definition, parse
-from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.experiment import Config, Submission, parse_size
 from kernel_backend.model.options import to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
@@ -25,31 +27,75 @@ from kernel_backend.snapshots.environment import record
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What a person asks for beside the configuration: what travels, and what is checked."""
+
+    include: tuple[str, ...] = ()
+    limit: int = LIMIT  # bytes of project files
+
+
+def wanted(options: Namespace) -> Wanted:
+    """What these options ask for; raises InvalidRequest."""
+    try:
+        limit = parse_size(options.project_limit) if options.project_limit else LIMIT
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--project-limit {options.project_limit}: {error.message}") from None
+    return Wanted(include=tuple(options.include or ()), limit=limit)
+
+
+@dataclass(frozen=True)
 class Checked:
-    """A capture that can be trained, and all its hyperparameters."""
+    """A capture that can be trained, all its hyperparameters, and what travels beside it."""
 
     capture: Capture
     definition: Definition
     params: dict[str, Value]
+    travelling: Travelling
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the person should know before slots are spent."""
-        return (*self.capture.warnings, *map(self.capture.relocate, self.definition.hints))
+        hints = map(self.capture.relocate, self.definition.hints)
+        return (*self.capture.warnings, *self.travelling.warnings, *hints)
 
 
-def check(capture: Capture, given: Mapping[str, Value]) -> Checked:
-    """The definition of a capture, with a value for each hyperparameter.
+def check(
+    capture: Capture,
+    given: Mapping[str, Value],
+    asked: Wanted = Wanted(),
+    file: Path | None = None,
+    imported: Imported | None = None,
+) -> Checked:
+    """The definition of a capture, with a value for each hyperparameter and the files that it needs.
 
-    Raises CaptureError with all `problems` of the capture, and InvalidDefinition; both name cells and lines.
+    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `imported` is
+    what the notebook's kernel has seen of them.
+    Raises CaptureError with all that stands in the way, or InvalidDefinition where it is the definition alone; both
+    name cells and lines.
     """
+    travelling = _travelling(capture, asked, file)
+    if imported is not None:
+        changed = imported.changed(travelling.modules)
+        travelling = replace(travelling, warnings=(*travelling.warnings, *changed))
+    problems = [*capture.problems, *travelling.problems]
     try:
         definition = parse(capture.source, capture.roles_from)
-        if capture.problems:
-            raise _capture_error(capture)
-        return Checked(capture, definition, definition.bind(given))
+        if not problems:
+            return Checked(capture, definition, definition.bind(given), travelling)
+        definition.bind(given)
     except InvalidDefinition as error:
-        raise InvalidDefinition(capture.relocate(error.message), **error.details) from None
+        message = capture.relocate(error.message)
+        if not problems:
+            raise InvalidDefinition(message, **error.details) from None
+        problems.append(Problem("definition", "", None, message))
+    raise CaptureError("\n".join(each.message for each in problems), problems=[vars(each) for each in problems])
+
+
+def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travelling:
+    cwd = Path.cwd()
+    search = [file.absolute().parent, cwd] if file else []
+    place = place_of(search[0], cwd) if file else place_of(cwd)
+    return collect(capture.source, place, where=capture.where, search=search, include=asked.include, limit=asked.limit)
 
 
 def submit(
@@ -57,6 +103,7 @@ def submit(
     config: Config,
     given: Mapping[str, Value],
     *,
+    file: Path | None = None,
     name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
@@ -65,7 +112,7 @@ def submit(
 
     Raises CaptureError or InvalidDefinition before anything is sent, and what the service answers.
     """
-    return send(check(capture, given), config, given, name=name, notebook=notebook, client=client)
+    return send(check(capture, given, file=file), config, given, name=name, notebook=notebook, client=client)
 
 
 def send(
@@ -78,7 +125,7 @@ def send(
     client: Client | None = None,
 ) -> Overview:
     """Upload a checked capture and make an experiment of it; raises what the service answers."""
-    id, data = pack_snapshot(checked.capture.source, describe(checked))
+    id, data = pack_snapshot(checked.capture.source, describe(checked), checked.travelling.files)
     client = client or Client.connect()
     client.upload_snapshot(id, data)
     submission = Submission(
@@ -113,9 +160,6 @@ def describe(checked: Checked) -> Snapshot:
         roles_from=checked.capture.roles_from,
         environment=record(),
         warnings=checked.warnings,
+        requirements=checked.capture.requirements,
+        project=checked.travelling.project,
     )
-
-
-def _capture_error(capture: Capture) -> CaptureError:
-    found = [vars(problem) for problem in capture.problems]
-    return CaptureError("\n".join(problem.message for problem in capture.problems), problems=found)

@@ -23,11 +23,11 @@ from kernel_backend.text import already_text, counted, head_text, new_notes, par
 
 def _submit(options: Namespace) -> int:
     from jupyter_ext.capture import capture_file
-    from jupyter_ext.submit import check, send
+    from jupyter_ext.submit import check, send, wanted
 
     path, given = _file_and_params(options.words)
     config = to_config(options)
-    checked = check(capture_file(path), given)
+    checked = check(capture_file(path), given, wanted(options), path)
     for warning in checked.warnings:
         say(f"note: {warning}")
     if options.dry_run:

@@ -56,6 +56,10 @@ def _switch(flag: str, group: str, text: str) -> Option:
     return Option((flag,), group, text, {"action": "store_true"})
 
 
+def _list(flag: str, group: str, metavar: str, text: str, host: Host = "both") -> Option:
+    return Option((flag,), group, text, {"metavar": metavar, "action": "append"}, host=host)
+
+
 _VIEW = {"metavar": "KIND", "choices": VIEWS}
 _NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
 
@@ -99,6 +103,8 @@ OPTIONS: tuple[Option, ...] = (
     _switch("--quiet", "view", "print the number only"),
     Option(("--view",), "view", "card, widget or auto: as the front end needs [auto]", _VIEW, host="notebook"),
     Option(("--out",), "view", "variable to put the job into", {"metavar": "VARIABLE"}, host="notebook"),
+    _list("--include", "code", "PATH", "file, folder or glob that travels with the code; may be repeated"),
+    Option(("--project-limit",), "code", "how much of the project may travel: 200MB [64MB]", {"metavar": "SIZE"}),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),
     Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),
 )

@@ -26,6 +26,7 @@ from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.digests import weights
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.generators import Kept
+from kernel_backend.runner.left_behind import left_behind
 from kernel_backend.runner.link import Instructions, Spool
 from kernel_backend.runner.load import load
 from kernel_backend.runner.logical import LogicalRanks
@@ -63,6 +64,8 @@ def work(
     functions = Functions(loaded, job.params, config.seed, constants)
     numerics = exact.numerics(device, config, ranks.size, choice.name)
     training = build(job, functions, ranks, device, numerics, instructions, spool, progress)
+    if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
+        spool.say(Note(text=text))
     watch(training)
     try:
         resumed = begin(training, numerics)

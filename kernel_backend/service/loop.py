@@ -35,6 +35,7 @@ from kernel_backend.scheduler.resume import progressed, resume_point
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
 from kernel_backend.snapshots.archive import Archive
+from kernel_backend.snapshots.shipped import working_folder
 from kernel_backend.store.base import Store
 
 BUSY_S = 0.2  # between rounds while gangs run
@@ -269,6 +270,7 @@ class Loop:
         job = self._job(experiment, trial, attempt)
         try:
             await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
+            job = job.model_copy(update={"cwd": working_folder(job.cwd, Path(job.code))})
             await self._engine.submit(job, token)
         except Exception as error:  # whatever it is, it is this attempt's end and no one else's
             _log.exception("attempt %s could not be started", attempt.id)

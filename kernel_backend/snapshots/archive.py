@@ -110,12 +110,7 @@ class Archive:
 
     def unpack(self, id: str, folder: Path) -> None:
         """Write an archive's files into `folder`, which is made where it is missing; raises NotFound."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with self._opened(id) as archive:
-            for member in archive.infolist():
-                target = folder / _checked_name(member.filename)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(archive.read(member))
+        unpack(self.get(id), folder)
 
     def _opened(self, id: str) -> zipfile.ZipFile:
         if not self.has(id):
@@ -128,6 +123,16 @@ class Archive:
 
 def _missing(id: str) -> NotFound:
     return NotFound(f"there is no snapshot {id!r}: upload it with PUT /api/snapshots/<sha256> first")
+
+
+def unpack(data: bytes, folder: Path) -> None:
+    """Write the files of an archive into `folder`, which is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for member in archive.infolist():
+            target = folder / _checked_name(member.filename)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(archive.read(member))
 
 
 def check(data: bytes) -> None:
