@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 
 from jupyter_ext.again import plan, verdict_text
+from jupyter_ext.attribute import attribute
 from jupyter_ext.host import headless, this_shell
-from jupyter_ext.views.beside import diff_bundle, history_bundle
+from jupyter_ext.views.beside import attribution_bundle, diff_bundle, history_bundle
 from jupyter_ext.waiting import show, wait
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
@@ -18,14 +19,18 @@ from kernel_backend.model.space import parse_assignments
 
 
 def diff(tokens: Sequence[str]) -> None:
-    """`%dl diff 41 97`."""
+    """`%dl diff 41 97 [--attribute]`."""
     parser = OptionParser(prog="%dl diff", add_help=False)
+    parser.add_argument("--attribute", action="store_true")
     parser.set_defaults(words=[])
-    words = parser.parse_mixed(tokens).words
-    if len(words) != 2:
+    options = parser.parse_mixed(tokens)
+    if len(options.words) != 2:
         raise InvalidRequest("%dl diff takes two experiments: write %dl diff 41 97")
-    a, b = (parse_reference(word).experiment for word in words)
-    _display(diff_bundle(Client.connect().diff(a, b)))
+    a, b = (parse_reference(word).experiment for word in options.words)
+    client = Client.connect()
+    _display(
+        attribution_bundle(attribute(client, a, b, print)) if options.attribute else diff_bundle(client.diff(a, b))
+    )
 
 
 def rerun(tokens: Sequence[str]) -> None:

@@ -39,7 +39,7 @@ HELP = """%dl VERB ...
   checkpoint ACTION 12 --latest             verify, download, delete, pin or unpin one: --latest, --best or --step S
   gc [12] [--dry-run] [--verbose]           delete the checkpoints that the rules let go
   source 12                                 the definition that was submitted
-  diff 12 13                                what differs, the likeliest cause first
+  diff 12 13 [--attribute]                  what differs, the likeliest cause first; how much each cause makes
   rerun 12 [lr=0.1] [OPTIONS]               its snapshot again
   verify 12                                 its first steps again: do the bits agree?
   history [TEXT] [--limit N]                what has changed from experiment to experiment

@@ -35,7 +35,7 @@ PARTS: dict[str, set[str]] = {
     "service": WORDS | DECISIONS | SEAMS | {"home", "devices"},
     "api": WORDS | SEAMS | {"text", "service", "home"},
     "runner": WORDS | {"checkpoints", "snapshots", "orphans"},
-    "jupyter_ext": WORDS | {"text", "snapshots", "client", "home", "discovery"},
+    "jupyter_ext": WORDS | {"text", "differences", "snapshots", "client", "home", "discovery"},
     "daylight": WORDS | {"jupyter_ext", "client"},
     "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "app"},
 }

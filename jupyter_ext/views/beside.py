@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from jupyter_ext.views.tables import table
-from kernel_backend.model.diff import Diff, Difference, HistoryEntry, Results
+from kernel_backend.model.diff import Attribution, AttributionRow, Diff, Difference, HistoryEntry, Results
 from kernel_backend.text import counted, duration, metrics_text, number
 
 _DIM = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, #777))"
@@ -111,3 +111,29 @@ def history_row(entry: HistoryEntry, now: float) -> list[str]:
     since = f"#{entry.before}" if entry.before else ""
     age = duration(max(0.0, now - entry.created_at))
     return [f"#{entry.number}", entry.name, entry.state, age, since, what, metrics_text(entry.metrics)]
+
+
+def attribution_head(found: Attribution) -> tuple[str, ...]:
+    """The head of the table that `attribution_row` fills."""
+    return "what", found.metric, "off", "experiment"
+
+
+def attribution_row(row: AttributionRow) -> list[str]:
+    """A training of the story: its label, value, distance from the baseline, and number."""
+    off = "" if row.off is None else "0.0" if row.off == 0 else number(row.off)
+    value = row.note if row.value is None else number(row.value)
+    return [row.label, value, off, f"#{row.experiment}" if row.experiment else ""]
+
+
+def attribution_lines(found: Attribution) -> list[str]:
+    """What comes below the table: the last row beside the baseline, and what could not be put back."""
+    verdict = [f"the last row and #{found.a}: {found.results.text}"] if found.results else []
+    return [*verdict, *(f"cannot be put back: {text}" for text in found.beyond)]
+
+
+def attribution_bundle(found: Attribution) -> dict[str, str]:
+    """The story of `diff --attribute` as a table with its verdict."""
+    made = table(attribution_head(found), [attribution_row(row) for row in found.rows])
+    lines = attribution_lines(found)
+    below = "".join(f"<div>{escape(line)}</div>" for line in lines)
+    return {"text/plain": "\n".join([made["text/plain"], *lines]), "text/html": made["text/html"] + below}

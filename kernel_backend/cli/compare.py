@@ -20,11 +20,27 @@ from kernel_backend.text import head_text
 
 
 def _diff(options: Namespace) -> int:
-    found = Client.connect().diff(options.reference.experiment, options.other.experiment)
+    client, a, b = Client.connect(), options.reference.experiment, options.other.experiment
+    if options.attribute:
+        return _attribute(client, a, b, options)
+    found = client.diff(a, b)
     if options.json:
         print_json(found)
     else:
         _show(found)
+    return OK
+
+
+def _attribute(client: Client, a: int, b: int, options: Namespace) -> int:
+    from jupyter_ext.attribute import attribute
+    from jupyter_ext.views.beside import attribution_head, attribution_lines, attribution_row
+
+    found = attribute(client, a, b, say)
+    if options.json:
+        print_json(found)
+    else:
+        print_table(attribution_head(found), [attribution_row(row) for row in found.rows], "")
+        print("\n".join(attribution_lines(found)))
     return OK
 
 
@@ -47,6 +63,8 @@ def _show(diff: Diff) -> None:
 def _diff_arguments(parser: OptionParser) -> None:
     takes_one(parser)
     parser.add_argument("other", metavar="OTHER", type=parse_reference, help="the experiment to lay beside it")
+    text = "train again with one group of causes after the other put back, and say how much each makes"
+    parser.add_argument("--attribute", action="store_true", help=text)
     takes_json(parser)
 
 
@@ -130,7 +148,7 @@ VERBS = (
         "say what differs between two experiments, the likeliest cause first",
         _diff,
         _diff_arguments,
-        ("diff 41 97", "diff 41 97 --json | jq .results.identical"),
+        ("diff 41 97", "diff 41 97 --attribute", "diff 41 97 --json | jq .results.identical"),
     ),
     Verb(
         "rerun",

@@ -43,6 +43,27 @@ class Diff(Record):
     results: Results
 
 
+class AttributionRow(Record):
+    """A training of the story: as it was, as found, or with causes put back."""
+
+    label: str
+    experiment: int | None  # None: it could not be trained
+    value: float | None  # of the metric, at its end
+    off: float | None  # from the baseline
+    note: str = ""  # why there is no value
+
+
+class Attribution(Record):
+    """How much of the difference between two experiments each group of causes makes."""
+
+    a: int
+    b: int
+    metric: str
+    rows: tuple[AttributionRow, ...]
+    beyond: tuple[str, ...]  # what could not be put back
+    results: Results | None  # the last row beside the baseline
+
+
 class HistoryEntry(Record):
     """An experiment, and what has changed since the one before it of the same notebook or name."""
 

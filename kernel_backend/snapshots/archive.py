@@ -135,6 +135,12 @@ def unpack(data: bytes, folder: Path) -> None:
             target.write_bytes(archive.read(member))
 
 
+def contents(data: bytes) -> dict[str, bytes]:
+    """All files of an archive by name."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 def check(data: bytes) -> None:
     """Pass for an archive that may be unpacked; raises InvalidRequest or TooLarge (see `Archive.put`)."""
     try:
