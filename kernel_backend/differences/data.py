@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from kernel_backend.differences.listing import Changes, changes, changes_lines, changes_text, read_list
+from kernel_backend.differences.listing import NAMED, Changes, changes, changes_lines, changes_text, read_list
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.facts import Delivered, Observed, ObservedFile
@@ -110,6 +110,8 @@ def _name(file: ObservedFile, cwd: str) -> str:
 
 def _files(kind: str, head: str, found: Changes) -> Difference:
     lines = changes_lines(found)
+    if len(lines) <= NAMED:  # the sentence has them all
+        lines = ()
     more = (f"... and {len(lines) - _DETAILS:,} more",) if len(lines) > _DETAILS else ()
     fields = {"kind": kind, "text": head + changes_text(found), "detail": (*lines[:_DETAILS], *more)}
     return Difference.model_validate(fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-_NAMED = 3  # in a sentence
+NAMED = 3  # in a sentence
 
 
 class Changes(NamedTuple):
@@ -50,5 +50,5 @@ def changes_lines(found: Changes) -> tuple[str, ...]:
 def _part(names: Sequence[str], one: str, many: str) -> str:
     if not names:
         return ""
-    shown = ", ".join([*names[:_NAMED], *(["..."] if len(names) > _NAMED else [])])
+    shown = ", ".join([*names[:NAMED], *(["..."] if len(names) > NAMED else [])])
     return f"{len(names):,} file{'' if len(names) == 1 else 's'} {one if len(names) == 1 else many} ({shown})"

@@ -153,11 +153,11 @@ def test_code_is_shown_line_by_line_without_the_numbers_of_cells():
 
 
 def test_added_removed_and_edited_files_of_declared_data_are_named():
-    (before, old), (after, new) = listed(a=b"1", b=b"2", c=b"3"), listed(a=b"1", b=b"x", d=b"4")
+    (before, old), (after, new) = listed(a=b"1", b=b"2", c=b"3"), listed(a=b"1", b=b"x", d=b"4", e=b"5")
     a, b = side(snapshot={"data": (before,)}, files=old), side(snapshot={"data": (after,)}, files=new)
     (found,) = diff(a, b).differences
-    assert found.text == "leslie: 1 file was added (d), 1 file is gone (c), 1 file has other bytes (b)"
-    assert found.detail == ("+ d", "- c", "~ b")
+    assert found.text == "leslie: 2 files were added (d, e), 1 file is gone (c), 1 file has other bytes (b)"
+    assert found.detail == ("+ d", "+ e", "- c", "~ b")
 
 
 def test_many_files_are_counted():
