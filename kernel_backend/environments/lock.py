@@ -44,7 +44,7 @@ def make(environment: Environment, python: Path, folder: Path) -> Lock:
             break
         except NoEnvironment as error:
             unknown = [name for each in _UNKNOWN.findall(error.message) if (name := canonicalize_name(each)) in wanted]
-            if not unknown:
+            if not unknown or uv.offline(error.message):  # then a cache is all that was looked into
                 raise NoEnvironment(f"the environment cannot be locked: {error.message}") from None
             for name in unknown:
                 unlocked[name] = f"no index that pip is set up for has {wanted.pop(name)}"

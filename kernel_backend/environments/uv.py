@@ -74,6 +74,11 @@ def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str
     return {**defaults, **ours, **outside}
 
 
+def offline(said: str) -> bool:
+    """Whether uv was not to use the network, as its environment or its own words tell."""
+    return os.environ.get("UV_OFFLINE", "0").lower() not in ("", "0", "false") or "network was disabled" in said
+
+
 @cache
 def pip_settings(python: str) -> dict[str, str]:
     """pip's settings for an interpreter by name, those of the environment above those of files; none without pip."""
