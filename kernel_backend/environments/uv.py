@@ -74,7 +74,7 @@ def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str
     return {**defaults, **ours, **outside}
 
 
-def offline(said: str) -> bool:
+def offline(said: str = "") -> bool:
     """Whether uv was not to use the network, as its environment or its own words tell."""
     return os.environ.get("UV_OFFLINE", "0").lower() not in ("", "0", "false") or "network was disabled" in said
 

@@ -12,6 +12,7 @@ DEFINITION, DESCRIPTION = "definition.py", "snapshot.json"
 PROJECT = "project"  # folder of local modules and included files
 CAPTURED = "captured"  # folder of values that travel with `--capture`
 DATA = "data"  # folder of the file lists of what `--data` declares
+EDITABLE = "editable"  # folder of the sources of editable distributions, by name
 GIT_DIFF = "git.diff"
 
 

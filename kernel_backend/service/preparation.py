@@ -12,8 +12,8 @@ from pathlib import Path
 
 from kernel_backend.environments import uv
 from kernel_backend.environments.kept import Environments
-from kernel_backend.environments.lock import Lock
 from kernel_backend.errors import DaylightError, NoEnvironment
+from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.archive import Archive
@@ -63,9 +63,18 @@ class Preparation:
             self._locking.add(environment.id)
         _in_thread(self._keep, environment, Path(python))
 
-    def lock(self, snapshot: str) -> Lock | None:
-        """The stored lock of a snapshot's environment; None before it was made."""
-        return self._environments.lock(self.recorded(snapshot))
+    def info(self, snapshot: str) -> EnvironmentInfo:
+        """The environment of a snapshot, and what has become of it."""
+        environment = self.recorded(snapshot)
+        lock, python = self._environments.lock(environment), self._environments.python(environment)
+        return EnvironmentInfo(
+            id=environment.id,
+            recorded=environment,
+            lock=lock and lock.text,
+            locked=len(lock) if lock else 0,
+            unlocked=lock.unlocked if lock else {},
+            built=python and str(python),
+        )
 
     def wait(self, experiment: Experiment) -> str:
         """What an experiment with `--env locked` waits for, whose environment is then being built; "" for nothing."""
@@ -98,7 +107,9 @@ class Preparation:
 
     def note(self, experiment: Experiment) -> str | None:
         """What a person should know of the locked environment that an experiment runs in."""
-        lock = self.lock(experiment.snapshot) if experiment.config.env == "locked" else None
+        if experiment.config.env != "locked":
+            return None
+        lock = self._environments.lock(self.recorded(experiment.snapshot))
         if lock is None or not lock.unlocked:
             return None
         named = [f"{name} ({why})" for name, why in list(lock.unlocked.items())[:NAMED]]

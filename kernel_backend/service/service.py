@@ -20,6 +20,7 @@ from kernel_backend.model import definition
 from kernel_backend.model import events as e
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Rerun
+from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Config, Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
@@ -224,6 +225,11 @@ class Service:
         experiment = await self._visible(who, number)
         text = await asyncio.to_thread(self._archive.read, experiment.snapshot, "definition.py")
         return text.decode(), await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
+
+    async def environment(self, who: str, number: int) -> EnvironmentInfo:
+        """What it ran with, and the lock of that."""
+        experiment = await self._visible(who, number)
+        return await asyncio.to_thread(self._preparation.info, experiment.snapshot)
 
     async def archive(self, who: str, number: int) -> bytes:
         """The snapshot's archive: definition, project files and description."""
