@@ -14,6 +14,7 @@ from kernel_backend.errors import DaylightError, ServiceUnreachable
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
+from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
@@ -230,6 +231,10 @@ class Client:
         """The definition that was submitted, and what is known about where it came from."""
         body = self._json("GET", f"/api/experiments/{number}/source")
         return body["definition"], Snapshot.model_validate(body["snapshot"])
+
+    def environment(self, number: int) -> EnvironmentInfo:
+        """What an experiment ran with, its lock, and what could not be locked."""
+        return EnvironmentInfo.model_validate(self._json("GET", f"/api/experiments/{number}/environment"))
 
     def picture(self, number: int, dark: bool = False) -> bytes:
         """The curves as a PNG."""

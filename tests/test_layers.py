@@ -37,7 +37,7 @@ PARTS: dict[str, set[str]] = {
     "runner": WORDS | {"checkpoints", "snapshots", "orphans"},
     "jupyter_ext": WORDS | {"text", "differences", "snapshots", "client", "home", "discovery"},
     "daylight": WORDS | {"jupyter_ext", "client"},
-    "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "app"},
+    "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "app"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {"jupyter_ext": {"checkpoints"}}  # job.load() reads weights

@@ -50,6 +50,9 @@ def metrics(output, target):  return {"error": (output - target).abs().squeeze(1
 """
 
 
+NO_ENVIRONMENT = Environment(python="3", implementation="CPython", platform="linux", cpu="", cores=2, distributions={})
+
+
 class World:
     """One home and what runs in it."""
 
@@ -84,9 +87,7 @@ class World:
             numerics=1,
             pieces=(Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2),),
             roles_from=1,
-            environment=Environment(
-                python="3", implementation="CPython", platform="linux", cpu="", cores=2, distributions={}
-            ),
+            environment=options.pop("environment", NO_ENVIRONMENT),
         )
         id, data = pack({"definition.py": source.encode(), "snapshot.json": snapshot.model_dump_json().encode()})
         client = Client.connect(start=False, home=self.home)

@@ -163,6 +163,14 @@ class Source(ApiHandler):
         self.reply({"definition": definition, "snapshot": snapshot})
 
 
+class Environment(ApiHandler):
+    """What it ran with."""
+
+    async def get(self, number: str) -> None:
+        """Read the environment that was recorded, its lock, and what could not be locked."""
+        self.reply(await self.service.environment(self.user, int(number)))
+
+
 class Archive(ApiHandler):
     """The whole of what was submitted."""
 

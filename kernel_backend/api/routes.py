@@ -13,6 +13,7 @@ from kernel_backend.identity.base import Identity
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
+from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
@@ -65,6 +66,7 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{KEPT}/unpin", checkpoints.Unpin, CHECKPOINT),
     Route(f"{KEPT}/parts/{{part}}", checkpoints.Part, {"GET": Operation(BYTES, query={"offset": INT})}),
     Route(f"{ONE}/source", experiments.Source, {"GET": Operation(JSON)}),
+    Route(f"{ONE}/environment", experiments.Environment, {"GET": Operation(EnvironmentInfo)}),
     Route(f"{ONE}/snapshot.zip", experiments.Archive, {"GET": Operation(ZIP)}),
     Route(f"{ONE}/picture.png", experiments.Picture, {"GET": Operation(PNG, query={"dark": INT})}),
     Route(

@@ -21,12 +21,25 @@ def present(python: Path, variables: Mapping[str, str] = os.environ) -> Environm
 
     Raises NoEnvironment where it cannot be run.
     """
-    told = json.loads(ask(python, installed.__file__))
+    told = json.loads(_ask(python, installed.__file__))
     return Environment(**told, **machine(), variables=numerics_variables(variables))
 
 
-def ask(python: Path, *arguments: str) -> str:
-    """What an interpreter prints that runs a script; raises NoEnvironment where it is gone or fails."""
+def own_root_of(python: Path) -> Path | None:
+    """The folder that an interpreter imports Daylight from; None where it has none. Raises NoEnvironment."""
+    told = json.loads(_ask(python, installed.__file__, "--own-root"))
+    return Path(told) if told else None
+
+
+def version_of(python: Path) -> str | None:
+    """An interpreter's version, as 3.11.7; None where it cannot be run."""
+    try:
+        return _ask(python, "-c", "import platform; print(platform.python_version())").strip()
+    except NoEnvironment:
+        return None
+
+
+def _ask(python: Path, *arguments: str) -> str:
     try:
         done = subprocess.run([python, "-P", *arguments], capture_output=True, text=True, timeout=_SECONDS, check=True)
     except FileNotFoundError:

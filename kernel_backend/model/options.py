@@ -105,6 +105,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--out",), "view", "variable to put the job into", {"metavar": "VARIABLE"}, host="notebook"),
     _list("--include", "code", "PATH", "file, folder or glob that travels with the code; may be repeated"),
     Option(("--project-limit",), "code", "how much of the project may travel: 200MB [64MB]", {"metavar": "SIZE"}),
+    _setting("--env", "code", "NAME", "current (the packages there are) or locked (built as they were) [current]"),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),
     Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),
 )

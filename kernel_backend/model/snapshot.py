@@ -12,6 +12,7 @@ DEFINITION, DESCRIPTION = "definition.py", "snapshot.json"
 PROJECT = "project"  # folder of local modules and included files
 CAPTURED = "captured"  # folder of values that travel with `--capture`
 DATA = "data"  # folder of the file lists of what `--data` declares
+EDITABLE = "editable"  # folder of the sources of editable distributions, by name
 GIT_DIFF = "git.diff"
 
 
@@ -56,8 +57,9 @@ class Environment(Record):
     def id(self) -> str:
         """Digest of what a lock follows from: Python, kind of system, every distribution, and Daylight's own files."""
         system, *_ = parts = self.platform.split("-")  # Linux-6.1.0-x86_64-with-glibc2.36: not the kernel's release
-        facts = (self.python, self.implementation, system, parts[-3:], self.distributions, self.origins)
-        return hashlib.sha256(repr((*facts, self.editable, self.conda, self.daylight)).encode()).hexdigest()
+        tables = [sorted(each.items()) for each in (self.distributions, self.origins, self.editable, self.conda)]
+        facts = (self.python, self.implementation, system, parts[-3:], *tables, self.daylight)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     @property
     def origins(self) -> dict[str, str]:

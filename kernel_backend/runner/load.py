@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kernel_backend.model.definition import Definition, parse
 from kernel_backend.model.snapshot import Snapshot
-from kernel_backend.snapshots.shipped import lead, shipped_folders
+from kernel_backend.snapshots.shipped import editable_folders, lead, shipped_folders
 
 MODULE = "definition"
 
@@ -43,6 +43,7 @@ def load(code: Path, cwd: Path) -> Loaded:
     lead(folders)
     ours = [str(code), *map(str, folders), str(cwd)]
     _put_first(ours)
+    sys.path.extend(map(str, editable_folders(code)))
     module = _executed(path)
     # Processes that are spawned later are given the path as it is now, whatever the definition put in front of it.
     _put_first(ours)

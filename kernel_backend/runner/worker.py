@@ -70,7 +70,7 @@ def work(
     try:
         resumed = begin(training, numerics)
         guarantee = exact.guarantee(config, ranks.size, device, functions.asks_rank, training.generators.ways)
-        spool.say(started(training, choice, resumed, numerics, guarantee))
+        spool.say(started(training, choice, resumed, numerics | exact.libraries(device, choice.name), guarantee))
         code = train(training)
     finally:
         progress.tick("finishing", training.step)  # a save under way gets its time, and its fault is not this one's

@@ -14,11 +14,13 @@ from pydantic import ValidationError
 
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
+from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import Conflict, Fenced, ImpossibleAsk, InvalidRequest, NotFound, Unauthenticated
 from kernel_backend.model import definition
 from kernel_backend.model import events as e
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Rerun
+from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Config, Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
@@ -48,17 +50,27 @@ WATCH_S = 20.0  # a watcher looks at least this often
 class Service:
     """Everything behind the API. A verb changes the store and wakes the loop; the loop alone touches gangs."""
 
-    def __init__(self, store: Store, archive: Archive, engine: Engine, places: Places, home: Path) -> None:
+    def __init__(
+        self,
+        store: Store,
+        archive: Archive,
+        engine: Engine,
+        places: Places,
+        environments: Environments,
+        home: Path,
+    ) -> None:
         self._store, self._archive, self._engine = store, archive, engine
         self._curves, self._overviews = CurveReader(store), Overviews(archive)
         self.checkpoints = CheckpointVerbs(store, places)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, home, self._bus)
+        self._loop = Loop(store, engine, archive, places, environments, home, self._bus)
+        self._preparation = self._loop.preparation
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin the rounds; the first one adopts what lives and requeues what died."""
+        self._preparation.start()
         self._task = asyncio.create_task(self._loop.run(), name="loop")
 
     async def close(self) -> None:
@@ -91,6 +103,8 @@ class Service:
         can never run is refused here, and nothing of it is stored.
         """
         params = await asyncio.to_thread(self._bind, submission)
+        if submission.config.env == "locked":
+            await asyncio.to_thread(self._preparation.check, submission.snapshot)
         nodes = await self._engine.nodes()
         _check_size(submission.config, nodes)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
@@ -108,6 +122,7 @@ class Service:
             begins_from=submission.begins_from,
         )
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
+        await asyncio.to_thread(self._preparation.keep, draft.snapshot, draft.python)
         self._changed()
         return await self.overview(who, experiment.number)
 
@@ -210,6 +225,11 @@ class Service:
         experiment = await self._visible(who, number)
         text = await asyncio.to_thread(self._archive.read, experiment.snapshot, "definition.py")
         return text.decode(), await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
+
+    async def environment(self, who: str, number: int) -> EnvironmentInfo:
+        """What it ran with, and the lock of that."""
+        experiment = await self._visible(who, number)
+        return await asyncio.to_thread(self._preparation.info, experiment.snapshot)
 
     async def archive(self, who: str, number: int) -> bytes:
         """The snapshot's archive: definition, project files and description."""

@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernel_backend.model.snapshot import Environment
+from kernel_backend.model.snapshot import EDITABLE, GIT_DIFF, Environment
 from kernel_backend.snapshots import git
 from kernel_backend.snapshots.installed import MAX_BYTES, editable_roots, installed, sources
 
-EDITABLE = "editable"  # folder of a snapshot: the sources of editable distributions, by name
 _NUMERICS = re.compile(r"(OMP|MKL|ONEDNN|ATEN|CUBLAS|NCCL)_\w+")
 
 
@@ -30,6 +29,15 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
         git_commit=commit,
         git_dirty=dirty,
     )
+
+
+def beside(folder: Path) -> dict[str, bytes]:
+    """Members of a snapshot besides what the cell needs: sources of editable distributions, and git's difference.
+
+    All of it is text of the person's own: whoever sends it looks for secrets first.
+    """
+    changes = git.diff(folder)
+    return editable_files() | ({GIT_DIFF: changes.encode()} if changes else {})
 
 
 def editable_files() -> dict[str, bytes]:

@@ -170,6 +170,8 @@ def _origin(distribution: Distribution) -> tuple[str | None, str | None]:
     if told.get("dir_info", {}).get("editable"):
         return _import_root(distribution, Path(unquote(parts.path))), None
     host = parts.netloc.rpartition("@")[2]
+    if parts.scheme == "ssh" and parts.username:  # git@host: no secret, and needed
+        host = f"{parts.username}@{host}"
     url = urlunsplit((parts.scheme, host, quote(unquote(parts.path)), "", ""))  # pip and uv quote differently
     if vcs := told.get("vcs_info"):
         url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
@@ -233,4 +235,5 @@ def _records(folder: Path) -> Iterable[Path]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(installed()))
+    asked = (str(root) if (root := own_root()) else None) if "--own-root" in sys.argv else installed()
+    print(json.dumps(asked))

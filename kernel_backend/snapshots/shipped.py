@@ -9,12 +9,17 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from kernel_backend.model.snapshot import DESCRIPTION, PROJECT, Project, Snapshot
+from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Project, Snapshot
 
 
 def shipped_folders(code: Path, project: Project | None) -> list[Path]:
     """The folders of an unpacked snapshot that lead the module path."""
     return [code / PROJECT / path for path in project.paths] if project else []
+
+
+def editable_folders(code: Path) -> list[Path]:
+    """The folders of an unpacked snapshot that end the module path: editable distributions, should they be gone."""
+    return sorted((code / EDITABLE).glob("*"))
 
 
 def working_folder(cwd: str, code: Path) -> str:

@@ -23,6 +23,7 @@ from kernel_backend.api.routes import application
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
+from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import NotFound
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.model.experiment import Config, Submission
@@ -142,6 +143,7 @@ class Served:
             archive=Archive(self.home / "snapshots"),
             engine=self.engine,
             places=Places(str(self.home / "checkpoints")),
+            environments=Environments(self.home),
             home=self.home,
         )
         self.use = Use()

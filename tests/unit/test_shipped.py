@@ -80,3 +80,10 @@ def test_where_the_folder_is_gone_a_job_runs_among_the_shipped_files(tmp_path: P
     described = json.loads((code / DESCRIPTION).read_text()) | {"project": None}
     (code / DESCRIPTION).write_text(json.dumps(described))
     assert working_folder(str(tmp_path / "gone"), code) == str(code / "project")
+
+
+def test_sources_of_an_editable_distribution_serve_where_it_is_not_installed(tmp_path: Path):
+    files = {"editable/mine/mine_of_then.py": "x = 1", "editable/mine/json/__init__.py": "raise ImportError"}
+    code, live = unpacked(tmp_path, "import mine_of_then, json\n", files)
+    load(code, live / "books")
+    assert sys.modules["mine_of_then"].__file__ == str(code / "editable/mine/mine_of_then.py")
