@@ -17,7 +17,7 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 # What each part may import besides itself. A folder of seams knows words and decisions, and no other seam.
 WORDS = {"words"}
 DECISIONS = {"search", "scheduler", "differences"}
-SEAMS = {"store", "checkpoints", "snapshots", "environments", "engines", "launch", "identity"}
+SEAMS = {"store", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
 PARTS: dict[str, set[str]] = {
     "words": set(),
     "home": WORDS,
@@ -34,10 +34,10 @@ PARTS: dict[str, set[str]] = {
     "client": WORDS | {"home", "discovery", "patience"},
     "service": WORDS | DECISIONS | SEAMS | {"home", "devices"},
     "api": WORDS | SEAMS | {"text", "service", "home"},
-    "runner": WORDS | {"checkpoints", "snapshots", "orphans"},
-    "jupyter_ext": WORDS | {"text", "differences", "snapshots", "client", "home", "discovery"},
+    "runner": WORDS | {"checkpoints", "snapshots", "data", "orphans"},
+    "jupyter_ext": WORDS | {"text", "differences", "snapshots", "data", "client", "home", "discovery"},
     "daylight": WORDS | {"jupyter_ext", "client"},
-    "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "app"},
+    "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {"jupyter_ext": {"checkpoints"}}  # job.load() reads weights

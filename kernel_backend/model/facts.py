@@ -22,6 +22,7 @@ class Delivered(Record):
     seed: int
     code: str  # `kernel_backend.model.code.code_id` of the snapshot
     whole: bool  # the epoch was gone through to its end
+    uncovered: int = 0  # samples that could be neither looked into nor pickled: counted, and in no digest
 
 
 class ObservedFile(Record):

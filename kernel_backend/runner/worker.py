@@ -23,6 +23,7 @@ from kernel_backend.runner.beside import Beside, modules_beside
 from kernel_backend.runner.checkpointing import Checkpointer
 from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
+from kernel_backend.runner.delivered import Tally, code_of
 from kernel_backend.runner.digests import weights
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.generators import Kept
@@ -57,13 +58,14 @@ def work(
     exact.hear_nondeterminism(partial(_tell_nondeterminism, spool))
     # What a cell draws at its top level: torch's own first seed is another in every process that imports it.
     seeds.reseed(seeds.mix(config.seed, "init", "definition"))
+    code_id = code_of(Path(job.code))
     loaded = load(Path(job.code), Path(job.cwd))
     choice = choose(config.backend, kind)
     ranks = connect(choice, kind, patience(config.hang_timeout))
     constants = {"device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
     functions = Functions(loaded, job.params, config.seed, constants)
     numerics = exact.numerics(device, config, ranks.size, choice.name)
-    training = build(job, functions, ranks, device, numerics, instructions, spool, progress)
+    training = build(job, functions, ranks, device, numerics, code_id, instructions, spool, progress)
     if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
         spool.say(Note(text=text))
     watch(training)
@@ -88,6 +90,7 @@ def build(
     ranks: Ranks,
     device: torch.device,
     numerics: dict[str, str],
+    code_id: str,
     instructions: Instructions,
     spool: Spool,
     progress: Progress,
@@ -100,11 +103,11 @@ def build(
     def note(text: str) -> None:
         spool.say(Note(text=text))
 
-    def batches(role: str, tag: str) -> Batches:
-        data = source(functions.result(role), role)
-        return Batches(data, config.batch_size, config.seed, tag, mine, count, config.loader_workers, device, note)
+    def batches(role: str, tag: str, digested: bool = False) -> Batches:
+        data, workers = source(functions.result(role), role), config.loader_workers
+        return Batches(data, config.batch_size, config.seed, tag, mine, count, workers, device, note, digested)
 
-    data = batches("train_data", "sample")
+    data = batches("train_data", "sample", digested=True)
     functions.know(**steps_known(config, data))
     model = functions.model().to(device)
     average = Average(model, config.ema) if config.ema is not None else None
@@ -155,6 +158,7 @@ def build(
         ranks=ranks,
         streams=streams,
         generators=Kept(model=model, loss=loss, metrics=metrics, optimizer=optimizer, average=average),
+        delivered=Tally(ranks, spool, config.seed, code_id),
         checkpoints=checkpoints,
         pace=Pace(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
         progress=progress,
@@ -201,6 +205,7 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]
     training.train.restore(facts["data"])
+    training.delivered.restore(facts.get("delivered"))
     total = training.total_steps
     training.over = facts["over"] if total is None else training.step >= total
     if changed := exact.differences(manifest.numerics, numerics):
