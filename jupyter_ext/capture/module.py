@@ -35,6 +35,7 @@ class Capture:
     environment: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    compared: tuple[str, ...] = ()  # names whose values in the notebook, before the cell, must be those in the job
 
     def where(self, line: int) -> str:
         """`cell [4] line 2` or `train.py line 7` for a line of the module; `line 3` for one of ours."""
@@ -89,6 +90,7 @@ def capture_cell(
         environment=found.environment,
         warnings=(*written.warnings, *found.warnings, *_secrets(executed), *_heavy(executed, taken)),
         problems=tuple(problems(executed, sliced, written.left, namespace, line)),
+        compared=sliced.compared,
     )
 
 

@@ -121,7 +121,7 @@ class Slice:
 
     def __init__(self, history: History, start: int, also: Iterable[str] = ()) -> None:
         self.history = history
-        self.end = len(history.executed)
+        self.start, self.end = start, len(history.executed)
         self.needed: set[int] = set()
         self.missing: dict[str, int] = {}  # name -> time of its first use
         self._resolved: set[tuple[str, int]] = set()
@@ -134,6 +134,22 @@ class Slice:
             for time in self.history.ambient:
                 self._take(time, time)
             self._work()
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """Names used whose values before `start` must be those at the end, too: the target does not change them.
+
+        Names of functions, classes and imports are not among them.
+        """
+        used = {name for name, time in self._resolved if time >= self.start}
+        return tuple(sorted(name for name in used if self._stays(name)))
+
+    def _stays(self, name: str) -> bool:
+        binders, changers = self.history.binders.get(name, ()), self.history.changers.get(name, ())
+        if not binders or any(times and times[-1] >= self.start for times in (binders, changers)):
+            return False
+        last = self.history.executed[binders[-1]]
+        return name not in last.effects and name not in last.imports
 
     def _work(self) -> None:
         while self._queue:

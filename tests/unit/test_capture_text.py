@@ -207,6 +207,12 @@ def test_a_target_that_is_no_python_is_kept_for_the_message():
     assert capture.where(capture.roles_from) == "cell [2] line 2"
 
 
+def test_values_that_the_cell_leaves_alone_are_to_be_compared():
+    history = ["import os", "class Net: ...", "def helper(): return k", "k, lr, n, xs, unused = 1, 2, 3, [], 5\ny = lr"]
+    target = "n = 4\nxs.append(1)\ndef model(): return Net, os, helper(), n, xs, y"
+    assert capture_cell(history, target).compared == ("k", "y")
+
+
 def test_a_file_is_one_piece(tmp_path: Path):
     path = tmp_path / "train.py"
     path.write_text("x = 1\ndef model(): ...\n")
