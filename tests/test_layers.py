@@ -35,7 +35,7 @@ PARTS: dict[str, set[str]] = {
     "api": WORDS | SEAMS | {"text", "service", "home"},
     "runner": WORDS | {"checkpoints", "snapshots", "orphans"},
     "jupyter_ext": WORDS | {"text", "snapshots", "client", "home", "discovery"},
-    "daylight": WORDS | {"jupyter_ext", "client"},
+    "daylight": WORDS | {"jupyter_ext", "client", "snapshots"},
     "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "app"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
