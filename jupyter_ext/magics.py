@@ -62,7 +62,7 @@ class DaylightMagics(Magics):
             print(parser.format_help().rstrip())
             return
         file = _file(options.words) if cell is None else None
-        capture = capture_file(file) if file is not None else self._capture(cell or "")
+        capture = capture_file(file) if file is not None else self._capture(cell or "", _listed(options.capture))
         if options.out and not options.out.isidentifier():
             raise InvalidRequest(f"--out {options.out}: this is no name of a variable")
         config, given = to_config(options), parse_assignments(options.words)
@@ -97,13 +97,14 @@ class DaylightMagics(Magics):
         elif not options.quiet:
             show(client, overview, captured, widget=widget)
 
-    def _capture(self, cell: str) -> Capture:
+    def _capture(self, cell: str, captured: list[str]) -> Capture:
         return capture_cell(
             self.recorder.cells,
             cell,
             self.kernel.user_ns,
             number=len(self.kernel.history_manager.input_hist_raw) - 1,
             line=self._first_line(),
+            captured=captured,
         )
 
     def _first_line(self) -> int:
@@ -155,6 +156,11 @@ def _file(words: list[str]) -> Path:
     return Path(named)
 
 
+def _listed(given: list[str] | None) -> list[str]:
+    """The names of `--capture a,b --capture c`."""
+    return [name for each in given or [] for name in each.split(",") if name]
+
+
 def _captured(checked: Checked, overview: Overview) -> list[str]:
     config = overview.experiment.config
     slots = f"{config.slots} slot{'' if config.slots == 1 else 's'}"
@@ -166,6 +172,6 @@ def _dry_run(checked: Checked) -> str:
     head = [f"# {checked.capture.described}", f"# {checked.definition.summary}"]
     head += [f"# {name} = {value!r}" for name, value in checked.params.items()]
     head += [f"# requires {requirement}" for requirement in checked.capture.requirements]
-    head += [f"# file: {name} ({size(len(data))})" for name, data in sorted(checked.travelling.files.items())]
+    head += [f"# file: {name} ({size(len(data))})" for name, data in sorted(checked.files.items())]
     head += [f"# note: {warning}" for warning in checked.warnings]
     return "\n".join([*head, "", checked.capture.source.rstrip()])

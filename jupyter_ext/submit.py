@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.values import nearest
-from kernel_backend.snapshots.archive import pack_snapshot
+from kernel_backend.snapshots.archive import MAX_BYTES, pack_snapshot
 from kernel_backend.snapshots.environment import record
+from kernel_backend.text import size
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Checked:
     travelling: Travelling
 
     @property
+    def files(self) -> dict[str, bytes]:
+        """What travels beside the definition, by the names in the archive."""
+        return {**self.travelling.files, **self.capture.files}
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What the person should know before slots are spent."""
         hints = map(self.capture.relocate, self.definition.hints)
@@ -77,7 +83,7 @@ def check(
     if imported is not None:
         changed = imported.changed(travelling.modules)
         travelling = replace(travelling, warnings=(*travelling.warnings, *changed))
-    problems = [*capture.problems, *travelling.problems]
+    problems = [*capture.problems, *travelling.problems, *_too_large({**capture.files, **travelling.files})]
     try:
         definition = parse(capture.source, capture.roles_from)
         if not problems:
@@ -96,6 +102,15 @@ def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travellin
     search = [file.absolute().parent, cwd] if file else []
     place = place_of(search[0], cwd) if file else place_of(cwd)
     return collect(capture.source, place, where=capture.where, search=search, include=asked.include, limit=asked.limit)
+
+
+def _too_large(files: Mapping[str, bytes]) -> Iterator[Problem]:
+    count = sum(map(len, files.values()))
+    if count > MAX_BYTES:
+        largest = sorted(files, key=lambda name: len(files[name]), reverse=True)[:5]
+        listed = ", ".join(f"{name} ({size(len(files[name]))})" for name in largest)
+        what = f"all that travels has {size(count)}, more than a snapshot holds ({size(MAX_BYTES)})"
+        yield Problem("size", "snapshot", None, f"{what}. The largest: {listed}.")
 
 
 def submit(
@@ -125,7 +140,7 @@ def send(
     client: Client | None = None,
 ) -> Overview:
     """Upload a checked capture and make an experiment of it; raises what the service answers."""
-    id, data = pack_snapshot(checked.capture.source, describe(checked), checked.travelling.files)
+    id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
     client = client or Client.connect()
     client.upload_snapshot(id, data)
     submission = Submission(
@@ -162,4 +177,5 @@ def describe(checked: Checked) -> Snapshot:
         warnings=checked.warnings,
         requirements=checked.capture.requirements,
         project=checked.travelling.project,
+        captured=checked.capture.captured,
     )

@@ -36,7 +36,7 @@ PARTS: dict[str, set[str]] = {
     "api": WORDS | SEAMS | {"text", "service", "home"},
     "runner": WORDS | {"checkpoints", "snapshots", "data", "orphans"},
     "jupyter_ext": WORDS | {"text", "differences", "snapshots", "data", "client", "home", "discovery"},
-    "daylight": WORDS | {"jupyter_ext", "client"},
+    "daylight": WORDS | {"jupyter_ext", "client", "snapshots"},
     "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.

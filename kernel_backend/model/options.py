@@ -104,6 +104,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(("--view",), "view", "card, widget or auto: as the front end needs [auto]", _VIEW, host="notebook"),
     Option(("--out",), "view", "variable to put the job into", {"metavar": "VARIABLE"}, host="notebook"),
     _list("--include", "code", "PATH", "file, folder or glob that travels with the code; may be repeated"),
+    _list("--capture", "code", "NAME", "a value of the notebook that travels in a file: train,test", host="notebook"),
     Option(("--project-limit",), "code", "how much of the project may travel: 200MB [64MB]", {"metavar": "SIZE"}),
     _setting("--env", "code", "NAME", "current (the packages there are) or locked (built as they were) [current]"),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),
