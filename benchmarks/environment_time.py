@@ -2,9 +2,9 @@
 
     python benchmarks/environment_time.py [--rounds 3] [--all]
 
-Without --all the environment is a small one: this interpreter's packages without torch and what it brings. `cold` has
-an empty cache and downloads; `again` builds it a second time from uv's cache; `built` is what each start costs from then
-on. pip installs the same files with the same hashes into a fresh venv, cold and from its own cache.
+Without --all the environment is a small one: packages of this interpreter without torch and what it brings. `cold`
+has an empty cache and downloads; `again` builds it a second time from uv's cache; `built` is what each start costs from
+then on. pip installs the same files with the same hashes into a fresh venv, cold and from its own cache.
 """
 
 from __future__ import annotations
