@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from jupyter_ext.follow import follow
+from jupyter_ext.put_back import Submitted, put_back
 from kernel_backend.client import Client
+from kernel_backend.data.views import Seen
 from kernel_backend.differences.attribution import Step, beyond, config, params, steps
 from kernel_backend.errors import DaylightError
+from kernel_backend.home import home
 from kernel_backend.model.code import is_code
 from kernel_backend.model.diff import Attribution, AttributionRow, DifferenceKind
-from kernel_backend.model.experiment import Config, Experiment, Submission
+from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
 from kernel_backend.snapshots.archive import contents, pack_snapshot
 from kernel_backend.snapshots.environment import record
 
 Back = frozenset[DifferenceKind]
-
-
-class Submitted(NamedTuple):
-    """An experiment and its archive's files."""
-
-    experiment: Experiment
-    snapshot: Snapshot
-    files: dict[str, bytes]
 
 
 def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
@@ -36,11 +30,11 @@ def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> At
     baseline = _value(before, metric)
     rows = [_row(f"#{a} as it was", before, metric, baseline), _row(f"#{b} as found", after, metric, baseline)]
     one, other = _submitted(client, before), _submitted(client, after)
-    missing = beyond(diff.differences)
+    missing = dict.fromkeys(beyond(diff.differences))
     begun: list[tuple[Step, Overview | DaylightError]] = []
     for step in steps(diff.differences):
         try:
-            begun.append((step, _train(client, one, other, step)))
+            begun.append((step, _train(client, one, other, step, missing)))
             tell(f"#{begun[-1][1].experiment.number}: {step.label}")  # type: ignore[union-attr]
         except DaylightError as error:
             begun.append((step, error))
@@ -67,7 +61,12 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
     return Submitted(overview.experiment, Snapshot.model_validate_json(files[DESCRIPTION]), files)
 
 
-def _train(client: Client, a: Submitted, b: Submitted, step: Step) -> Overview:
+def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
+    """Submit a step; what of the data cannot be put back is added to `missing`."""
+    seen = Seen(b.experiment.cwd, params(a.experiment, b.experiment, step.back))
+    if "data" in step.back:
+        seen, left = put_back(a, b, seen.params, home() / "views")
+        missing |= dict.fromkeys(f"data: {each}" for each in left)
     snapshot, files = mixed(a, b, step.back)
     id, data = pack_snapshot(files.pop(DEFINITION).decode(), snapshot, files)
     client.upload_snapshot(id, data)
@@ -77,10 +76,10 @@ def _train(client: Client, a: Submitted, b: Submitted, step: Step) -> Overview:
         Submission(
             snapshot=id,
             config=Config.model_validate(settings),
-            params=params(a.experiment, b.experiment, step.back),
+            params=seen.params,
             name=f"#{b.experiment.number} {step.label}",
             python=sys.executable,
-            cwd=b.experiment.cwd,
+            cwd=seen.cwd,
             notebook=b.experiment.notebook,
             rerun_of=b.experiment.number,
             again=True,

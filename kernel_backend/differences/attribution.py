@@ -18,7 +18,8 @@ GROUPS: tuple[tuple[str, frozenset[DifferenceKind]], ...] = (
     ("data and hyperparameters", frozenset({"data", "hyperparameters"})),
     ("libraries and seeds", frozenset({"environment", "daylight", "seed", "hardware", "configuration"})),
 )
-_MACHINE = ("threads",)  # of a machine's facts the one that can be asked for
+# Differences of data that follow from what is not declared, or from declared data that has changed.
+_UNDECLARED = {"delivered", "observed", "external"}
 
 
 class Step(NamedTuple):
@@ -41,11 +42,13 @@ def steps(differences: Sequence[Difference]) -> list[Step]:
 
 
 def beyond(differences: Sequence[Difference]) -> list[str]:
-    """What no rerun can put back, each in a sentence."""
+    """What no rerun can put back, each in a sentence. What becomes of declared data shows when it is tried."""
+    declared = any(each.kind == "data" and each.name not in _UNDECLARED for each in differences)
     found = []
     for each in differences:
-        machine = each.kind == "hardware" and not each.text.startswith(_MACHINE)
-        if machine or (each.kind == "weights" and each.text.startswith("pretrained")):
+        if each.kind == "data" and each.name in _UNDECLARED and not declared:
+            found.append(f"data: {each.text}; it was not declared with --data, so it is not listed file by file")
+        elif (each.kind == "hardware" and each.name != "threads") or each.name == "pretrained":
             found.append(f"{each.kind}: {each.text}")
     return found
 

@@ -20,9 +20,10 @@ def code(a: Side, b: Side) -> Iterator[Difference]:
         before, after = a.files.get(name), b.files.get(name)
         if before is None or after is None:
             text = f"{_called(name)} is {'new' if before is None else 'gone'}"
-            yield Difference(kind="code", text=text, detail=_unified(before or b"", after or b""))
+            yield Difference(kind="code", name=name, text=text, detail=_unified(before or b"", after or b""))
         elif meaning(name, before) != meaning(name, after):
-            yield Difference(kind="code", text=_differs(name, before, after, b), detail=_unified(before, after))
+            text = _differs(name, before, after, b)
+            yield Difference(kind="code", name=name, text=text, detail=_unified(before, after))
 
 
 def _called(name: str) -> str:

@@ -20,7 +20,7 @@ def data(a: Side, b: Side) -> Iterator[Difference]:
     yield from _declared(a, b)
     if a.snapshot.commits != b.snapshot.commits:
         before, after = (" ".join(side.snapshot.commits) or "none" for side in (a, b))
-        yield Difference(kind="data", text=f"external versions: {before}, now {after}")
+        yield Difference(kind="data", name="external", text=f"external versions: {before}, now {after}")
     yield from _delivered(a, b)
     yield from _observed(a, b)
 
@@ -29,14 +29,14 @@ def pretrained(a: Side, b: Side) -> Iterator[Difference]:
     """Files of weights that were loaded, and the model at step 0."""
     found = _between(a, b, weights=True)
     if any(found):
-        yield _files("weights", "pretrained files: ", found)
+        yield _files("weights", "pretrained", "pretrained files: ", found)
     before, after = (side.facts.get("weights") for side in (a, b))
     if before and after and before["digest"] != after["digest"]:
         differ = changes(before["tensors"], after["tensors"])
         names = [*differ.changed, *differ.added, *differ.removed]
         count = f"{len(names)} of {len({**before['tensors'], **after['tensors']})} tensors"
         text = f"the model at step 0: {count} differ, first {names[0]}" if names else "the model at step 0 differs"
-        yield Difference(kind="weights", text=text, detail=tuple(names[:_DETAILS]))
+        yield Difference(kind="weights", name="step 0", text=text, detail=tuple(names[:_DETAILS]))
 
 
 def _declared(a: Side, b: Side) -> Iterator[Difference]:
@@ -44,10 +44,11 @@ def _declared(a: Side, b: Side) -> Iterator[Difference]:
         if before is None or after is None:
             one = before or after
             assert one is not None
-            yield Difference(kind="data", text=f"--data {one.name} is {'no longer' if before else 'newly'} declared")
+            text = f"--data {one.name} is {'no longer' if before else 'newly'} declared"
+            yield Difference(kind="data", name=one.name, text=text)
         elif before.digest != after.digest:
             found = changes(read_list(a.files[before.listed]), read_list(b.files[after.listed]))
-            yield _files("data", f"{after.name}: ", found)
+            yield _files("data", after.name, f"{after.name}: ", found)
 
 
 def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | None, Data | None]]:
@@ -69,15 +70,16 @@ def _delivered(a: Side, b: Side) -> Iterator[Difference]:
         return
     if before.samples != after.samples:
         text = f"{before.samples:,} samples were delivered in the first epoch, now {after.samples:,}"
-        yield Difference(kind="data", text=text)
+        yield Difference(kind="data", name="delivered", text=text)
     elif (before.seed, before.code) == (after.seed, after.code) and before.digest != after.digest:
-        yield Difference(kind="data", text=f"{after.samples:,} samples were delivered as before, with other content")
+        text = f"{after.samples:,} samples were delivered as before, with other content"
+        yield Difference(kind="data", name="delivered", text=text)
 
 
 def _observed(a: Side, b: Side) -> Iterator[Difference]:
     found = _between(a, b, weights=False)
     if any(found):
-        yield _files("data", "files that were read: ", found)
+        yield _files("data", "observed", "files that were read: ", found)
 
 
 def _between(a: Side, b: Side, *, weights: bool) -> Changes:
@@ -108,10 +110,10 @@ def _name(file: ObservedFile, cwd: str) -> str:
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else file.path
 
 
-def _files(kind: str, head: str, found: Changes) -> Difference:
+def _files(kind: str, name: str, head: str, found: Changes) -> Difference:
     lines = changes_lines(found)
     if len(lines) <= NAMED:  # the sentence has them all
         lines = ()
     more = (f"... and {len(lines) - _DETAILS:,} more",) if len(lines) > _DETAILS else ()
-    fields = {"kind": kind, "text": head + changes_text(found), "detail": (*lines[:_DETAILS], *more)}
+    fields = {"kind": kind, "name": name, "text": head + changes_text(found), "detail": (*lines[:_DETAILS], *more)}
     return Difference.model_validate(fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
@@ -29,27 +29,32 @@ def environment(a: Side, b: Side) -> Iterator[Difference]:
     found = differences(a.snapshot.environment, b.snapshot.environment)
     for each in found:
         if each.kind in ("python", "variable"):
-            yield Difference(kind="environment", text=str(each))
+            yield Difference(kind="environment", name=each.name, text=str(each))
     imported = _imported(a) | _imported(b)
     packages = [each for each in found if each.kind == "package" and not each.name.startswith(_OURS)]
     named = [str(each) for each in sorted(packages, key=lambda each: each.name.split()[0] not in imported)]
     if named:
         shown = ", ".join([*named[:_NAMED], *(["..."] if len(named) > _NAMED else [])])
         count = f"{len(named)} packages: " if len(named) > 1 else ""
-        yield Difference(kind="environment", text=count + shown, detail=tuple(named if len(named) > _NAMED else ()))
+        detail = tuple(named if len(named) > _NAMED else ())
+        yield Difference(kind="environment", name="packages", text=count + shown, detail=detail)
 
 
 def hardware(a: Side, b: Side) -> Iterator[Difference]:
     """The machine, and how many threads computed: what ranks saw goes before what was asked for."""
-    facts = [_machine(side) for side in (a, b)]
-    for line in _changed(*facts):
-        yield Difference(kind="hardware", text=line)
+    begun = all("runtime" in side.facts for side in (a, b))
+    before, after = (_machine(side, begun) for side in (a, b))
+    for name in {**before, **after}:
+        old, new = before.get(name, "unset"), after.get(name, "unset")
+        if old != new:
+            yield Difference(kind="hardware", name=name, text=f"{name} {old} -> {new}")
 
 
-def _machine(side: Side) -> dict[str, str]:
+def _machine(side: Side, begun: bool) -> dict[str, str]:
     known = side.snapshot.environment
     asked = {"cpu": known.cpu, "threads": str(side.experiment.config.threads), "driver": known.driver or ""}
-    seen = {name: str(value) for name, value in side.facts.get("runtime", {}).items() if name in _MACHINE}
+    told = side.facts["runtime"] if begun else {}
+    seen = {name: str(value) for name, value in told.items() if name in _MACHINE}
     return {name: value for name, value in (asked | seen).items() if value}
 
 
@@ -62,9 +67,3 @@ def _imported(side: Side) -> set[str]:
     modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
     tops = {module.split(".")[0] for module in modules}
     return {_DISTRIBUTIONS.get(top, top.replace("_", "-").lower()) for top in tops}
-
-
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """`threads 2 -> 1` for each that is another."""
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    return [f"{name} {before.get(name, 'unset')} -> {after.get(name, 'unset')}" for name in names]

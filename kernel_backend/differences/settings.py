@@ -22,14 +22,14 @@ def hyperparameters(a: Side, b: Side) -> Iterator[Difference]:
     for name in {**before, **after}:
         old, new = before.get(name, _UNSET), after.get(name, _UNSET)
         if repr(old) != repr(new):
-            yield Difference(kind="hyperparameters", text=f"{name} {_shown(old)} -> {_shown(new)}")
+            yield Difference(kind="hyperparameters", name=name, text=f"{name} {_shown(old)} -> {_shown(new)}")
 
 
 def seed(a: Side, b: Side) -> Iterator[Difference]:
     """What all randomness comes from."""
     before, after = a.experiment.config, b.experiment.config
     if before.seed != after.seed:
-        yield Difference(kind="seed", text=f"seed {before.seed} -> {after.seed}")
+        yield Difference(kind="seed", name="seed", text=f"seed {before.seed} -> {after.seed}")
 
 
 def configuration(a: Side, b: Side) -> Iterator[Difference]:
@@ -39,7 +39,7 @@ def configuration(a: Side, b: Side) -> Iterator[Difference]:
     for name in sorted(set(differing) - _ELSEWHERE, key=lambda name: (name in _HARMLESS, differing.index(name))):
         text = f"{name.replace('_', ' ')} {_shown(getattr(before, name))} -> {_shown(getattr(after, name))}"
         neutral = name in _HARMLESS or (name == "slots" and before.logical_workers and after.logical_workers)
-        yield Difference(kind="configuration", text=text, harmless=bool(neutral))
+        yield Difference(kind="configuration", name=name, text=text, harmless=bool(neutral))
 
 
 def daylight(a: Side, b: Side) -> Iterator[Difference]:
@@ -47,13 +47,13 @@ def daylight(a: Side, b: Side) -> Iterator[Difference]:
     before, after = a.snapshot, b.snapshot
     if before.numerics != after.numerics:
         text = f"Daylight's numerics {before.numerics} -> {after.numerics}: seeds or sums are made in another way"
-        yield Difference(kind="daylight", text=text)
+        yield Difference(kind="daylight", name="numerics", text=text)
     versions = [
         f"{side.version} ({(side.environment.daylight or '')[:12]})".removesuffix(" ()") for side in (before, after)
     ]
     if versions[0] != versions[1]:
         text = f"Daylight {versions[0]} -> {versions[1]}"
-        yield Difference(kind="daylight", text=text, harmless=before.numerics == after.numerics)
+        yield Difference(kind="daylight", name="version", text=text, harmless=before.numerics == after.numerics)
 
 
 def _shown(value: Any) -> str:

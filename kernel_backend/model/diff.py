@@ -19,6 +19,7 @@ class Difference(Record):
     """One thing that is not as it was: a sentence with the first experiment's value before the second's."""
 
     kind: DifferenceKind
+    name: str  # of what differs: a file, a hyperparameter, `delivered`, `packages`, `threads`
     text: str
     detail: tuple[str, ...] = ()  # lines: a unified diff, names of files
     harmless: bool = False  # it changes no bit of a result
