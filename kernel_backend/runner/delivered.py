@@ -77,4 +77,6 @@ class Tally:
 def code_of(folder: Path) -> str:
     """The `code_id` of a snapshot's files in a folder, as they are before anything of it is imported."""
     names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    return code_id({name: path.read_bytes() for name, path in names.items() if is_code(name)})
+    # Another rank may have imported some of it already.
+    code = {name: path for name, path in names.items() if is_code(name) and "__pycache__" not in path.parts}
+    return code_id({name: path.read_bytes() for name, path in code.items()})

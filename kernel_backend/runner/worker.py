@@ -23,6 +23,7 @@ from kernel_backend.runner.beside import Beside, modules_beside
 from kernel_backend.runner.checkpointing import Checkpointer
 from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
+from kernel_backend.runner.declared import Declared
 from kernel_backend.runner.delivered import Tally, code_of
 from kernel_backend.runner.digests import weights
 from kernel_backend.runner.functions import BatchRule, Functions
@@ -69,6 +70,9 @@ def work(
     if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
         spool.say(Note(text=text))
     watch(training)
+    declared = Declared(job, loaded.snapshot, spool)
+    if ranks.rank == 0:
+        declared.start()
     try:
         resumed = begin(training, numerics)
         guarantee = exact.guarantee(config, ranks.size, device, functions.asks_rank, training.generators.ways)
@@ -77,6 +81,7 @@ def work(
     finally:
         progress.tick("finishing", training.step)  # a save under way gets its time, and its fault is not this one's
         training.checkpoints.close()
+        declared.close()
         training.train.close()
         if training.validation is not None:
             training.validation.close()
