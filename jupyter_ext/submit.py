@@ -7,6 +7,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
+from kernel_backend.data import Declared, declare
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.definition import Definition, parse
 from kernel_backend.model.experiment import Config, Submission, parse_size
@@ -33,6 +35,8 @@ class Wanted:
 
     include: tuple[str, ...] = ()
     limit: int = LIMIT  # bytes of project files
+    data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
+    commits: tuple[str, ...] = ()  # external versions of data
 
 
 def wanted(options: Namespace) -> Wanted:
@@ -41,7 +45,12 @@ def wanted(options: Namespace) -> Wanted:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
     except InvalidRequest as error:
         raise InvalidRequest(f"--project-limit {options.project_limit}: {error.message}") from None
-    return Wanted(include=tuple(options.include or ()), limit=limit)
+    return Wanted(
+        include=tuple(options.include or ()),
+        limit=limit,
+        data=tuple(options.data or ()),
+        commits=tuple(options.commit or ()),
+    )
 
 
 @dataclass(frozen=True)
@@ -52,17 +61,19 @@ class Checked:
     definition: Definition
     params: dict[str, Value]
     travelling: Travelling
+    declared: Declared
+    commits: tuple[str, ...]
 
     @property
     def files(self) -> dict[str, bytes]:
         """What travels beside the definition, by the names in the archive."""
-        return {**self.travelling.files, **self.capture.files}
+        return {**self.travelling.files, **self.capture.files, **self.declared.files}
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the person should know before slots are spent."""
         hints = map(self.capture.relocate, self.definition.hints)
-        return (*self.capture.warnings, *self.travelling.warnings, *hints)
+        return (*self.capture.warnings, *self.travelling.warnings, *self.declared.warnings, *hints)
 
 
 def check(
@@ -84,10 +95,16 @@ def check(
         changed = imported.changed(travelling.modules)
         travelling = replace(travelling, warnings=(*travelling.warnings, *changed))
     problems = [*capture.problems, *travelling.problems, *_too_large({**capture.files, **travelling.files})]
+    declared = Declared()
+    try:
+        declared = declare(asked.data, Path.cwd(), partial(print, file=sys.stderr, flush=True))
+    except InvalidRequest as error:
+        problems.append(Problem("data", "", None, error.message))
     try:
         definition = parse(capture.source, capture.roles_from)
         if not problems:
-            return Checked(capture, definition, definition.bind(given), travelling)
+            bound = definition.bind(given)
+            return Checked(capture, definition, bound, travelling, declared, asked.commits)
         definition.bind(given)
     except InvalidDefinition as error:
         message = capture.relocate(error.message)
@@ -178,4 +195,6 @@ def describe(checked: Checked) -> Snapshot:
         requirements=checked.capture.requirements,
         project=checked.travelling.project,
         captured=checked.capture.captured,
+        data=checked.declared.data,
+        commits=checked.commits,
     )

@@ -1,6 +1,6 @@
 """Data that a person has declared: what it is now, by a list of its files, and whether it is what it was."""
 
-from kernel_backend.data.base import Difference, File, Fingerprint, changes, compare, parse
-from kernel_backend.data.declared import Declared, declare, fingerprint
+from kernel_backend.data.base import File, Fingerprint, changed_text
+from kernel_backend.data.declared import Declared, changed_since, declare, fingerprint
 
-__all__ = ["Declared", "Difference", "File", "Fingerprint", "changes", "compare", "declare", "fingerprint", "parse"]
+__all__ = ["Declared", "File", "Fingerprint", "changed_since", "changed_text", "declare", "fingerprint"]

@@ -1,13 +1,15 @@
-"""What a fingerprint is: the sorted list of files, each with its size and digest, and what differs between two."""
+"""What a fingerprint is: the sorted list of files, each with its size and digest, and how one differs from another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import xxhash
+
+from kernel_backend.differences.listing import changes, changes_text, read_list
 
 UNREADABLE = "unreadable"  # in the place of a digest
 
@@ -15,9 +17,9 @@ Say = Callable[[str], None]
 
 
 class File(NamedTuple):
-    """A file or object; `name` is relative to what was declared, with bytes that are no UTF-8 as lone surrogates."""
+    """A file or object."""
 
-    name: str
+    name: str  # relative to what was declared, and `printable`
     size: int  # bytes
     digest: str  # xxh3-128 of the content, the ETag or version of an object, or UNREADABLE
 
@@ -32,8 +34,7 @@ class Fingerprint:
     @cached_property
     def listed(self) -> bytes:
         """The list as it is kept: a tab-separated line a file, with name, size and digest."""
-        lines = ["\t".join((_escaped(file.name), str(file.size), file.digest)) for file in self.files]
-        return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        return "".join(f"{file.name}\t{file.size}\t{file.digest}\n" for file in self.files).encode()
 
     @cached_property
     def digest(self) -> str:
@@ -51,69 +52,18 @@ class Fingerprint:
         return tuple(file.name for file in self.files if file.digest == UNREADABLE)
 
 
-class Difference(NamedTuple):
-    """What is not as it was, by name."""
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
-
-    def __bool__(self) -> bool:
-        return any(self[:])
-
-
 def fingerprint_of(files: Iterable[File], read: int = 0) -> Fingerprint:
     """The fingerprint of these files."""
     return Fingerprint(tuple(sorted(files)), read)
 
 
-def parse(listed: bytes) -> Fingerprint:
-    """The fingerprint that was kept as a list; raises ValueError for anything else."""
-    lines = listed.decode("utf-8", "surrogateescape").split("\n")
-    if lines.pop() != "":
-        raise ValueError("the list of files is cut off")
-    files = []
-    for line in lines:
-        name, size, digest = line.split("\t")
-        files.append(File(_unescaped(name), int(size), digest))
-    return Fingerprint(tuple(files))
+def changed_text(path: str, before: bytes, now: bytes) -> str:
+    """`/data/leslie: 112 files were added (img_0931.png, ...), ...` of two lists; empty where they are equal."""
+    said = changes_text(changes(read_list(before), read_list(now)))
+    return f"{path}: {said}" if said else ""
 
 
-def compare(before: Fingerprint, now: Fingerprint) -> Difference:
-    """What was added, removed and changed in between."""
-    old, new = ({file.name: file for file in each.files} for each in (before, now))
-    changed = (name for name, file in new.items() if name in old and old[name] != file)
-    return Difference(
-        tuple(name for name in new if name not in old), tuple(name for name in old if name not in new), tuple(changed)
-    )
-
-
-def changes(path: str, difference: Difference) -> str:
-    """`/data/leslie: 112 files were added (first: img_0931.png), 1 changed (first: a.png)`; empty where nothing was."""
-    parts = [
-        _counted(names, verb) for names, verb in zip(difference, ("added", "removed", "changed"), strict=True) if names
-    ]
-    if not parts:
-        return ""
-    verb = "was" if len(next(filter(None, difference))) == 1 else "were"
-    first, *others = parts
-    first = first.replace(" ", f" file{'' if verb == 'was' else 's'} {verb} ", 1)
-    return f"{path}: {', '.join([first, *others])}"
-
-
-def shown(name: str) -> str:
-    """A name that can be printed, whatever it is made of."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _counted(names: Sequence[str], verb: str) -> str:
-    return f"{len(names):,} {verb} (first: {shown(names[0])})"
-
-
-def _escaped(name: str) -> str:
-    return name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
-
-
-def _unescaped(name: str) -> str:
-    parts = name.split("\\\\")
-    return "\\".join(part.replace("\\t", "\t").replace("\\n", "\n") for part in parts)
+def printable(name: str) -> str:
+    """A file's name on one line, whatever it is made of; no two names become one."""
+    escaped = name.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+    return escaped.encode("utf-8", "backslashreplace").decode()

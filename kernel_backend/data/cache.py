@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # A file that was changed at about the time when it was read may have changed again since, within the same tick of its
 # file system's clock: git calls such an entry racily clean. Clocks of network drives go by others, FAT's in 2 s steps.
@@ -52,14 +52,23 @@ class StatCache:
     def __init__(self, file: Path | None) -> None:
         self._file = file
 
+    def of(self, paths: Iterable[bytes]) -> dict[bytes, Entry]:
+        """What is known of these files, by path."""
+        try:
+            with self._opened() as db:
+                found = (db.execute("SELECT * FROM files WHERE path = ?", (path,)).fetchone() for path in paths)
+                return dict(map(_entry, filter(None, found)))
+        except sqlite3.Error as error:
+            self._gave_up(error)
+            return {}
+
     def below(self, root: bytes) -> dict[bytes, Entry]:
         """What is known of a file, or of a folder and everything in it, by path."""
         inside = root.rstrip(b"/") + b"/"
         query = "SELECT * FROM files WHERE path = ? OR (path >= ? AND path < ?)"
         try:
             with self._opened() as db:
-                rows = db.execute(query, (root, inside, inside[:-1] + b"0"))
-                return {path: Entry(Looks(*seen), digest) for path, *seen, digest in rows}
+                return dict(map(_entry, db.execute(query, (root, inside, inside[:-1] + b"0"))))
         except sqlite3.Error as error:
             self._gave_up(error)
             return {}
@@ -90,3 +99,8 @@ class StatCache:
         if self._file is not None and not isinstance(error, sqlite3.OperationalError):  # damaged, not merely in use
             with contextlib.suppress(OSError):
                 self._file.unlink()
+
+
+def _entry(row: tuple[Any, ...]) -> tuple[bytes, Entry]:
+    path, *seen, digest = row
+    return path, Entry(Looks(*seen), digest)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_backend.data import folders, objects
-from kernel_backend.data.base import Fingerprint, Say, shown
+from kernel_backend.data.base import Fingerprint, Say, changed_text
 from kernel_backend.data.cache import StatCache
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
 from kernel_backend.model.snapshot import DATA, Data
 
@@ -48,9 +49,18 @@ def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> De
         if found.unreadable:
             warnings.append(
                 f"--data {name}: {len(found.unreadable):,} of {len(found.files):,} files cannot be read (first: "
-                f"{shown(found.unreadable[0])}): what is in them is not known, and a change of it will not be seen"
+                f"{found.unreadable[0]}): what is in them is not known, and a change of it will not be seen"
             )
     return Declared(tuple(data), files, tuple(warnings))
+
+
+def changed_since(data: Data, listed: bytes, at: Path | None = None) -> str:
+    """How declared data differs from its list in the snapshot, in a sentence; empty where it is as it was."""
+    try:
+        found = fingerprint(data.path, at=at)
+    except InvalidRequest as error:
+        return error.message
+    return "" if found.digest == data.digest else changed_text(data.path, listed, found.listed)
 
 
 def is_url(path: str) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from kernel_backend.data.base import UNREADABLE, File, Fingerprint, Say, fingerprint_of
+from kernel_backend.data.base import UNREADABLE, File, Fingerprint, Say, fingerprint_of, printable
 from kernel_backend.data.cache import Entry, Looks, StatCache, looks
 from kernel_backend.errors import InvalidRequest
 
@@ -43,9 +43,9 @@ def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
         fresh = dict(_read_all(unread, threads, f"{root}: {{:,}} of {len(unread):,} files read", say))
     gone = [path for path in known if path not in found]
     cache.change({path: entry for path, entry in fresh.items() if entry.looks.settled(began) and _read(entry)}, gone)
-    alone = found.keys() == {top}
+    begin = len(top.rstrip(b"/")) + 1
     files = (
-        File(root.name if alone else os.fsdecode(path[len(top.rstrip(b"/")) + 1 :]), entry.looks.size, entry.digest)
+        File(printable(os.fsdecode(path[begin:]) or root.name), entry.looks.size, entry.digest)
         for path, entry in (entries | fresh).items()
     )
     return fingerprint_of(files, sum(map(_read, fresh.values())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_backend.data.base import File, Fingerprint, fingerprint_of
+from kernel_backend.data.base import File, Fingerprint, fingerprint_of, printable
 from kernel_backend.errors import InvalidRequest
 
 # Under which names stores say what a content is, the surest first: S3, Google, Azure and others.
@@ -35,4 +35,4 @@ def fingerprint(url: str) -> Fingerprint:
 def _file(path: str, root: str, facts: Mapping[str, Any]) -> File:
     name = path.removeprefix(root.rstrip("/")).lstrip("/") or path.rsplit("/", 1)[-1]
     mark = next((str(facts[key]).strip('"') for key in _MARKS if facts.get(key) is not None), "")
-    return File(name, int(facts.get("size") or 0), mark)
+    return File(printable(name), int(facts.get("size") or 0), mark)

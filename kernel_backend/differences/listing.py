@@ -18,7 +18,7 @@ class Changes(NamedTuple):
 
 def read_list(data: bytes) -> dict[str, tuple[str, ...]]:
     """Name -> (size, digest) of a list in an archive: a tab-separated line a file."""
-    rows = (line.split("\t") for line in data.decode(errors="surrogateescape").splitlines())
+    rows = (line.split("\t") for line in data.decode().split("\n") if line)
     return {row[0]: tuple(row[1:]) for row in rows}
 
 

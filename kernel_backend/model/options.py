@@ -97,6 +97,8 @@ OPTIONS: tuple[Option, ...] = (
         {"nargs": 2, "metavar": ("PATTERN", "ACTION"), "action": "append"},
         config="on_log",
     ),
+    _list("--data", "data", "PATH", "folder, file or s3://... whose files are listed and compared; may be repeated"),
+    _list("--commit", "data", "ID", "version of data kept by lakeFS, DVC or others, to be shown; may be repeated"),
     Option(("--name",), "view", "what to call it", {"metavar": "TEXT"}),
     Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),
     Option(("--no-wait",), "view", "return at once", _NO_WAIT),

@@ -23,8 +23,9 @@ from kernel_backend.runner.beside import Beside, modules_beside
 from kernel_backend.runner.checkpointing import Checkpointer
 from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
-from kernel_backend.runner.delivered import Tally, code_of
+from kernel_backend.runner.declared import Declared
 from kernel_backend.runner.digests import weights
+from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.generators import Kept
 from kernel_backend.runner.left_behind import left_behind
@@ -59,6 +60,7 @@ def work(
     # What a cell draws at its top level: torch's own first seed is another in every process that imports it.
     seeds.reseed(seeds.mix(config.seed, "init", "definition"))
     code_id = code_of(Path(job.code))
+    watch_files(job)
     loaded = load(Path(job.code), Path(job.cwd))
     choice = choose(config.backend, kind)
     ranks = connect(choice, kind, patience(config.hang_timeout))
@@ -69,6 +71,9 @@ def work(
     if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
         spool.say(Note(text=text))
     watch(training)
+    declared = Declared(job, loaded.snapshot, spool)
+    if ranks.rank == 0:
+        declared.start()
     try:
         resumed = begin(training, numerics)
         guarantee = exact.guarantee(config, ranks.size, device, functions.asks_rank, training.generators.ways)
@@ -77,6 +82,8 @@ def work(
     finally:
         progress.tick("finishing", training.step)  # a save under way gets its time, and its fault is not this one's
         training.checkpoints.close()
+        training.first_epoch.close()
+        declared.close()
         training.train.close()
         if training.validation is not None:
             training.validation.close()
@@ -158,7 +165,7 @@ def build(
         ranks=ranks,
         streams=streams,
         generators=Kept(model=model, loss=loss, metrics=metrics, optimizer=optimizer, average=average),
-        delivered=Tally(ranks, spool, config.seed, code_id),
+        first_epoch=FirstEpoch(job, ranks, spool, code_id),
         checkpoints=checkpoints,
         pace=Pace(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
         progress=progress,
@@ -205,7 +212,7 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]
     training.train.restore(facts["data"])
-    training.delivered.restore(facts.get("delivered"))
+    training.first_epoch.restore(facts.get("first_epoch"))
     total = training.total_steps
     training.over = facts["over"] if total is None else training.step >= total
     if changed := exact.differences(manifest.numerics, numerics):

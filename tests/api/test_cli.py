@@ -315,3 +315,22 @@ def test_facts_are_shown_as_lines_and_as_json(service, file, client, capsys):
     assert "data: 40 samples delivered (digest ab12...)" in capsys.readouterr().out
     run_command(["facts", "1"])
     assert "delivered  40 samples" in capsys.readouterr().out
+
+
+def test_declared_data_and_external_versions_travel_and_are_shown(service, file, tmp_path, capsys):
+    (tmp_path / "leslie").mkdir()
+    (tmp_path / "leslie" / "a.csv").write_text("1,2\n")
+    submitted(file, "--data", str(tmp_path / "leslie"), "--commit", "lakefs://photos@c0ffee")
+    capsys.readouterr()
+    assert main(["show", "1"]) == 0
+    said = capsys.readouterr().out
+    assert f"data: declared {tmp_path}/leslie 1 file 4 B, commit lakefs://photos@c0ffee" in said
+    assert main(["facts", "1", "--json"]) == 0
+    (data,) = json.loads(capsys.readouterr().out)["data"]
+    assert (data["files"], data["bytes"], data["listed"]) == (1, 4, "data/0.tsv")
+
+
+def test_data_that_is_not_there_is_told_before_anything_is_sent(service, file, client, tmp_path, capsys):
+    assert main(["submit", str(file), "--data", str(tmp_path / "gone")]) == 2
+    assert f"--data {tmp_path}/gone is not there: name a folder with files" in capsys.readouterr().err
+    assert client.experiments() == []
