@@ -6,11 +6,12 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jupyter_ext.capture import Capture, Problem
+from jupyter_ext.capture.settings import SECRET
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
@@ -20,10 +21,11 @@ from kernel_backend.model.experiment import Config, Submission, parse_size
 from kernel_backend.model.options import to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
-from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.snapshot import Snapshot, State
 from kernel_backend.model.values import nearest
 from kernel_backend.snapshots.archive import MAX_BYTES, pack_snapshot
 from kernel_backend.snapshots.environment import record
+from kernel_backend.snapshots.state import state_of
 from kernel_backend.text import size
 
 
@@ -32,6 +34,7 @@ class Wanted:
     """What a person asks for beside the configuration: what travels, and what is checked."""
 
     include: tuple[str, ...] = ()
+    state_check: bool = True  # whether the job compares its values with the notebook's
     limit: int = LIMIT  # bytes of project files
 
 
@@ -41,7 +44,15 @@ def wanted(options: Namespace) -> Wanted:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
     except InvalidRequest as error:
         raise InvalidRequest(f"--project-limit {options.project_limit}: {error.message}") from None
-    return Wanted(include=tuple(options.include or ()), limit=limit)
+    state_check = not getattr(options, "no_state_check", False)
+    return Wanted(tuple(options.include or ()), state_check, limit)
+
+
+class Session(NamedTuple):
+    """A live notebook: its names, and what it has imported of the project."""
+
+    namespace: Mapping[str, object]
+    imported: Imported
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,7 @@ class Checked:
     definition: Definition
     params: dict[str, Value]
     travelling: Travelling
+    state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -70,24 +82,25 @@ def check(
     given: Mapping[str, Value],
     asked: Wanted = Wanted(),
     file: Path | None = None,
-    imported: Imported | None = None,
+    session: Session | None = None,
 ) -> Checked:
     """The definition of a capture, with a value for each hyperparameter and the files that it needs.
 
-    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `imported` is
-    what the notebook's kernel has seen of them.
+    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `session`
+    is the notebook that it came from.
     Raises CaptureError with all that stands in the way, or InvalidDefinition where it is the definition alone; both
     name cells and lines.
     """
     travelling = _travelling(capture, asked, file)
-    if imported is not None:
-        changed = imported.changed(travelling.modules)
+    if session is not None:
+        changed = session.imported.changed(travelling.modules)
         travelling = replace(travelling, warnings=(*travelling.warnings, *changed))
     problems = [*capture.problems, *travelling.problems, *_too_large({**capture.files, **travelling.files})]
     try:
         definition = parse(capture.source, capture.roles_from)
         if not problems:
-            return Checked(capture, definition, definition.bind(given), travelling)
+            state = _state(capture, session) if session is not None and asked.state_check else {}
+            return Checked(capture, definition, definition.bind(given), travelling, state)
         definition.bind(given)
     except InvalidDefinition as error:
         message = capture.relocate(error.message)
@@ -102,6 +115,12 @@ def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travellin
     search = [file.absolute().parent, cwd] if file else []
     place = place_of(search[0], cwd) if file else place_of(cwd)
     return collect(capture.source, place, where=capture.where, search=search, include=asked.include, limit=asked.limit)
+
+
+def _state(capture: Capture, session: Session) -> dict[str, State]:
+    values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
+    states = {name: state_of(value) for name, value in values.items() if not SECRET.search(name)}
+    return {name: state for name, state in states.items() if state is not None}
 
 
 def _too_large(files: Mapping[str, bytes]) -> Iterator[Problem]:
@@ -178,4 +197,5 @@ def describe(checked: Checked) -> Snapshot:
         requirements=checked.capture.requirements,
         project=checked.travelling.project,
         captured=checked.capture.captured,
+        state=checked.state,
     )
