@@ -6,12 +6,13 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jupyter_ext.capture import Capture, Problem
-from jupyter_ext.capture.settings import SECRET
+from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets
+from jupyter_ext.leaks import leaks
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
@@ -95,7 +96,9 @@ def check(
     if session is not None:
         changed = session.imported.changed(travelling.modules)
         travelling = replace(travelling, warnings=(*travelling.warnings, *changed))
-    problems = [*capture.problems, *travelling.problems, *_too_large({**capture.files, **travelling.files})]
+    files = {**capture.files, **travelling.files}
+    problems = [*capture.problems, *travelling.problems, *_too_large(files)]
+    problems += leaks(capture, files, given, known_secrets())
     try:
         definition = parse(capture.source, capture.roles_from)
         if not problems:
@@ -118,9 +121,21 @@ def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travellin
 
 
 def _state(capture: Capture, session: Session) -> dict[str, State]:
+    """States of the values that the job must have too; a secret is not even shown as a digest."""
+    known = known_secrets()
     values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
     states = {name: state_of(value) for name, value in values.items() if not SECRET.search(name)}
-    return {name: state for name, state in states.items() if state is not None}
+    return {
+        name: state
+        for name, state in states.items()
+        if state is not None and not find_secrets(f"{name} = {_text(values[name])}\n{state.shown}", known)
+    }
+
+
+def _text(value: object) -> str:
+    """All of a plain value, in which a secret could be."""
+    plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
+    return repr(value) if plain else ""
 
 
 def _too_large(files: Mapping[str, bytes]) -> Iterator[Problem]:

@@ -38,14 +38,15 @@ def net(value: float) -> torch.nn.Module:
 
 
 DISTINCT = [
-    None, True, False, 0, 1, 2**70, -1, 0.0, 1.0, math.nan, math.inf, 1j, "", "1", "a", b"", b"a", ..., [], (), {}, set(),
-    [1, 2], [2, 1], (1, 2), [[1], 2], ["ab", "c"], ["a", "bc"], {"a": 1, "b": 2}, {"b": 2, "a": 1}, OrderedDict(a=1, b=2),
-    {1, 2}, {"1", "2"}, frozenset({1, 2}), range(3), Pair(1, 2), Mode.FAST, Config(), Config(0.2), Path("a"),
+    None, True, False, 0, 1, 2**70, -1, 0.0, 1.0, math.nan, math.inf, 1j, "", "1", "a", b"", b"a", ..., [], (), {},
+    set(), [1, 2], [2, 1], (1, 2), [[1], 2], ["ab", "c"], ["a", "bc"], {"a": 1, "b": 2}, {"b": 2, "a": 1},
+    OrderedDict(a=1, b=2), {1, 2}, {"1", "2"}, frozenset({1, 2}), range(3), Pair(1, 2), Mode.FAST, Config(),
+    Config(0.2), Path("a"),
     np.arange(4), np.arange(4).reshape(2, 2), np.arange(4.0), np.float32(1), np.array("a"), np.array([None, 1]),
     np.array(["2020-01-01"], "M8[D]"), torch.arange(4), torch.arange(4.0), torch.arange(4.0, dtype=torch.bfloat16),
     torch.zeros(0), torch.tensor(1), torch.tensor([1 + 1j]), net(1), net(2), torch.float32, torch.device("cpu"),
-    pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]}), pd.DataFrame({"b": [1]}), pd.Series([1]), pd.Series([1], name="a"),
-    pd.Index([1]), pd.DataFrame({"a": ["x"]}),
+    pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]}), pd.DataFrame({"b": [1]}), pd.Series([1]),
+    pd.Series([1], name="a"), pd.Index([1]), pd.DataFrame({"a": ["x"]}),
 ]  # fmt: skip
 
 
