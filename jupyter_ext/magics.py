@@ -15,7 +15,7 @@ from jupyter_ext.host import headless, notebook_path, wants_widget
 from jupyter_ext.job import Job
 from jupyter_ext.line import words
 from jupyter_ext.recorder import Recorder
-from jupyter_ext.submit import Checked, check, send, wanted
+from jupyter_ext.submit import Checked, Session, check, send, wanted
 from jupyter_ext.waiting import show, wait
 from kernel_backend import discovery
 from kernel_backend.client import Client
@@ -67,7 +67,8 @@ class DaylightMagics(Magics):
             raise InvalidRequest(f"--out {options.out}: this is no name of a variable")
         config, given = to_config(options), parse_assignments(options.words)
         widget = wants_widget(options.view, self.kernel)
-        checked = check(capture, given, wanted(options), file, self.recorder.imported)
+        session = Session(self.kernel.user_ns, self.recorder.imported) if file is None else None
+        checked = check(capture, given, wanted(options), file, session)
         if options.dry_run:
             print(_dry_run(checked))
             return

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_backend.data.base import parse
 from kernel_backend.data.declared import fingerprint, is_url
 from kernel_backend.data.views import Seen, seen_by, view
 from kernel_backend.errors import InvalidRequest
@@ -54,7 +53,7 @@ def _one(a: Submitted, then: Data, now: Data, seen: Seen, folder: Path) -> Seen 
     if is_url(now.path):
         return f"{now.name} is in an object store, which keeps no earlier objects for us"
     try:
-        made = view(parse(a.files[then.listed]), fingerprint(now.path), Path(now.path), folder / "data")
+        made = view(a.files[then.listed], fingerprint(now.path), Path(now.path), folder / "data")
     except InvalidRequest as error:
         return error.message
     if made.missing:

@@ -6,12 +6,14 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jupyter_ext.capture import Capture, Problem
+from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets
+from jupyter_ext.leaks import leaks
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
@@ -22,10 +24,11 @@ from kernel_backend.model.experiment import Config, Submission, parse_size
 from kernel_backend.model.options import to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
-from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.snapshot import Snapshot, State
 from kernel_backend.model.values import nearest
 from kernel_backend.snapshots.archive import MAX_BYTES, pack_snapshot
 from kernel_backend.snapshots.environment import record
+from kernel_backend.snapshots.state import state_of
 from kernel_backend.text import size
 
 
@@ -34,6 +37,7 @@ class Wanted:
     """What a person asks for beside the configuration: what travels, and what is checked."""
 
     include: tuple[str, ...] = ()
+    state_check: bool = True  # whether the job compares its values with the notebook's
     limit: int = LIMIT  # bytes of project files
     data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
     commits: tuple[str, ...] = ()  # external versions of data
@@ -47,10 +51,18 @@ def wanted(options: Namespace) -> Wanted:
         raise InvalidRequest(f"--project-limit {options.project_limit}: {error.message}") from None
     return Wanted(
         include=tuple(options.include or ()),
+        state_check=not getattr(options, "no_state_check", False),
         limit=limit,
         data=tuple(options.data or ()),
         commits=tuple(options.commit or ()),
     )
+
+
+class Session(NamedTuple):
+    """A live notebook: its names, and what it has imported of the project."""
+
+    namespace: Mapping[str, object]
+    imported: Imported
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,7 @@ class Checked:
     travelling: Travelling
     declared: Declared
     commits: tuple[str, ...]
+    state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -81,20 +94,22 @@ def check(
     given: Mapping[str, Value],
     asked: Wanted = Wanted(),
     file: Path | None = None,
-    imported: Imported | None = None,
+    session: Session | None = None,
 ) -> Checked:
     """The definition of a capture, with a value for each hyperparameter and the files that it needs.
 
-    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `imported` is
-    what the notebook's kernel has seen of them.
+    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `session`
+    is the notebook that it came from.
     Raises CaptureError with all that stands in the way, or InvalidDefinition where it is the definition alone; both
     name cells and lines.
     """
     travelling = _travelling(capture, asked, file)
-    if imported is not None:
-        changed = imported.changed(travelling.modules)
+    if session is not None:
+        changed = session.imported.changed(travelling.modules)
         travelling = replace(travelling, warnings=(*travelling.warnings, *changed))
-    problems = [*capture.problems, *travelling.problems, *_too_large({**capture.files, **travelling.files})]
+    files = {**capture.files, **travelling.files}
+    problems = [*capture.problems, *travelling.problems, *_too_large(files)]
+    problems += leaks(capture, files, given, known_secrets())
     declared = Declared()
     try:
         declared = declare(asked.data, Path.cwd(), partial(print, file=sys.stderr, flush=True))
@@ -104,7 +119,8 @@ def check(
         definition = parse(capture.source, capture.roles_from)
         if not problems:
             bound = definition.bind(given)
-            return Checked(capture, definition, bound, travelling, declared, asked.commits)
+            state = _state(capture, session) if session is not None and asked.state_check else {}
+            return Checked(capture, definition, bound, travelling, declared, asked.commits, state)
         definition.bind(given)
     except InvalidDefinition as error:
         message = capture.relocate(error.message)
@@ -119,6 +135,24 @@ def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travellin
     search = [file.absolute().parent, cwd] if file else []
     place = place_of(search[0], cwd) if file else place_of(cwd)
     return collect(capture.source, place, where=capture.where, search=search, include=asked.include, limit=asked.limit)
+
+
+def _state(capture: Capture, session: Session) -> dict[str, State]:
+    """States of the values that the job must have too; a secret is not even shown as a digest."""
+    known = known_secrets()
+    values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
+    states = {name: state_of(value) for name, value in values.items() if not SECRET.search(name)}
+    return {
+        name: state
+        for name, state in states.items()
+        if state is not None and not find_secrets(f"{name} = {_text(values[name])}\n{state.shown}", known)
+    }
+
+
+def _text(value: object) -> str:
+    """All of a plain value, in which a secret could be."""
+    plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
+    return repr(value) if plain else ""
 
 
 def _too_large(files: Mapping[str, bytes]) -> Iterator[Problem]:
@@ -197,4 +231,5 @@ def describe(checked: Checked) -> Snapshot:
         captured=checked.capture.captured,
         data=checked.declared.data,
         commits=checked.commits,
+        state=checked.state,
     )

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from jupyter_ext.capture.facts import Change, Effects, Statement
-from jupyter_ext.capture.settings import SECRET
+from jupyter_ext.capture.secrets import SECRET, find_secrets
 
 # Given by the import system to every module.
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}
@@ -113,7 +113,8 @@ class History:
 def sets_secret(statement: Statement) -> bool:
     """Whether `os.environ["API_KEY"] = ...` is in it: such values stay out of snapshots."""
     sets = any(change.path[:1] == ("environ",) for change in statement.changes)
-    return sets and any(SECRET.search(ast.unparse(node)) for node in statement.nodes)
+    texts = (ast.unparse(node) for node in statement.nodes) if sets else ()
+    return any(SECRET.search(text) or find_secrets(text) for text in texts)
 
 
 class Slice:

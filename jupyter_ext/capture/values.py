@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import xxhash
 
 from jupyter_ext.capture.problems import Problem
+from jupyter_ext.capture.secrets import SECRET
 from jupyter_ext.capture.slice import Slice
 from kernel_backend.model.snapshot import Captured
 from kernel_backend.model.values import nearest
@@ -92,6 +93,8 @@ def _written(name: str, namespace: Mapping[str, object]) -> Written:
     if name not in namespace:
         raise _Refused(f"the notebook has no '{name}'{nearest(name, [each for each in namespace if each[:1] != '_'])}")
     value = namespace[name]
+    if SECRET.search(name) and isinstance(value, str | bytes):
+        raise _Refused("its name says that it is a secret, and snapshots hold none. Read it from os.environ")
     if isinstance(value, type | types.FunctionType | types.ModuleType):
         raise _Refused(f"'{name}' is a {type(value).__name__}, which travels as code")
     _check_size(_bytes(value))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-NEVER = frozenset({".git", "__pycache__", ".venv", "node_modules", ".ipynb_checkpoints"})
+_SECRETS = {".env", ".netrc", ".pypirc", ".pgpass", ".git-credentials"}
+NEVER = frozenset({".git", "__pycache__", ".venv", "node_modules", ".ipynb_checkpoints", *_SECRETS})
 _RULES = (".gitignore", ".daylightignore")  # the second has the last word
 
 

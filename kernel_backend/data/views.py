@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from kernel_backend.data.base import UNREADABLE, Fingerprint
+from kernel_backend.differences.listing import read_list
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Data
 
@@ -26,19 +27,19 @@ class Seen(NamedTuple):
     params: dict[str, Value]
 
 
-def view(wanted: Fingerprint, present: Fingerprint, root: Path, folder: Path) -> View:
-    """Links in `folder`, named as in `wanted`, to files below `root` (whose fingerprint is `present`) of equal bytes.
+def view(listed: bytes, present: Fingerprint, root: Path, folder: Path) -> View:
+    """Links in `folder`, named as in the list of then, to files below `root` (now `present`) with the same bytes.
 
     A file may have been renamed meanwhile. Nothing is made where bytes are missing.
     """
     alone = root.is_file()
-    there = {(file.size, file.digest): root if alone else root / file.name for file in present.files}
-    found = {file.name: there.get((file.size, file.digest)) for file in wanted.files if file.digest != UNREADABLE}
-    missing = tuple(file.name for file in wanted.files if found.get(file.name) is None)
+    places = {(str(file.size), file.digest): root if alone else root / file.name for file in present.files}
+    there = {known: path for known, path in places.items() if known[1] != UNREADABLE and path.exists()}
+    wanted = read_list(listed)
+    missing = tuple(name for name, known in wanted.items() if known not in there)
     if not missing:
-        for name, source in found.items():
-            assert source is not None
-            _link(folder / name, source)
+        for name, known in wanted.items():
+            _link(folder / name, there[known[0], known[1]])
     return View(folder, missing)
 
 

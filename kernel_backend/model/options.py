@@ -109,6 +109,13 @@ OPTIONS: tuple[Option, ...] = (
     _list("--capture", "code", "NAME", "a value of the notebook that travels in a file: train,test", host="notebook"),
     Option(("--project-limit",), "code", "how much of the project may travel: 200MB [64MB]", {"metavar": "SIZE"}),
     _setting("--env", "code", "NAME", "current (the packages there are) or locked (built as they were) [current]"),
+    Option(
+        ("--no-state-check",),
+        "code",
+        "train though values differ from the notebook's",
+        {"action": "store_true"},
+        host="notebook",
+    ),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),
     Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),
 )

@@ -57,6 +57,11 @@ class Spool:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600) if rank == 0 else None
 
+    @property
+    def speaks(self) -> bool:
+        """Whether this is rank 0's."""
+        return self._file is not None
+
     def say(self, record: Said) -> None:
         """Append one record, with its number and the time."""
         if self._file is None:

@@ -39,6 +39,7 @@ from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Choice, Ranks, choose, connect
 from kernel_backend.runner.reducer import Gradients, OwnGradients, SummedGradients
 from kernel_backend.runner.saving import HostCopy
+from kernel_backend.runner.state_check import check_state
 from kernel_backend.runner.stateful import Model, Optimizer, Stateful
 from kernel_backend.runner.tree import TreeGradients, shares_of
 from kernel_backend.runner.validation import share
@@ -62,6 +63,8 @@ def work(
     code_id = code_of(Path(job.code))
     watch_files(job)
     loaded = load(Path(job.code), Path(job.cwd))
+    if spool.speaks:
+        check_state(loaded, Path(job.code), Path(job.cwd), config.seed, lambda text: spool.say(Note(text=text)))
     choice = choose(config.backend, kind)
     ranks = connect(choice, kind, patience(config.hang_timeout))
     constants = {"device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}

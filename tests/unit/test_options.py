@@ -110,7 +110,7 @@ def test_notebook_and_terminal_share_all_but_their_own():
     notebook, terminal = (
         {flag for option in options_for(host) for flag in option.flags} for host in ("notebook", "terminal")
     )
-    assert notebook - terminal == {"--out", "--view"}
+    assert notebook - terminal == {"--capture", "--no-state-check", "--out", "--view"}
     assert terminal - notebook == {"--json"}
 
 
