@@ -33,6 +33,11 @@ def is_data(path: str, ours: Iterable[str]) -> bool:
     return not any(_within(path, folder) for folder in (*_SYSTEMS, *_PYTHONS, _OWN, *ours))
 
 
+def installed_in(folders: Iterable[str]) -> list[str]:
+    """Those folders into which packages have been installed: the environment has their names and versions."""
+    return [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
+
+
 def observed(paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False) -> Observed:
     """What these files are now; those that are gone are left out. While `hurry()` no more content is read."""
     found = sorted(set(paths))

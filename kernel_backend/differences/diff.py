@@ -10,8 +10,9 @@ from kernel_backend.differences.settings import configuration, daylight, hyperpa
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Diff, Difference
 
-# The model at step 0 is last: it mostly follows from one of the others.
-_CLASSES = (code, hyperparameters, data, environment, seed, hardware, configuration, daylight, pretrained)
+_CLASSES = (code, hyperparameters, data, pretrained, environment, seed, hardware, configuration, daylight)
+# What was delivered and the model at step 0 mostly follow from one of the others.
+_FOLLOWS = ("delivered", "step 0")
 
 
 def diff(a: Side, b: Side) -> Diff:
@@ -22,4 +23,4 @@ def diff(a: Side, b: Side) -> Diff:
 def causes(a: Side, b: Side) -> tuple[Difference, ...]:
     """The differences without the results."""
     found = [difference for each in _CLASSES for difference in each(a, b)]
-    return tuple(sorted(found, key=lambda difference: difference.harmless))
+    return tuple(sorted(found, key=lambda each: (each.harmless, each.name in _FOLLOWS)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterable
 from functools import partial
@@ -124,4 +125,4 @@ def watch_files(job: Job) -> None:
     """Listen from now on to which files are opened, but for what the training itself lives in."""
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
-    opened.watch(partial(is_data, ours=(*ours, job.code, job.home, job.checkpoints, attempt)))
+    opened.watch(partial(is_data, ours=(*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))))
