@@ -15,6 +15,7 @@ from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets
 from jupyter_ext.leaks import leaks
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
+from jupyter_ext.surroundings import Surroundings, surroundings
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
@@ -76,17 +77,24 @@ class Checked:
     declared: Declared
     commits: tuple[str, ...]
     state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
+    around: Surroundings = field(default_factory=Surroundings)
 
     @property
     def files(self) -> dict[str, bytes]:
         """What travels beside the definition, by the names in the archive."""
-        return {**self.travelling.files, **self.capture.files, **self.declared.files}
+        return {**self.around.files, **self.travelling.files, **self.capture.files, **self.declared.files}
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the person should know before slots are spent."""
         hints = map(self.capture.relocate, self.definition.hints)
-        return (*self.capture.warnings, *self.travelling.warnings, *self.declared.warnings, *hints)
+        return (
+            *self.capture.warnings,
+            *self.travelling.warnings,
+            *self.declared.warnings,
+            *self.around.warnings,
+            *hints,
+        )
 
 
 def check(
@@ -120,7 +128,8 @@ def check(
         if not problems:
             bound = definition.bind(given)
             state = _state(capture, session) if session is not None and asked.state_check else {}
-            return Checked(capture, definition, bound, travelling, declared, asked.commits, state)
+            around = surroundings(Path.cwd(), known_secrets())
+            return Checked(capture, definition, bound, travelling, declared, asked.commits, state, around)
         definition.bind(given)
     except InvalidDefinition as error:
         message = capture.relocate(error.message)

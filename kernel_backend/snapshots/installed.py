@@ -53,11 +53,21 @@ def editable_roots() -> dict[str, Path]:
     return {name: Path(root) for name, root in _distributions(tuple(_folders()))["editable"].items()}
 
 
-def sources(root: Path, without: Collection[str] = ()) -> dict[str, Path]:
-    """The files below a folder of sources by their relative names, sorted; at most MAX_FILES.
+def sources(root: Path) -> dict[str, Path]:
+    """The code below a folder by relative names, sorted: modules, and whatever lies in packages; at most MAX_FILES.
 
-    Hidden ones are left out, virtual environments, what is built from others, and folders named in `without`.
+    What else lies there (notebooks, data, results) comes and goes, and changes no import.
     """
+    files = _files(root)
+    return {
+        name: path
+        for name, path in files.items()
+        if name.endswith((".py", ".so")) or f"{name.rpartition('/')[0]}/__init__.py" in files
+    }
+
+
+def _files(root: Path, without: Collection[str] = ()) -> dict[str, Path]:
+    """All files but hidden ones, virtual environments, what is built from others, and folders named in `without`."""
     found: dict[str, Path] = {}
     for folder, folders, files in os.walk(root):
         kept = (each for each in folders if not each.startswith(".") and not each.endswith(".egg-info"))
@@ -82,7 +92,7 @@ def own_files(root: Path) -> dict[str, Path]:
     """The files of Daylight below `root` that a worker needs, by their names in a wheel, sorted."""
     found = {"daylight.py": root / "daylight.py"} if (root / "daylight.py").is_file() else {}
     for package in OURS[1:]:
-        found |= {f"{package}/{name}": path for name, path in sources(root / package, _BROWSERS).items()}
+        found |= {f"{package}/{name}": path for name, path in _files(root / package, _BROWSERS).items()}
     return dict(sorted(found.items()))
 
 

@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -182,3 +184,32 @@ def test_a_python_that_is_nowhere_is_named(kept: Environments):
     kept.make_lock(environment, PYTHON)
     with pytest.raises(NoEnvironment, match=r"3\.2"):
         kept.build(environment, PYTHON)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], capture_output=True)
+    if mounted.returncode:
+        reason = f"mount: {mounted.stderr.decode().strip()}"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    yield path
+    subprocess.run(["umount", str(path)], check=True)
+
+
+def test_on_a_full_disk_nothing_half_made_is_left_and_the_disk_is_named(small_disk: Path):
+    environment = small(numpy=version("numpy"))
+    kept = Environments(small_disk)
+    with pytest.raises(NoEnvironment, match="No space left on device"):
+        kept.build(environment, PYTHON)
+    assert kept.python(environment) is None
+    assert sorted(each.name for each in (small_disk / "environments" / environment.id).iterdir()) == [
+        "lock",
+        "lock.json",
+        "lock.txt",
+    ]
+    (small_disk / "filler").write_bytes(b"x" * shutil.disk_usage(small_disk).free)
+    with pytest.raises(NoEnvironment, match="No space left on device"):
+        kept.build(small(), PYTHON)

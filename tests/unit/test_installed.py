@@ -121,6 +121,13 @@ def test_an_editable_one_that_is_too_large_does_not_travel_but_is_known(
     assert record(tmp_path).editable["mine"] != before
 
 
+def test_a_packages_own_data_is_a_part_of_its_sources(tmp_path: Path):
+    for name in ("src/p/__init__.py", "src/p/sizes.yaml", "src/loose.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    assert list(sources(tmp_path)) == ["src/p/__init__.py", "src/p/sizes.yaml"]
+
+
 def test_sources_leave_out_what_is_built_hidden_or_another_environment(tmp_path: Path):
     for name in (
         "a.py",
@@ -130,7 +137,9 @@ def test_sources_leave_out_what_is_built_hidden_or_another_environment(tmp_path:
         "venv/pyvenv.cfg",
         "venv/d.py",
         "p/.e",
-        "f.egg-info/g",
+        "f.egg-info/g.py",
+        "notes.ipynb",
+        "data/results.json",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
