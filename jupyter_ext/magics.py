@@ -23,7 +23,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.options import OptionParser, add_options, to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.space import parse_assignments
-from kernel_backend.text import size
+from kernel_backend.text import same_text, size
 
 _ATTRIBUTE = "_daylight_magics"
 
@@ -74,7 +74,11 @@ class DaylightMagics(Magics):
             return
         client = _client()
         notebook = notebook_path(self.kernel)
-        overview = send(checked, config, given, name=options.name, notebook=notebook, client=client)
+        overview, new = send(
+            checked, config, given, name=options.name, notebook=notebook, client=client, again=options.again
+        )
+        if not new and not options.quiet:
+            print(same_text("this cell" if file is None else str(file), overview))
         if options.out:
             self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
         if cell is not None:

@@ -173,12 +173,21 @@ def submit(
     name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
+    again: bool = False,
 ) -> Overview:
     """The new experiment, with the service started where none runs.
 
     Raises CaptureError or InvalidDefinition before anything is sent, and what the service answers.
     """
-    return send(check(capture, given, file=file), config, given, name=name, notebook=notebook, client=client)
+    checked = check(capture, given, file=file)
+    return send(checked, config, given, name=name, notebook=notebook, client=client, again=again).overview
+
+
+class Sent(NamedTuple):
+    """An experiment, and whether it is new."""
+
+    overview: Overview
+    new: bool
 
 
 def send(
@@ -189,8 +198,12 @@ def send(
     name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
-) -> Overview:
-    """Upload a checked capture and make an experiment of it; raises what the service answers."""
+    again: bool = False,
+) -> Sent:
+    """Upload a checked capture and make an experiment of it; raises what the service answers.
+
+    Where the same goes on already, that is the answer, unless another is wanted (`again`).
+    """
     id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
     client = client or Client.connect()
     client.upload_snapshot(id, data)
@@ -202,8 +215,9 @@ def send(
         python=sys.executable,
         cwd=os.getcwd(),
         notebook=notebook,
+        again=again,
     )
-    return client.submit(submission)
+    return Sent(*client.submit_once(submission))
 
 
 def config_from(options: Mapping[str, Any]) -> Config:

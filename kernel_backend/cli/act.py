@@ -18,7 +18,7 @@ from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.resumption import parse_slots
 from kernel_backend.model.space import parse_assignments
-from kernel_backend.text import already_text, counted, head_text, new_notes, params_text
+from kernel_backend.text import already_text, counted, head_text, new_notes, params_text, same_text
 
 
 def _submit(options: Namespace) -> int:
@@ -35,7 +35,9 @@ def _submit(options: Namespace) -> int:
         print(f"{path}: {params_text(checked.params)}; {counted(config.slots, 'slot')}, {length}; nothing was sent")
         return OK
     client = Client.connect()
-    overview = send(checked, config, given, name=options.name or path.stem, client=client)
+    overview, new = send(checked, config, given, name=options.name or path.stem, client=client, again=options.again)
+    if not new:
+        say(same_text(str(path), overview))
     return _wait(client, overview, options) if options.wait else _tell(overview, options)
 
 

@@ -116,6 +116,7 @@ OPTIONS: tuple[Option, ...] = (
         {"action": "store_true"},
         host="notebook",
     ),
+    _switch("--again", "code", "make another experiment though the same one goes on"),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),
     Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),
 )
