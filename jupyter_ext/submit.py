@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets
@@ -26,11 +26,14 @@ from kernel_backend.model.options import to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot, State
+from kernel_backend.model.space import parse_assignments
 from kernel_backend.model.values import nearest
 from kernel_backend.snapshots.archive import MAX_BYTES, pack_snapshot
 from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.state import state_of
 from kernel_backend.text import size
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,25 @@ class Wanted:
     """What a person asks for beside the configuration: what travels, and what is checked."""
 
     include: tuple[str, ...] = ()
+    captured: tuple[str, ...] = ()  # names of the notebook
     state_check: bool = True  # whether the job compares its values with the notebook's
     limit: int = LIMIT  # bytes of project files
     data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
     commits: tuple[str, ...] = ()  # external versions of data
+
+    @property
+    def texts(self) -> dict[str, Value]:
+        """Options whose words are stored as they were written."""
+        return {"--data": " ".join(self.data), "--commit": " ".join(self.commits)}
+
+    def words(self) -> list[str]:
+        """The options that ask for it."""
+        found = [word for path in self.include for word in ("--include", path)]
+        found += ["--capture", ",".join(self.captured)] if self.captured else []
+        found += [word for path in self.data for word in ("--data", path)]
+        found += [word for commit in self.commits for word in ("--commit", commit)]
+        found += [] if self.state_check else ["--no-state-check"]
+        return [*found, "--project-limit", str(self.limit)] if self.limit != LIMIT else found
 
 
 def wanted(options: Namespace) -> Wanted:
@@ -52,11 +70,38 @@ def wanted(options: Namespace) -> Wanted:
         raise InvalidRequest(f"--project-limit {options.project_limit}: {error.message}") from None
     return Wanted(
         include=tuple(options.include or ()),
+        captured=tuple(name for each in getattr(options, "capture", None) or () for name in each.split(",") if name),
         state_check=not getattr(options, "no_state_check", False),
         limit=limit,
         data=tuple(options.data or ()),
         commits=tuple(options.commit or ()),
     )
+
+
+class Asked(NamedTuple):
+    """A line of options and `name=value` words, read; `wrong` is all that cannot be."""
+
+    config: Config
+    given: dict[str, Value]
+    wanted: Wanted
+    wrong: tuple[str, ...] = ()
+
+
+def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
+    """What these options and their `words` ask for; of what cannot be read the default is taken."""
+    complaints = list(wrong)
+
+    def tried(read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except InvalidRequest as error:
+            complaints.append(error.message)
+            return otherwise
+
+    config = tried(lambda: to_config(options), Config())
+    none: dict[str, Value] = {}
+    given = tried(lambda: parse_assignments(options.words), none)
+    return Asked(config, given, tried(lambda: wanted(options), Wanted()), tuple(complaints))
 
 
 class Session(NamedTuple):
@@ -88,11 +133,16 @@ class Checked:
     def warnings(self) -> tuple[str, ...]:
         """What the person should know before slots are spent."""
         hints = map(self.capture.relocate, self.definition.hints)
+        missing = [each for each in self.capture.requirements if "==" not in each]
+        lacks = [
+            f"{each}, of a pip install in a cell, is not installed in this Python: a job lacks it" for each in missing
+        ]
         return (
             *self.capture.warnings,
             *self.travelling.warnings,
             *self.declared.warnings,
             *self.around.warnings,
+            *lacks,
             *hints,
         )
 
@@ -103,21 +153,27 @@ def check(
     asked: Wanted = Wanted(),
     file: Path | None = None,
     session: Session | None = None,
+    wrong: Sequence[str] = (),
 ) -> Checked:
     """The definition of a capture, with a value for each hyperparameter and the files that it needs.
 
-    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `session`
-    is the notebook that it came from.
-    Raises CaptureError with all that stands in the way, or InvalidDefinition where it is the definition alone; both
-    name cells and lines.
+    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `session` is
+    the notebook that it came from, `wrong` what was found wrong already about how it was asked for.
+    Raises CaptureError with all that stands in the way (InvalidRequest where something of it is in `wrong`), or
+    InvalidDefinition where it is the definition alone; all of them name cells and lines.
     """
     travelling = _travelling(capture, asked, file)
     if session is not None:
         changed = session.imported.changed(travelling.modules)
         travelling = replace(travelling, warnings=(*travelling.warnings, *changed))
     files = {**capture.files, **travelling.files}
-    problems = [*capture.problems, *travelling.problems, *_too_large(files)]
-    problems += leaks(capture, files, given, known_secrets())
+    problems = [Problem("option", "", None, each) for each in wrong]
+    problems += [
+        *capture.problems,
+        *travelling.problems,
+        *_too_large(files),
+        *leaks(capture, files, {**given, **asked.texts}, known_secrets()),
+    ]
     declared = Declared()
     try:
         declared = declare(asked.data, Path.cwd(), partial(print, file=sys.stderr, flush=True))
@@ -125,18 +181,18 @@ def check(
         problems.append(Problem("data", "", None, error.message))
     try:
         definition = parse(capture.source, capture.roles_from)
-        if not problems:
-            bound = definition.bind(given)
-            state = _state(capture, session) if session is not None and asked.state_check else {}
-            around = surroundings(Path.cwd(), known_secrets())
-            return Checked(capture, definition, bound, travelling, declared, asked.commits, state, around)
-        definition.bind(given)
+        params = {} if wrong else definition.bind(given)
     except InvalidDefinition as error:
         message = capture.relocate(error.message)
         if not problems:
             raise InvalidDefinition(message, **error.details) from None
         problems.append(Problem("definition", "", None, message))
-    raise CaptureError("\n".join(each.message for each in problems), problems=[vars(each) for each in problems])
+    if problems:
+        kind = InvalidRequest if wrong else CaptureError
+        raise kind("\n".join(each.message for each in problems), problems=[vars(each) for each in problems])
+    state = _state(capture, session) if session is not None and asked.state_check else {}
+    around = surroundings(Path.cwd(), known_secrets())
+    return Checked(capture, definition, params, travelling, declared, asked.commits, state, around)
 
 
 def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travelling:
@@ -182,12 +238,21 @@ def submit(
     name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
+    again: bool = False,
 ) -> Overview:
     """The new experiment, with the service started where none runs.
 
     Raises CaptureError or InvalidDefinition before anything is sent, and what the service answers.
     """
-    return send(check(capture, given, file=file), config, given, name=name, notebook=notebook, client=client)
+    checked = check(capture, given, file=file)
+    return send(checked, config, given, name=name, notebook=notebook, client=client, again=again).overview
+
+
+class Sent(NamedTuple):
+    """An experiment, and whether it is new."""
+
+    overview: Overview
+    new: bool
 
 
 def send(
@@ -198,8 +263,12 @@ def send(
     name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
-) -> Overview:
-    """Upload a checked capture and make an experiment of it; raises what the service answers."""
+    again: bool = False,
+) -> Sent:
+    """Upload a checked capture and make an experiment of it; raises what the service answers.
+
+    Where the same goes on already, that is the answer, unless another is wanted (`again`).
+    """
     id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
     client = client or Client.connect()
     client.upload_snapshot(id, data)
@@ -211,8 +280,9 @@ def send(
         python=sys.executable,
         cwd=os.getcwd(),
         notebook=notebook,
+        again=again,
     )
-    return client.submit(submission)
+    return Sent(*client.submit_once(submission))
 
 
 def config_from(options: Mapping[str, Any]) -> Config:

@@ -76,8 +76,13 @@ class Client:
         return self._json("GET", "/api/health")
 
     def submit(self, submission: Submission) -> Overview:
-        """The new experiment; its snapshot must have been uploaded."""
-        return self._overview("POST", "/api/experiments", json=submission.to_json())
+        """The new experiment, or the same one that goes on already; its snapshot must have been uploaded."""
+        return self.submit_once(submission)[0]
+
+    def submit_once(self, submission: Submission) -> tuple[Overview, bool]:
+        """The same, and whether it is new."""
+        answer = self._call("POST", "/api/experiments", json=submission.to_json())
+        return Overview.from_json(answer.json()), answer.status_code == 201
 
     def experiments(self, state: str | None = None, search: str | None = None, limit: int = 50) -> list[Overview]:
         """The newest experiments first."""

@@ -368,3 +368,9 @@ def cause_text(failure: Failure) -> str:
 
 def _first_line(text: str) -> str:
     return text.splitlines()[0] if text else ""
+
+
+def same_text(what: str, overview: Overview) -> str:
+    """What is said where `what` (`this cell`, `train.py`) is an experiment that goes on already."""
+    number = overview.experiment.number
+    return f"{what} is experiment #{number}, which is {overview.state}: shown here; --again makes another"

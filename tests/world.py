@@ -101,6 +101,7 @@ class World:
                 python=sys.executable,
                 cwd=str(cwd or self.home),
                 name=name,
+                again=True,
             )
         )
 

@@ -30,9 +30,9 @@ class Experiments(ApiHandler):
         self.reply({"experiments": await self.service.overviews(self.user, state, search, limit)})
 
     async def post(self) -> None:
-        """Submit an experiment whose snapshot has been stored."""
-        answer = await self.service.submit(self.user, self.parse(Submission))
-        self.set_status(201)
+        """Submit an experiment whose snapshot has been stored; 200 with the one that goes on, if it is the same."""
+        answer, new = await self.service.submit_once(self.user, self.parse(Submission))
+        self.set_status(201 if new else 200)
         self.reply(answer)
 
 

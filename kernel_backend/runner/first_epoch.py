@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernel_backend.data.observed import LISTED, is_data, observed
+from kernel_backend.data.observed import LISTED, installed_in, is_data, observed
 from kernel_backend.model.code import code_id, is_code
 from kernel_backend.model.facts import Delivered
 from kernel_backend.model.job import Job

@@ -40,6 +40,7 @@ from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.loop import Loop, digest
 from kernel_backend.service.overviews import Overviews
+from kernel_backend.service.twins import Twins
 from kernel_backend.service.visible import visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
@@ -61,6 +62,7 @@ class Service:
     ) -> None:
         self._store, self._archive, self._engine = store, archive, engine
         self._curves, self._overviews = CurveReader(store), Overviews(archive)
+        self._twins, self._submitting = Twins(archive), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
@@ -102,13 +104,31 @@ class Service:
         Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk: what
         can never run is refused here, and nothing of it is stored.
         """
+        return await self._add(who, await self._draft(who, submission))
+
+    async def submit_once(self, who: str, submission: Submission) -> tuple[Overview, bool]:
+        """The same, unless an experiment goes on that is the same, which is the answer then; and whether it is new.
+
+        Raises what `submit` raises.
+        """
+        draft = await self._draft(who, submission)
+        if submission.again or submission.rerun_of is not None:
+            return await self._add(who, draft), True
+        async with self._submitting:  # of two that come at once, the second finds the first
+            unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
+            twin = await asyncio.to_thread(self._twins.find, draft, unfinished)
+            if twin is None:
+                return await self._add(who, draft), True
+        return await self.overview(who, twin), False
+
+    async def _draft(self, who: str, submission: Submission) -> Draft:
         params = await asyncio.to_thread(self._bind, submission)
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, submission.snapshot)
         nodes = await self._engine.nodes()
         _check_size(submission.config, nodes)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
-        draft = Draft(
+        return Draft(
             name=submission.name or "",
             owner=who,
             group=who,
@@ -121,6 +141,8 @@ class Service:
             rerun_of=submission.rerun_of,
             begins_from=submission.begins_from,
         )
+
+    async def _add(self, who: str, draft: Draft) -> Overview:
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
         await asyncio.to_thread(self._preparation.keep, draft.snapshot, draft.python)
         self._changed()

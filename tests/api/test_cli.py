@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -98,14 +99,39 @@ def test_a_file_that_is_no_text_is_refused_in_a_sentence(service, tmp_path, caps
     assert "latin.py cannot be read: it is no UTF-8 text" in capsys.readouterr().err
 
 
-def test_a_dry_run_sends_nothing(service, file, capsys):
-    assert main(["submit", str(file), "--dry-run", "lr=2"]) == 0
-    said = capsys.readouterr().out
-    assert "lr=2" in said
-    assert "1 slot, 1 epoch; nothing was sent" in said
+def test_a_dry_run_sends_nothing_and_spells_the_command_out(service, file, capsys):
     assert main(["submit", str(file), "--dry-run", "lr=2", "--slots", "2", "--steps", "5"]) == 0
-    assert "2 slots, 5 steps; nothing was sent" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "# lr = 2.0" in said
+    assert "def model(" in said
     assert service.client().experiments() == []
+    command = next(line for line in said.split("\n") if line.startswith("# daylight submit"))
+    assert "--slots 2" in command
+    assert "--steps 5" in command
+    assert "--seed 0" in command
+    submitted(file, *shlex.split(command)[4:])
+    (made,) = service.client().experiments()
+    assert made.experiment.config.steps == 5
+    assert made.experiment.params["lr"] == 2
+
+
+def test_the_same_file_again_is_shown_and_another_made_on_demand(service, file, capsys):
+    submitted(file)
+    assert main(["submit", str(file)]) == 0
+    assert f"{file} is experiment #1, which is " in capsys.readouterr().err
+    submitted(file, "--again")
+    assert capsys.readouterr().out.endswith("2\n")
+
+
+def test_all_that_is_wrong_is_told_at_once(service, tmp_path, capsys):
+    bad = tmp_path / "bad.py"
+    bad.write_text("import nowhere_at_all\npassword = 'hunter2'\ndef model(): ...\n")
+    assert main(["submit", str(bad), "--slots", "0", "--include", "nothing", "lr=", "--project-limit", "much"]) == 2
+    said = capsys.readouterr().err
+    for each in ("--slots 0", "'lr=' has no value", "--project-limit much", "bad.py line 1 imports nowhere_at_all",
+                 "bad.py line 2 holds what looks like a secret", "no train_data"):  # fmt: skip
+        assert each in said
+    assert "hunter2" not in said
 
 
 def test_waiting_prints_a_line_on_each_validation_and_ends_well(service, file, capsys):
