@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,17 +28,29 @@ __all__ = [
 ]
 
 
-def submit(file: str | Path, *, name: str | None = None, params: dict[str, Value] | None = None, **config: Any) -> Job:
+def submit(
+    file: str | Path,
+    *,
+    name: str | None = None,
+    params: dict[str, Value] | None = None,
+    include: Sequence[str] = (),
+    again: bool = False,
+    **config: Any,
+) -> Job:
     """Submit a file of roles; `config` are the options by name (`slots=2, epochs=10, batch_size=64`).
 
-    Raises InvalidDefinition and InvalidRequest before anything is sent.
+    Files and folders that `include` names travel with it. Where the same goes on already, that is the answer, unless
+    another is wanted (`again`). Raises InvalidDefinition and InvalidRequest before anything is sent.
     """
     from jupyter_ext.capture import capture_file
     from jupyter_ext.job import Job
-    from jupyter_ext.submit import config_from
+    from jupyter_ext.submit import Wanted, config_from
     from jupyter_ext.submit import submit as send
 
-    overview = send(capture_file(Path(file)), config_from(config), params or {}, file=Path(file), name=name)
+    path, asked = Path(file), Wanted(include=tuple(include))
+    overview = send(
+        capture_file(path), config_from(config), params or {}, file=path, name=name, asked=asked, again=again
+    )
     return Job(overview.experiment.number)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_ext.capture import Capture, Problem
+from jupyter_ext.capture.problems import cell_of
 from jupyter_ext.capture.secrets import OVERRIDE, find_secrets
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import CAPTURED, PROJECT
@@ -23,8 +23,7 @@ def leaks(
     """A problem for each line of the definition, of `files` or of `given` that holds what looks like a secret."""
     for line, kind in find_secrets(capture.source, known):
         place = capture.where(line)
-        cell = re.match(r"cell \[(\d+)\]", place)
-        yield _problem(place, kind, int(cell[1]) if cell else None, f"end the line with # {OVERRIDE}")
+        yield _problem(place, kind, cell_of(place), f"end the line with # {OVERRIDE}")
     for name, data in sorted(files.items()):
         yield from _in_file(name, data, known)
     for name, value in given.items():

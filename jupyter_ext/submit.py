@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,9 @@ from kernel_backend.snapshots.state import state_of
 from kernel_backend.text import size
 
 T = TypeVar("T")
+_repr = reprlib.Repr()
+_repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxfrozenset = 1000
+_repr.maxstring = _repr.maxother = 20_000
 
 
 @dataclass(frozen=True)
@@ -215,9 +219,9 @@ def _state(capture: Capture, session: Session) -> dict[str, State]:
 
 
 def _text(value: object) -> str:
-    """All of a plain value, in which a secret could be."""
+    """As much of a plain value as a person would have typed, in which a secret could be."""
     plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
-    return repr(value) if plain else ""
+    return _repr.repr(value) if plain else ""
 
 
 def _too_large(files: Mapping[str, bytes]) -> Iterator[Problem]:
@@ -238,13 +242,14 @@ def submit(
     name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
+    asked: Wanted = Wanted(),
     again: bool = False,
 ) -> Overview:
     """The new experiment, with the service started where none runs.
 
     Raises CaptureError or InvalidDefinition before anything is sent, and what the service answers.
     """
-    checked = check(capture, given, file=file)
+    checked = check(capture, given, asked, file)
     return send(checked, config, given, name=name, notebook=notebook, client=client, again=again).overview
 
 

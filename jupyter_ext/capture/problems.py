@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,12 @@ class Problem:
     name: str
     cell: int | None
     message: str
+
+
+def cell_of(place: str) -> int | None:
+    """The cell's number in `cell [4] line 2`; None for a place in a file."""
+    found = re.match(r"cell \[(\d+)\]", place)
+    return int(found[1]) if found else None
 
 
 def problems(

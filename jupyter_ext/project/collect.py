@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jupyter_ext.capture.problems import Problem
+from jupyter_ext.capture.problems import Problem, cell_of
 from jupyter_ext.project.files import Tree
 from jupyter_ext.project.ignored import Ignored
-from jupyter_ext.project.imports import Import, imports
+from jupyter_ext.project.imports import Import, added_folders, imports, touches_path
 from jupyter_ext.project.modules import OURS, Found, Modules, editable_folders, foreign
 from jupyter_ext.project.root import Place
 from kernel_backend.model.snapshot import PROJECT, Project
@@ -46,11 +46,13 @@ def collect(
 
     `where` says a line of `source` in the person's words. Raises nothing: what stands in the way is in `problems`.
     """
-    collector = _Collector(place, Modules(search), where)
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):  # told by whoever parses the definition
         tree = ast.Module([], [])
+    # A notebook's own changes of the module path have been made; those of a file are yet to come.
+    added = added_folders(tree, search) if search else []
+    collector = _Collector(place, Modules([*added, *search]), where, sure=not (search and touches_path(tree)))
     collector.follow(imports(tree))
     for each in include:
         collector.include(each)
@@ -58,8 +60,9 @@ def collect(
 
 
 class _Collector:
-    def __init__(self, place: Place, modules: Modules, where: Callable[[int], str]) -> None:
+    def __init__(self, place: Place, modules: Modules, where: Callable[[int], str], sure: bool) -> None:
         self.place, self.modules, self.where = place, modules, where
+        self.sure = sure  # that a module that is not found will not be there when it is imported
         self.tree = Tree(place.root)
         self.sizes: dict[Path, int] = {}
         self.entries: dict[Path, str] = {}  # file -> what of the project it is a part of, as a person looks at it
@@ -85,11 +88,14 @@ class _Collector:
 
     def _check(self, wanted: Import) -> None:
         top = wanted.name.split(".")[0]
-        if wanted.certain and top not in OURS and not self.modules.exists(top):
-            message = (
-                f"{self.where(wanted.line)} imports {wanted.name}, which this Python does not have. Install it first."
-            )
-            self._problem("module", wanted.name, message)
+        if not wanted.certain or top in OURS or self.modules.exists(top):
+            return
+        place = self.where(wanted.line)
+        what = f"{place} imports {wanted.name}, which this Python does not have"
+        if self.sure:
+            self.problems.append(Problem("module", wanted.name, cell_of(place), f"{what}. Install it first."))
+        else:
+            self.warnings.append(f"{what}: what is put into sys.path is known only when it runs")
 
     def _take(self, name: str, own: bool) -> list[Import]:
         """Ship this module if it is local; what it imports for its part."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -55,3 +56,31 @@ def _by_call(node: ast.Call) -> str | None:
     first = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
     importing = name in ("import_module", "__import__") and isinstance(first, str) and not first.startswith(".")
     return str(first) if importing else None
+
+
+def touches_path(tree: ast.AST) -> bool:
+    """Whether the code changes the module path."""
+    return any(True for _ in _path_changes(tree))
+
+
+def added_folders(tree: ast.AST, bases: Sequence[Path]) -> list[Path]:
+    """Folders that `sys.path.insert(0, "../src")` and its like add, as far as they are written out.
+
+    `Path(__file__).parent / "lib"` counts as `lib` beside the file: what is looked for is a folder that there is.
+    """
+    found: list[Path] = []
+    for call in _path_changes(tree):
+        texts = [
+            node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        tried = [base.joinpath(*some) for base in bases for some in (texts, *([text] for text in texts)) if some]
+        found += [folder for folder in tried if folder.is_dir()]
+    return found
+
+
+def _path_changes(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        called = isinstance(node, ast.Call) and ast.unparse(node.func).startswith("sys.path.")
+        extended = isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "sys.path"
+        if called or extended:
+            yield node

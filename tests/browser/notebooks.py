@@ -41,7 +41,7 @@ class Gate:
 
 def submitting(definition: str, options: str = "", params: str = "pause=0.2") -> str:
     """A cell that submits a definition, on one slot."""
-    line = f"%%dlsubmit --slots 1 --epochs {EPOCHS} --batch-size 8 --threads 1 {options} {params}"
+    line = f"%%dlsubmit --again --slots 1 --epochs {EPOCHS} --batch-size 8 --threads 1 {options} {params}"
     return f"{line.rstrip()}\n{definition.strip()}"
 
 

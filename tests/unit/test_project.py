@@ -193,3 +193,23 @@ def test_a_file_that_changed_after_the_kernel_imported_it_is_told_until_it_is_lo
     assert said.startswith("helpers.py has changed since this kernel imported it: the job gets the file as it is now")
     importlib.reload(helpers)
     assert list(kernel.changed(modules)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sys.path.insert(0, '../lib')",
+        "sys.path.append(os.path.join(os.path.dirname(__file__), '..', 'lib'))",
+        "sys.path += [str(Path(__file__).parent / '..' / 'lib')]",
+    ],
+)
+def test_a_scripts_own_changes_of_the_module_path_are_read(root: Path, line: str):
+    write(root, {"jobs/train.py": "", "lib/deep.py": ""})
+    source = f"import sys, os\nfrom pathlib import Path\n{line}\nimport deep, not_there_yet"
+    found = collect(source, place_of(root / "jobs", root), search=[root / "jobs", root])
+    assert set(found.files) == {"project/lib/deep.py"}
+    assert not found.problems
+    assert found.warnings == (
+        "line 4 imports not_there_yet, which this Python does not have: "
+        "what is put into sys.path is known only when it runs",
+    )
