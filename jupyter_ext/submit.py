@@ -29,12 +29,13 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot, State
 from kernel_backend.model.space import parse_assignments
 from kernel_backend.model.values import nearest
-from kernel_backend.snapshots.archive import MAX_BYTES, pack_snapshot
+from kernel_backend.snapshots.archive import MAX_BYTES, MAX_MEMBERS, pack_snapshot
 from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.state import state_of
 from kernel_backend.text import size
 
 T = TypeVar("T")
+_OURS = 100  # members that are kept for the definition, its description and what is recorded beside it
 _repr = reprlib.Repr()
 _repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxfrozenset = 1000
 _repr.maxstring = _repr.maxother = 20_000
@@ -166,23 +167,17 @@ def check(
     Raises CaptureError with all that stands in the way (InvalidRequest where something of it is in `wrong`), or
     InvalidDefinition where it is the definition alone; all of them name cells and lines.
     """
-    travelling = _travelling(capture, asked, file)
-    if session is not None:
-        changed = session.imported.changed(travelling.modules)
-        travelling = replace(travelling, warnings=(*travelling.warnings, *changed))
+    travelling = _travelling(capture, asked, file, session)
+    declared, unreadable = _declared(asked)
     files = {**capture.files, **travelling.files}
-    problems = [Problem("option", "", None, each) for each in wrong]
-    problems += [
+    problems = [
+        *(Problem("option", "", None, each) for each in wrong),
         *capture.problems,
         *travelling.problems,
         *_too_large(files),
         *leaks(capture, files, {**given, **asked.texts}, known_secrets()),
+        *unreadable,
     ]
-    declared = Declared()
-    try:
-        declared = declare(asked.data, Path.cwd(), partial(print, file=sys.stderr, flush=True))
-    except InvalidRequest as error:
-        problems.append(Problem("data", "", None, error.message))
     try:
         definition = parse(capture.source, capture.roles_from)
         params = {} if wrong else definition.bind(given)
@@ -199,11 +194,20 @@ def check(
     return Checked(capture, definition, params, travelling, declared, asked.commits, state, around)
 
 
-def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travelling:
+def _travelling(capture: Capture, asked: Wanted, file: Path | None, session: Session | None) -> Travelling:
     cwd = Path.cwd()
     search = [file.absolute().parent, cwd] if file else []
     place = place_of(search[0], cwd) if file else place_of(cwd)
-    return collect(capture.source, place, where=capture.where, search=search, include=asked.include, limit=asked.limit)
+    found = collect(capture.source, place, where=capture.where, search=search, include=asked.include, limit=asked.limit)
+    changed = session.imported.changed(found.modules) if session is not None else ()
+    return replace(found, warnings=(*found.warnings, *changed))
+
+
+def _declared(asked: Wanted) -> tuple[Declared, list[Problem]]:
+    try:
+        return declare(asked.data, Path.cwd(), partial(print, file=sys.stderr, flush=True)), []
+    except InvalidRequest as error:
+        return Declared(), [Problem("data", "", None, error.message)]
 
 
 def _state(capture: Capture, session: Session) -> dict[str, State]:
@@ -226,6 +230,9 @@ def _text(value: object) -> str:
 
 def _too_large(files: Mapping[str, bytes]) -> Iterator[Problem]:
     count = sum(map(len, files.values()))
+    if len(files) > MAX_MEMBERS - _OURS:
+        what = f"all that travels are {len(files)} files, more than a snapshot holds ({MAX_MEMBERS})"
+        yield Problem("size", "snapshot", None, f"{what}. Name what the job does not need in .daylightignore.")
     if count > MAX_BYTES:
         largest = sorted(files, key=lambda name: len(files[name]), reverse=True)[:5]
         listed = ", ".join(f"{name} ({size(len(files[name]))})" for name in largest)

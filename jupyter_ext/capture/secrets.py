@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables of the environment
 OVERRIDE = "daylight: not a secret"  # in a comment on the line
-_SHORTEST = 6  # characters of a variable's value that is looked for elsewhere
+_SHORTEST = 8  # characters of a variable's value that is looked for elsewhere
 
 # Kinds that tell themselves by how they begin; the text in front is looked for first, which is quick.
 _TOKENS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
@@ -79,11 +79,12 @@ def find_secrets(text: str, known: Iterable[str] = ()) -> list[tuple[int, str]]:
 
 
 def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The values of this process's variables whose names say that they are secrets."""
+    """The values of this process's variables whose names say that they are secrets; paths and single words are none."""
+    named = (value for name, value in environment.items() if SECRET.search(name))
     return [
         value
-        for name, value in environment.items()
-        if SECRET.search(name) and len(value) >= _SHORTEST and _tells(value)
+        for value in named
+        if len(value) >= _SHORTEST and not value.isalpha() and value[0] != "/" and _tells(value)
     ]
 
 

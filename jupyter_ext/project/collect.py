@@ -177,6 +177,9 @@ class _Collector:
 
     def _read(self) -> Iterator[tuple[Path, bytes]]:
         for path in sorted(self.sizes):
+            if not _storable(path):
+                self._problem("file", repr(str(path)), f"{str(path)!r} has a name that no archive can hold: rename it")
+                continue
             try:
                 yield path, path.read_bytes()
             except FileNotFoundError as error:
@@ -204,6 +207,14 @@ class _Collector:
 
     def _name(self, path: Path) -> str:
         return self.place.below(path) or str(path)
+
+
+def _storable(path: Path) -> bool:
+    """Whether every system can write a file of this name."""
+    try:
+        return "\\" not in str(path) and bool(str(path).encode())
+    except UnicodeEncodeError:  # the name is no UTF-8
+        return False
 
 
 def _names(wanted: Import) -> Iterator[str]:

@@ -9,11 +9,13 @@ differs between the two is made by chance, which the person is told; the rest is
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -26,10 +28,12 @@ AGAIN_S = 600.0  # for the second import
 _NOTHING = "nothing"
 
 
-def check_state(loaded: Loaded, code: Path, cwd: Path, seed: int, note: Callable[[str], None]) -> None:
+def check_state(
+    loaded: Loaded, code: Path, cwd: Path, seed: int, note: Callable[[str], None], alive: Callable[[], None]
+) -> None:
     """Compare the module with the notebook's values; says a note about those that chance makes.
 
-    Raises InvalidDefinition with all the others.
+    `alive` is called every second of a second import. Raises InvalidDefinition with all the others.
     """
     snapshot = loaded.snapshot
     if snapshot is None or not snapshot.state:
@@ -38,7 +42,7 @@ def check_state(loaded: Loaded, code: Path, cwd: Path, seed: int, note: Callable
     differing = [name for name, was in snapshot.state.items() if here.get(name) != was.digest]
     if not differing:
         return
-    again = _imported_again(code, cwd, seed)
+    again = _imported_again(code, cwd, seed, alive)
     made_in = cells_of((code / DEFINITION).read_text(), snapshot)
     by_chance = [name for name in differing if name in again and again[name] != here.get(name)]
     if by_chance:
@@ -88,7 +92,7 @@ def _way_out(lines: list[str], differing: list[str], by_chance: list[str]) -> st
     )
 
 
-def _imported_again(code: Path, cwd: Path, seed: int) -> dict[str, str | None]:
+def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None]) -> dict[str, str | None]:
     """The digests after a second import; empty where it failed."""
     with tempfile.TemporaryDirectory(prefix="daylight-") as folder:
         answer = Path(folder) / "digests.json"
@@ -103,12 +107,27 @@ def _imported_again(code: Path, cwd: Path, seed: int) -> dict[str, str | None]:
         ]
         environment = {**os.environ, "PYTHONHASHSEED": "1"}
         try:
-            subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, timeout=AGAIN_S, check=True)
+            _run(command, environment, alive)
             found: dict[str, str | None] = json.loads(answer.read_text())
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             print(f"the definition could not be imported a second time: {error}", file=sys.stderr)
             return {}
     return found
+
+
+def _run(command: list[str], environment: Mapping[str, str], alive: Callable[[], None]) -> None:
+    """Wait for its end; raises SubprocessError where that is none or too late."""
+    deadline = time.monotonic() + AGAIN_S
+    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            alive()
+            if time.monotonic() > deadline:
+                process.kill()
+                raise subprocess.TimeoutExpired(command[:3], AGAIN_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command[:3])
 
 
 def main(code: Path, cwd: Path, seed: int, answer: Path) -> None:

@@ -64,7 +64,14 @@ def work(
     watch_files(job)
     loaded = load(Path(job.code), Path(job.cwd))
     if spool.speaks:
-        check_state(loaded, Path(job.code), Path(job.cwd), config.seed, lambda text: spool.say(Note(text=text)))
+        check_state(
+            loaded,
+            Path(job.code),
+            Path(job.cwd),
+            config.seed,
+            note=lambda text: spool.say(Note(text=text)),
+            alive=lambda: progress.tick("starting", 0),
+        )
     choice = choose(config.backend, kind)
     ranks = connect(choice, kind, patience(config.hang_timeout))
     constants = {"device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}

@@ -213,3 +213,30 @@ def test_a_scripts_own_changes_of_the_module_path_are_read(root: Path, line: str
         "line 4 imports not_there_yet, which this Python does not have: "
         "what is put into sys.path is known only when it runs",
     )
+
+
+def test_names_that_no_archive_holds_are_told(root: Path):
+    write(root, {"src/nets/__init__.py": "", "src/nets/a\\b.txt": ""})
+    (root / "src" / "nets" / os.fsdecode(b"caf\xe9.txt")).write_text("")
+    write(root, {"src/nets/größe ✓.txt": "fine"})
+    found = taken("import nets")
+    assert sorted(problem.message.partition("nets/")[2] for problem in found.problems) == [
+        "a\\\\b.txt' has a name that no archive can hold: rename it",
+        "caf\\udce9.txt' has a name that no archive can hold: rename it",
+    ]
+    assert found.files["project/src/nets/größe ✓.txt"] == b"fine"
+
+
+def test_pipes_are_passed_over_and_a_folder_that_may_not_be_listed_is_told(root: Path, monkeypatch: pytest.MonkeyPatch):
+    write(root, {"src/nets/__init__.py": "", "src/nets/closed/x.txt": ""})
+    os.mkfifo(root / "src/nets/pipe")
+    assert names("import nets") == {"src/nets/__init__.py", "src/nets/closed/x.txt"}
+    listed = os.scandir
+
+    def scandir(folder: Path) -> object:
+        if Path(folder).name == "closed":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return listed(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert said("import nets") == "src/nets/closed cannot be read: Permission denied"

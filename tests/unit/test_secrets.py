@@ -84,9 +84,16 @@ def test_placeholders_and_other_words_are_none(text: str):
 
 
 def test_the_value_of_a_secret_variable_is_known_wherever_it_stands():
-    known = known_secrets({"WANDB_API_KEY": "plainwords", "HOME": "/home/ada", "SHORT_KEY": "ab", "A_TOKEN": "..." * 3})
-    assert known == ["plainwords"]
-    assert find_secrets("x = 'plainwords'", known) == [(1, "the value of a secret variable")]
+    others = {
+        "HOME": "/home/ada",
+        "SHORT_KEY": "ab",
+        "A_TOKEN": "..." * 3,
+        "KEY_FILE": "/etc/keys",
+        "KEYRING": "backends",
+    }
+    known = known_secrets({"WANDB_API_KEY": "plain words", **others})
+    assert known == ["plain words"]
+    assert find_secrets("x = 'plain words'", known) == [(1, "the value of a secret variable")]
 
 
 def archived(checked: Checked) -> bytes:
