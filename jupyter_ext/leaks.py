@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_ext.capture import Capture, Problem
@@ -10,7 +11,7 @@ from jupyter_ext.capture.secrets import OVERRIDE, find_secrets
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import CAPTURED, PROJECT
 
-_BINARY = ("npy", "safetensors", "parquet")
+_TEXTS = (b"'<U", b"'|S", b"'>U")  # kinds of numpy's texts, in the head of its files
 _WAY_OUT = (
     "A snapshot is kept, and shown to others. Read it from os.environ, and set it where Daylight's service is started"
 )
@@ -33,14 +34,27 @@ def leaks(
 
 def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
     top, _, own = name.partition("/")
-    if name.endswith(_BINARY) or (top != CAPTURED and b"\0" in data[:_BEGINNING]):
-        return
-    for line, kind in find_secrets(data.decode(errors="replace"), known):
-        if top == CAPTURED:
-            yield _problem(f"--capture {own.partition('.')[0]}", kind, None, "leave it out of what is captured")
-            return
-        mine = f"end the line with # {OVERRIDE}" if own.endswith(".py") else "name the file in .daylightignore"
-        yield _problem(f"{own if top == PROJECT else name} line {line}", kind, None, mine)
+    if top == CAPTURED:
+        found = find_secrets(_text(own, data), known)
+        if found:
+            yield _problem(f"--capture {own.partition('.')[0]}", found[0][1], None, "leave it out of what is captured")
+    elif b"\0" not in data[:_BEGINNING]:
+        otherwise = f"end the line with # {OVERRIDE}" if own.endswith(".py") else "name the file in .daylightignore"
+        for line, kind in find_secrets(data.decode(errors="replace"), known):
+            yield _problem(f"{own if top == PROJECT else name} line {line}", kind, None, otherwise)
+
+
+def _text(file: str, data: bytes) -> str:
+    """The texts in a captured value's file."""
+    if file.endswith(".safetensors"):
+        return ""
+    if file.endswith(".npy"):
+        if not any(kind in data[:_BEGINNING] for kind in _TEXTS):
+            return ""
+        data = re.sub(rb"\0{7,}", b"\n", data).replace(b"\0", b"")  # four bytes a character, and padding
+    if file.endswith(".pkl"):
+        data = b"\n".join(re.findall(rb"[ -~]{6,}", data))
+    return data.decode(errors="replace")
 
 
 def _problem(place: str, kind: str, cell: int | None, otherwise: str) -> Problem:

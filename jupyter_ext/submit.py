@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import reprlib
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
-from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets
+from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets, text_of
 from jupyter_ext.leaks import leaks
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from jupyter_ext.surroundings import Surroundings, surroundings
@@ -36,9 +35,6 @@ from kernel_backend.text import size
 
 T = TypeVar("T")
 _OURS = 100  # members that are kept for the definition, its description and what is recorded beside it
-_repr = reprlib.Repr()
-_repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxfrozenset = 1000
-_repr.maxstring = _repr.maxother = 20_000
 
 
 @dataclass(frozen=True)
@@ -218,14 +214,8 @@ def _state(capture: Capture, session: Session) -> dict[str, State]:
     return {
         name: state
         for name, state in states.items()
-        if state is not None and not find_secrets(f"{name} = {_text(values[name])}\n{state.shown}", known)
+        if state is not None and not find_secrets(f"{name} = {text_of(values[name])}\n{state.shown}", known)
     }
-
-
-def _text(value: object) -> str:
-    """As much of a plain value as a person would have typed, in which a secret could be."""
-    plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
-    return _repr.repr(value) if plain else ""
 
 
 def _too_large(files: Mapping[str, bytes]) -> Iterator[Problem]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
 
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables of the environment
 OVERRIDE = "daylight: not a secret"  # in a comment on the line
@@ -45,6 +47,9 @@ _SHELL = re.compile(
 )
 _ENV = re.compile(rf"%(?:set_)?env\s+(?P<name>\w*(?:{_WORDS})\w*)[ =]+(?P<value>\S+)", re.IGNORECASE)
 _HINTS = ("passw", "passphrase", "pwd", "secret", "key", "credential", "auth", "token", "bearer", "basic", "://")
+_repr = reprlib.Repr()
+_repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxfrozenset = 1000
+_repr.maxstring = _repr.maxother = 20_000
 _LONGEST = 100_000  # characters of a line whose words are read: longer ones are data
 _INNOCENT = re.compile(
     r"(.)\1*|x{3,}.*|<.*>|\[.*\]|\{.*\}|\$.*|%.*|.*(?:\.\.\.|…)|.*\s.*\s.*|os\.environ.*|getpass.*"
@@ -86,6 +91,12 @@ def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
         for value in named
         if len(value) >= _SHORTEST and not value.isalpha() and value[0] != "/" and _tells(value)
     ]
+
+
+def text_of(value: object) -> str:
+    """As much of a plain value as a person would have typed, in which a secret could be."""
+    plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
+    return _repr.repr(value) if plain else ""
 
 
 def _by_its_words(line: str) -> str | None:

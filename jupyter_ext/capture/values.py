@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import xxhash
 
 from jupyter_ext.capture.problems import Problem
-from jupyter_ext.capture.secrets import SECRET
+from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets, text_of
 from jupyter_ext.capture.slice import Slice
 from kernel_backend.model.snapshot import Captured
 from kernel_backend.model.values import nearest
@@ -97,6 +97,8 @@ def _written(name: str, namespace: Mapping[str, object]) -> Written:
         raise _Refused("its name says that it is a secret, and snapshots hold none. Read it from os.environ")
     if isinstance(value, type | types.FunctionType | types.ModuleType):
         raise _Refused(f"'{name}' is a {type(value).__name__}, which travels as code")
+    if found := find_secrets(f"{name} = {text_of(value)}", known_secrets()):
+        raise _Refused(f"it holds what looks like {found[0][1]}, and snapshots hold none. Read it from os.environ")
     _check_size(_bytes(value))
     try:
         written = write(value)

@@ -137,7 +137,7 @@ def _as_parquet(value: Any) -> Written | None:
         return None
     try:
         buffer = io.BytesIO()
-        value.to_parquet(buffer)
+        value.to_parquet(buffer, compression=None)  # its texts can be read, and looked at for secrets
         back = pandas.read_parquet(io.BytesIO(buffer.getvalue()))
         pandas.testing.assert_frame_equal(value, back, check_exact=True, check_freq=True)
     except Exception:  # no pyarrow, or a table that parquet cannot hold as it is

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -127,6 +130,12 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> Checke
             namespace, captured = {"x": {"password": PASSWORD}}, ["x"]
         case "captured pickle":
             namespace, captured = {"x": {1: f"sql://ada:{PASSWORD}@host"}}, ["x"]
+        case "captured object":
+            namespace, captured = {"x": argparse.Namespace(url=f"sql://ada:{PASSWORD}@host")}, ["x"]
+        case "captured array":
+            namespace, captured = {"x": np.array(["a", f"sql://ada:{PASSWORD}@host", ""])}, ["x"]
+        case "captured table":
+            namespace, captured = {"x": pd.DataFrame({"url": [f"sql://ada:{PASSWORD}@host"]})}, ["x"]
         case "captured by its name":
             namespace, captured, target = {"api_key": PASSWORD}, ["api_key"], ROLES.format("api_key")
         case "hyperparameter":
@@ -149,8 +158,11 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> Checke
         ("module", "helpers_module.py line 1 holds what looks like a password in a URL"),
         ("file beside a package", "settings.json line 1 holds"),
         ("included", "conf.yaml line 2 holds"),
-        ("captured json", "--capture x holds"),
-        ("captured pickle", "--capture x holds"),
+        ("captured json", "--capture x: it holds"),
+        ("captured pickle", "--capture x: it holds"),
+        ("captured object", "--capture x holds"),
+        ("captured array", "--capture x holds"),
+        ("captured table", "--capture x holds"),
         ("captured by its name", "--capture api_key: its name says"),
         ("hyperparameter", "password=... on the line holds"),
         ("written in", "uses 'x' (line 1), which no executed cell defines"),
