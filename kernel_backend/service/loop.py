@@ -283,7 +283,7 @@ class Loop:
             digest(token),
             time.time(),
         )
-        for note in (resume.note, await asyncio.to_thread(self.preparation.note, experiment)):
+        for note in (resume.note, await asyncio.to_thread(self.preparation.note, experiment, attempt.number - 1)):
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
         self._bus.ring()

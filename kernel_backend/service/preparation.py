@@ -6,20 +6,23 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from kernel_backend.environments import uv
 from kernel_backend.environments.kept import Environments
+from kernel_backend.environments.present import present
 from kernel_backend.errors import DaylightError, NoEnvironment
+from kernel_backend.model.differences import packages
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.archive import Archive
 
 AGAIN_S = 60.0  # after a build that failed: it may have been the network
-NAMED = 5  # of what a locked environment lacks
+FRESH_S = 60.0  # after a submission
+NAMED = 5  # of packages, in a note
 _log = logging.getLogger(__name__)
 
 
@@ -105,16 +108,31 @@ class Preparation:
             raise NoEnvironment("its locked environment is gone, and is built again")
         return str(found)
 
-    def note(self, experiment: Experiment) -> str | None:
-        """What a person should know of the locked environment that an experiment runs in."""
-        if experiment.config.env != "locked":
-            return None
+    def note(self, experiment: Experiment, attempts: int) -> str | None:
+        """What a person should know of the packages that an experiment is about to train with, after `attempts`.
+
+        Right after its own submission nothing has changed, and nothing is looked at.
+        """
+        if experiment.config.env == "locked":
+            return self._lacking(experiment)
+        fresh = attempts == 0 and experiment.rerun_of is None and time.time() - experiment.created_at < FRESH_S
+        return None if fresh else self._changed(experiment)
+
+    def _lacking(self, experiment: Experiment) -> str | None:
         lock = self._environments.lock(self.recorded(experiment.snapshot))
         if lock is None or not lock.unlocked:
             return None
-        named = [f"{name} ({why})" for name, why in list(lock.unlocked.items())[:NAMED]]
-        more = f" and {len(lock.unlocked) - NAMED} more" if len(lock.unlocked) > NAMED else ""
-        return f"not in the locked environment: {', '.join(named)}{more}"
+        return f"not in the locked environment: {_some([f'{name} ({why})' for name, why in lock.unlocked.items()])}"
+
+    def _changed(self, experiment: Experiment) -> str | None:
+        recorded = self.recorded(experiment.snapshot)
+        if recorded.daylight is None:
+            return None
+        try:
+            found = packages(recorded, present(Path(experiment.python)))
+        except NoEnvironment as error:
+            return error.message
+        return f"not the packages of its snapshot: {_some([str(each) for each in found])}" if found else None
 
     def _keep(self, environment: Environment, python: Path) -> None:
         try:
@@ -140,6 +158,11 @@ class Preparation:
                 self._failed[environment.id] = time.monotonic(), why
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
+
+
+def _some(named: Sequence[str]) -> str:
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    return ", ".join(named[:NAMED]) + more
 
 
 def _in_thread(work: Callable[[Environment, Path], None], environment: Environment, python: Path) -> None:

@@ -1,0 +1,77 @@
+"""What a person is told about packages before an attempt begins."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.environments.kept import Environments
+from kernel_backend.environments.lock import Lock
+from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.snapshot import Environment, Snapshot
+from kernel_backend.model.states import ExperimentState
+from kernel_backend.service.preparation import Preparation
+from kernel_backend.snapshots.archive import Archive, pack_snapshot
+from kernel_backend.snapshots.environment import record
+from kernel_backend.snapshots.installed import own_root
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(own_root()))
+
+
+def experiment(home: Path, environment: Environment, **fields: object) -> tuple[Preparation, Experiment]:
+    """A service's preparation, and an experiment of a snapshot with this environment."""
+    archive = Archive(home / "snapshots")
+    snapshot = Snapshot(version="", numerics=1, pieces=(), roles_from=1, environment=environment)
+    id, data = pack_snapshot("", snapshot)
+    archive.put(id, data)
+    facts = {"number": 1, "name": "", "state": ExperimentState.ACTIVE, "owner": "a", "group": "a", "params": {}}
+    facts |= {"snapshot": id, "python": sys.executable, "cwd": "/", "notebook": None, "created_at": time.time()}
+    made = Experiment.model_validate(facts | {"config": Config()} | fields)
+    return Preparation(archive, Environments(home), lambda: None), made
+
+
+def older() -> Environment:
+    found = record()
+    return found.model_copy(update={"distributions": found.distributions | {"torch": "1.0", "zzz": "1"}})
+
+
+def test_packages_that_have_changed_since_are_named_at_a_restart_and_in_a_rerun(tmp_path: Path):
+    preparation, made = experiment(tmp_path, older())
+    told = preparation.note(made, 1)
+    assert told == preparation.note(made.model_copy(update={"rerun_of": 7}), 0)
+    assert told is not None
+    assert told.startswith("not the packages of its snapshot: torch 1.0 -> 2")
+    assert told.endswith("zzz 1 -> missing")
+
+
+def test_nothing_is_said_right_after_a_submission_nor_where_nothing_changed(tmp_path: Path):
+    preparation, made = experiment(tmp_path, older())
+    assert preparation.note(made, 0) is None
+    preparation, made = experiment(tmp_path, record())
+    assert preparation.note(made, 1) is None
+
+
+def test_an_interpreter_that_is_gone_is_said_to_be(tmp_path: Path):
+    preparation, made = experiment(tmp_path, record(), python="/nowhere/python")
+    assert preparation.note(made, 1) == (
+        "the interpreter /nowhere/python is gone: make it again, or run with --env locked"
+    )
+
+
+def test_what_a_locked_environment_lacks_is_told_in_a_few_words(tmp_path: Path):
+    preparation, made = experiment(tmp_path, record(), config=Config(env="locked"))
+    assert preparation.note(made, 0) is None
+    folder = tmp_path / "environments" / record().id
+    folder.mkdir(parents=True)
+    lock = Lock(text="", unlocked={f"p{n}": "editable" for n in range(7)})
+    (folder / "lock.json").write_text(lock.model_dump_json())
+    assert preparation.note(made, 0) == (
+        "not in the locked environment: p0 (editable), p1 (editable), p2 (editable), p3 (editable), p4 (editable) "
+        "and 2 more"
+    )
