@@ -1,19 +1,22 @@
-"""What digests of the samples and the watch over opened files cost: the share of a step of the first epoch.
+"""What digests of the samples cost: the share of a step of the first epoch.
 
-The same training by the runner's own loop twice, with both and with neither, in processes that take turns; a step is
-everything from one batch in hand to the next. Beside it stands what the digests of one batch take by themselves, in
-the rank or in a loader worker, as a share of the best step: on a busy machine that figure is the steadier one.
+One training by the runner's own loop, in which every other step's samples have digests; neighbouring steps are
+compared, so that whatever else the machine does meets both. A step is everything from one batch in hand to the next.
+Beside it stands what the digests of one batch take by themselves, in the rank or in a loader worker: on a busy machine
+that figure is the steadier one.
 
     python benchmarks/digest_cost.py
-    python benchmarks/digest_cost.py --quick
+    python benchmarks/digest_cost.py --pairs 40 --case workers
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from contenders import ours
-from contenders.turns import Contender, contest, ratio
 
 from kernel_backend.runner import first_epoch, loop
 from kernel_backend.runner.data.seen import see, see_rows
 
 BATCH_SIZE = 32
+WARM_UP = 32
 WORK = """
 import torch
 from torch import nn
@@ -71,25 +74,40 @@ def loss(output, target): return nn.functional.cross_entropy(output, target)
 """
 CASES: dict[str, tuple[dict[str, Any], int]] = {
     "3x32x32 float32, TensorDataset, short steps": ({"source": "tensors", "width": 8}, 0),
-    "3x32x32 float32, TensorDataset, long steps": ({"source": "tensors", "width": 40}, 0),
+    "3x32x32 float32, TensorDataset, long steps": ({"source": "tensors", "width": 24}, 0),
     "3x32x32 float32, list of tensors, short steps": ({"source": "list", "width": 8}, 0),
     "3x32x32 float32, 2 loader workers, short steps": ({"width": 8}, 2),
-    "3x32x32 float32, 2 loader workers, long steps": ({"width": 40}, 2),
+    "3x32x32 float32, 2 loader workers, long steps": ({"width": 24}, 2),
     "3x224x224 uint8, 2 loader workers": ({"side": 224, "kind": "uint8", "width": 12, "stride": 4}, 2),
     "3x224x224 float32, 2 loader workers": ({"side": 224, "width": 12, "stride": 4}, 2),
 }
 
 
-def train(step: Any, params: dict[str, Any], workers: int, digested: bool) -> None:
-    """Train for ever, within the first epoch."""
+def paired(params: dict[str, Any], workers: int, pairs: int) -> tuple[float, float]:
+    """The median of (with digests / without) over pairs of neighbouring steps, and the best step without, in seconds.
+
+    Where workers load ahead, blocks of steps are compared: batches of the block before are still on their way.
+    """
+    block, left_out = (16, 6) if workers else (1, 0)
+    steps = WARM_UP + 2 * pairs * block
     folder = Path(tempfile.mkdtemp())
-    options = {"batch_size": BATCH_SIZE, "steps": ours.FOR_EVER, "checkpoint_every": ours.NEVER}
-    if digested:
-        first_epoch.watch_files(ours.a_job(folder, WORK, params))
-    training = ours.build(folder, WORK, params, loader_workers=workers, **options)
-    training.train._data._digested = digested  # type: ignore[union-attr]
-    training.progress = ours._Telling(training, step)
+    options = {"batch_size": BATCH_SIZE, "steps": steps, "checkpoint_every": ours.NEVER, "loader_workers": workers}
+    first_epoch.watch_files(ours.a_job(folder, WORK, params))
+    training = ours.build(folder, WORK, params, **options)
+    data: Any = training.train._data
+    planned = data._planned
+    data._planned = lambda first, until: (
+        step._replace(digested=bool(number // block % 2)) for number, step in enumerate(planned(first, until))
+    )
+    times: list[float] = []
+    training.progress = ours._Telling(training, lambda: times.append(time.perf_counter()))
     loop.train(training)
+    training.train.close()
+    took = [after - before for before, after in pairwise(times)]  # the n-th has the reading of batch n + 1 in it
+    blocks = [took[begin + left_out - 1 : begin + block - 1] for begin in range(WARM_UP, steps, block)]
+    means = [statistics.median(each) for each in blocks]
+    ratios = [digested / plain for plain, digested in zip(means[::2], means[1::2], strict=True)]
+    return statistics.median(ratios), min(map(min, blocks[::2]))
 
 
 def alone(params: dict[str, Any]) -> float:
@@ -111,21 +129,19 @@ def alone(params: dict[str, Any]) -> float:
 def main() -> None:
     """Measure every case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20, help="paired rounds (default: %(default)s)")
+    parser.add_argument(
+        "--pairs", type=int, default=300, help="of steps, or of blocks times ten (default: %(default)s)"
+    )
     parser.add_argument("--case", help="only those whose name contains it")
-    parser.add_argument("--quick", action="store_true", help="few rounds: a look, not a figure")
     args = parser.parse_args()
+    torch.set_num_threads(1)
     for name, (params, workers) in CASES.items():
         if args.case and args.case not in name:
             continue
-        long = "long" in name or "224" in name
-        rounds, steps = (4 if args.quick else args.rounds), (12 if long else 60)
-        pair = {said: Contender(train, (params, workers, said == "with")) for said in ("with", "without")}
-        times = contest(pair, rounds, steps)
-        best, digests = min(times["without"]), alone(params)
-        share = 100 * (ratio(times["with"], times["without"]) - 1)
+        ratio, best = paired(params, workers, args.pairs // 10 if workers else args.pairs)
+        digests = alone(params)
         print(
-            f"{name}: {best * 1e3:.2f} ms a step at best; with both {share:+.2f} % ({rounds} rounds); digests alone "
+            f"{name}: {best * 1e3:.2f} ms a step at best; with digests {100 * (ratio - 1):+.2f} %; digests alone "
             f"{digests * 1e6:.0f} us, {100 * digests / best:.2f} %",
             flush=True,
         )

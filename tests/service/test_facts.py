@@ -1,0 +1,48 @@
+"""What a trial finds out about its data and weights reaches whoever asks, through real processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernel_backend.client import Client
+from kernel_backend.model.facts import Delivered, Observed, Weights, newest
+from tests.world import World
+
+pytestmark = pytest.mark.distributed
+
+
+def facts(world: World, number: int):
+    """By name, as the newest attempt has said them."""
+    return newest(Client.connect(start=False, home=world.home).facts(number))
+
+
+def test_two_trainings_of_the_same_snapshot_are_given_the_same(world):
+    one, other = (world.submit(epochs=2, slots=slots).experiment.number for slots in (1, 2))
+    assert [world.ended(number).state for number in (one, other)] == ["completed", "completed"]
+    first, second = facts(world, one), facts(world, other)
+    assert set(first) == {"runtime", "delivered", "weights", "observed"}
+    delivered = Delivered.model_validate(first["delivered"])
+    assert delivered.whole
+    assert delivered.samples > 0
+    assert second["delivered"] == first["delivered"]
+    assert second["weights"] == first["weights"]
+    assert len(Weights.model_validate(first["weights"]).tensors) > 1
+    assert Observed.model_validate(first["observed"]).files == ()
+
+
+def test_another_seed_begins_with_other_weights(world):
+    one, other = (world.submit(epochs=1, seed=seed).experiment.number for seed in (0, 1))
+    for number in (one, other):
+        world.ended(number)
+    assert facts(world, one)["weights"]["digest"] != facts(world, other)["weights"]["digest"]
+
+
+def test_a_kill_within_the_first_epoch_changes_nothing_of_it(world):
+    options = {"epochs": 1, "checkpoint_every": {"steps": 2}}
+    quiet = world.submit(**options).experiment.number
+    assert world.ended(quiet).state == "completed"
+    killed = world.submit(**options, pause=0.3).experiment.number
+    world.checkpointed(killed)
+    world.ranks()[0].kill()
+    assert world.ended(killed).trials[0].attempt == 2
+    assert facts(world, killed)["delivered"] == facts(world, quiet)["delivered"]
