@@ -7,10 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kernel_backend.client import Client
+from kernel_backend.data.base import changed_text
+from kernel_backend.data.declared import fingerprint
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Diff, Rerun
+from kernel_backend.model.differences import packages
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.snapshots.archive import contents
 from kernel_backend.snapshots.environment import record
+
+NAMED = 4  # packages, in a sentence
 
 
 class Planned(NamedTuple):
@@ -32,19 +40,31 @@ def plan(
     given, notes = dict(settings), list[str]()
     if "epochs" in given:
         given["steps"] = None
-    same = record().id == snapshot.environment.id
+    here = record()
+    same = here.id == snapshot.environment.id
     if "env" not in given:
         given["env"] = "current" if same else "locked"
-    if not same and given["env"] == "current":
-        notes.append(f"the packages here are not those of #{number}: daylight diff tells which, once it has begun")
+    if "env" not in settings and not same:
+        found = ", ".join(map(str, packages(snapshot.environment, here)[:NAMED]))
+        notes.append(f"the packages here are not those of #{number} ({found}): it trains in the locked environment")
+    notes += data_notes(client, number, snapshot)
     asked = Rerun(params=dict(params), config=_plain(given), python=sys.executable, name=name)
     return Planned(asked, notes)
 
 
-def verdict(client: Client, number: int) -> Diff | None:
-    """An experiment beside the one that it is a rerun of; None where it is none's."""
-    origin = client.experiment(number).experiment.rerun_of
-    return None if origin is None else client.diff(origin, number)
+def data_notes(client: Client, number: int, snapshot: Snapshot) -> list[str]:
+    """Where declared data is not what it was when experiment `number` was submitted, a sentence each."""
+    notes, files = list[str](), dict[str, bytes]()
+    for data in snapshot.data:
+        try:
+            now = fingerprint(data.path)
+        except InvalidRequest as error:
+            notes.append(error.message)
+            continue
+        if now.digest != data.digest:
+            files = files or contents(client.archive(number))
+            notes.append(f"{changed_text(data.name, files[data.listed], now.listed)} since #{number}")
+    return notes
 
 
 def verdict_text(diff: Diff, verifies: bool = False) -> str:

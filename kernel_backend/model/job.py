@@ -22,6 +22,7 @@ class Job(Record):
     code: str  # folder with the unpacked snapshot: definition.py, snapshot.json, project files
     snapshot: str  # its id
     checkpoints: str  # where this trial's checkpoints are: a folder, or a URL such as s3://bucket/12/1
+    rerun: bool = False  # of an earlier experiment's snapshot: by other libraries perhaps, or other data
     resume_from: str | None = None  # "<step>-<attempt>"
     home: str  # DAYLIGHT_HOME: where the service's address is found again after it restarted
 

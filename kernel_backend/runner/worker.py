@@ -71,6 +71,7 @@ def work(
             config.seed,
             note=lambda text: spool.say(Note(text=text)),
             alive=lambda: progress.tick("starting", 0),
+            strict=not job.rerun,
         )
     choice = choose(config.backend, kind)
     ranks = connect(choice, kind, patience(config.hang_timeout))

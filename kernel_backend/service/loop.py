@@ -319,6 +319,7 @@ class Loop:
             code=str(attempt_folder(self._home, attempt.id) / "code"),
             snapshot=experiment.snapshot,
             checkpoints=self._places.where(experiment.number, trial.index),
+            rerun=experiment.rerun_of is not None,
             resume_from=attempt.resume_from,
             home=str(self._home),
         )
