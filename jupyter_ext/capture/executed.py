@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from jupyter_ext.capture.cells import Cell
 from jupyter_ext.capture.facts import Statement
@@ -21,6 +20,7 @@ class Executed:
         self.parsed = [analyse(cell.source)[0] for cell in cells]
         self.statements: list[Statement] = []
         self.unfinished: list[tuple[Statement, int]] = []  # with the number of its cell
+        self.displayed: set[int] = set()  # times of statements whose value was shown
         self._cell: list[int] = []
         for index in range(len(cells) - 1):
             self._execute(index)
@@ -29,13 +29,13 @@ class Executed:
 
     def _execute(self, index: int) -> None:
         cell = self.cells[index]
-        for statement in analyse(cell.source)[1]:
-            if cell.displayed:
-                kept = [change for change in statement.changes if not change.looked]
-                statement = replace(statement, changes=kept)
+        statements = analyse(cell.source)[1]
+        for statement in statements:
             if cell.error_line is not None and statement.end >= cell.error_line:
                 self.unfinished.append((statement, cell.number or 0))
             else:
+                if cell.displayed and statement is statements[-1]:
+                    self.displayed.add(len(self.statements))
                 self.statements.append(statement)
                 self._cell.append(index)
 

@@ -14,7 +14,8 @@ from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
-from jupyter_ext.capture.slice import History, Slice, sets_secret
+from jupyter_ext.capture.history import History, sets_secret
+from jupyter_ext.capture.slice import Slice
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.definition import LOOP_VALUES, is_role
 from kernel_backend.model.snapshot import Piece
@@ -75,7 +76,7 @@ def capture_cell(
     cells = [_numbered(each, index) for index, each in enumerate(history)]
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1
     executed = Executed([*cells, Cell(_plain(target), number=number)])
-    sliced = Slice(History(executed.statements), executed.start, _shared(executed))
+    sliced = Slice(History(executed.statements, executed.displayed), executed.start, _shared(executed))
     written = written_in(sliced, namespace)
     found = settings(zip(executed.cells, executed.parsed, strict=True))
     taken = [time for time in sorted(sliced.needed) if time < executed.start]

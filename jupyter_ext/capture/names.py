@@ -55,7 +55,7 @@ def bound(body: list[ast.stmt]) -> set[str]:
         node = queue.pop()
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
-        elif isinstance(node, ast.Global):
+        elif isinstance(node, ast.Global | ast.Nonlocal):
             foreign |= set(node.names)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {(each.asname or each.name).split(".")[0] for each in node.names}

@@ -29,7 +29,7 @@ def _statements(parsed: Parsed) -> list[Statement]:
         else:
             found.append(Statement(start, node.end_lineno or node.lineno, [node]))
     for statement in found:
-        read(statement, last=tree.body[-1])
+        read(statement)
         if parsed.magics:
             statement.magics = {name for node in statement.nodes for name in _made_by_magic(node)}
     return found
