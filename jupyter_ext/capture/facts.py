@@ -23,3 +23,4 @@ class Statement:
     dotted: set[str] = field(default_factory=set)  # roots of `import a.b`
     star: bool = False
     magics: set[str] = field(default_factory=set)  # names that `name = !ls` and its like make, anywhere inside
+    sets_secret: bool = False  # `os.environ["API_KEY"] = ...`: such values stay out of snapshots

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.interpreter import Interpreter
-from jupyter_ext.capture.libraries import STORING
-from jupyter_ext.capture.names import root
-from jupyter_ext.capture.settings import SECRET
 
 
 class History:
@@ -26,7 +22,7 @@ class History:
         self.stars: list[int] = []
         interpreter = Interpreter()
         for time, statement in enumerate(executed):
-            done = interpreter.run(statement, displayed=time in displayed, secret=sets_secret(statement))
+            done = interpreter.run(statement, displayed=time in displayed, secret=statement.sets_secret)
             # Random numbers are drawn from a state that a seed has made and each draw changes.
             drawn = {state for state in done.drawn if state in self.binders}
             binds = {**dict.fromkeys(done.bound, True), **statement.binds, **dict.fromkeys(done.seeded, False)}
@@ -40,22 +36,3 @@ class History:
                 self.ambient.append(time)
             if statement.star:
                 self.stars.append(time)
-
-
-def sets_secret(statement: Statement) -> bool:
-    """Whether `os.environ["API_KEY"] = ...` is in it: such values stay out of snapshots."""
-    return any("environ" in path and SECRET.search(ast.unparse(node)) for node, path in _set(statement))
-
-
-def _set(statement: Statement) -> Iterator[tuple[ast.AST, tuple[str, ...]]]:
-    """What a statement stores, and calls of methods that store, with the names on the way."""
-    for top in statement.nodes:
-        if isinstance(top, ast.Import | ast.ImportFrom):
-            continue
-        for node in ast.walk(top):
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                name, path = root(node)
-                yield top, (name or "", *path)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in STORING:
-                name, path = root(node.func)
-                yield top, (name or "", *path)

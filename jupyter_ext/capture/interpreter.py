@@ -997,6 +997,7 @@ def _last(decorator: ast.expr) -> str:
     return path[-1] if path else name or ""
 
 
+@lru_cache(maxsize=8192)
 def _body(node: FunctionNode | ast.Lambda) -> tuple[set[str], bool]:
     """The local names of a function, and whether it is a generator."""
     body = [node.body] if isinstance(node, ast.Lambda) else node.body

@@ -14,7 +14,7 @@ from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
-from jupyter_ext.capture.history import History, sets_secret
+from jupyter_ext.capture.history import History
 from jupyter_ext.capture.slice import Slice
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.definition import LOOP_VALUES, is_role
@@ -140,7 +140,7 @@ def _required(arguments: ast.arguments) -> list[str]:
 
 def _secrets(executed: Executed) -> Iterator[str]:
     for time, statement in enumerate(executed.statements):
-        if time < executed.start and sets_secret(statement):
+        if time < executed.start and statement.sets_secret:
             place = f"cell [{executed.cell(time).number}] line {statement.start}"
             yield f"{place} sets what looks like a secret and stays out of the snapshot: {KEPT_OUT}"
 
