@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
@@ -20,6 +22,7 @@ class History:
         self.read: list[set[str]] = []  # by time, through the functions that are called
         self.ambient: list[int] = []
         self.stars: list[int] = []
+        self.unseen: list[int] = []  # those that run a text which is made when they run
         interpreter = Interpreter()
         for time, statement in enumerate(executed):
             done = interpreter.run(statement, displayed=time in displayed, secret=statement.sets_secret)
@@ -34,5 +37,21 @@ class History:
                 self.changers[name].append(time)
             if done.ambient:
                 self.ambient.append(time)
+            if done.unseen:
+                self.unseen.append(time)
             if statement.star:
                 self.stars.append(time)
+                for name in _star_names(statement):
+                    binds[name] = False
+                    self.binders[name].append(time)
+
+
+def _star_names(statement: Statement) -> set[str]:
+    """What `from x import *` binds, as far as the module is loaded."""
+    found: set[str] = set()
+    for node in statement.nodes:
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            module = sys.modules.get(node.module or "")
+            public = [name for name in vars(module) if not name.startswith("_")] if module else []
+            found |= set(getattr(module, "__all__", public))
+    return found

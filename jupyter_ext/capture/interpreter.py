@@ -8,6 +8,7 @@ is replaced by a plain assignment and added to within a branch.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -32,6 +33,7 @@ class Outcome:
     bound: set[str] = field(default_factory=set)  # `global` in these, and through `globals()`
     seeded: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
+    unseen: bool = False  # runs a text that is made when it runs
     ambient: bool = False  # changes what any statement may depend on, such as sys.path
 
 
@@ -41,6 +43,7 @@ class Interpreter:
     def __init__(self) -> None:
         self.globals: dict[str, Value] = {}
         self._packages: dict[str, Thing] = {}
+        self._trees: list[ast.AST] = []
         self._visits: dict[type[ast.AST], Callable[[Any], Value]] = {}
         self._sets_secret = False
         self._left = _STEPS
@@ -104,8 +107,7 @@ class Interpreter:
         else:  # global or nonlocal
             owner = self._owner(name)
         if owner is None:
-            self.out.bound.add(name)
-            self._bind_global(name, self.globals.get(name, NOTHING) | value)
+            self._bind_weakly(name, value)
             return
         if owner is not frame:
             self._changed.add(owner.box)
@@ -383,19 +385,32 @@ class Interpreter:
 
     def _change_root(self, name: str, path: tuple[str, ...]) -> None:
         """`decimal.getcontext().prec = 5`, and names whose value is known to nobody."""
-        packages = [each.package for each in self.globals.get(name, NOTHING) if each.package]
-        for package in packages:
-            self._change_package(package, path)
+        packages = [each for each in self.globals.get(name, NOTHING) if each.package]
+        for each in packages:
+            self._change_package(each.package or "", (*filter(None, each.path.split(".")), *path))
         if not packages and not self.globals.get(name):
             self.out.changed.add(name)
 
     def _store_by_name(self, target: ast.Subscript, value: Value) -> None:
         """`globals()["x"] = 1`."""
-        call = target.value
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("globals", "locals"):
-            if isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
-                self.out.bound.add(target.slice.value)
-                self._bind_global(target.slice.value, self.globals.get(target.slice.value, NOTHING) | value)
+        key = target.slice
+        if _is_globals(target.value) and isinstance(key, ast.Constant) and isinstance(key.value, str):
+            self._bind_weakly(key.value, value)
+
+    def _bind_globals(self, node: ast.Call) -> None:
+        """`globals().update(x=1)`."""
+        pairs = [(each.arg, each.value) for each in node.keywords]
+        for literal in node.args:
+            if isinstance(literal, ast.Dict):
+                keys = [getattr(each, "value", None) for each in literal.keys]
+                pairs += zip(keys, literal.values, strict=True)
+        for name, value in pairs:
+            if isinstance(name, str):
+                self._bind_weakly(name, self._run(value))
+
+    def _bind_weakly(self, name: str, value: Value) -> None:
+        self.out.bound.add(name)
+        self._bind_global(name, self.globals.get(name, NOTHING) | value)
 
     def _parts(self, value: Iterable[Thing]) -> Value:
         """What an element or an attribute of it may be."""
@@ -435,11 +450,11 @@ class Interpreter:
             elif each.opaque or each.package:
                 found.add(each)
                 found |= each.parts()
+            elif name in ("__dict__", "__class__", "__wrapped__"):
+                found.add(each)
             elif not known and each.classes:
                 found |= self._method(frozenset([each]), ("__getattr__", "__getattribute__"), [NOTHING], node)
                 found |= each.parts()
-            elif name in ("__dict__", "__class__", "__wrapped__", "T", "data"):
-                found.add(each)
         return frozenset(found)
 
     def _method_of(self, method: Thing, holder: Thing, node: object) -> Thing:
@@ -454,6 +469,7 @@ class Interpreter:
     def _Subscript(self, node: ast.Subscript) -> Value:
         holder = self._run(node.value)
         self._run(node.slice)
+        self._change([each for each in holder if each.grows])
         found = self._method(holder, ("__getitem__", "__class_getitem__", "__missing__"), [NOTHING], node)
         parts = holder if isinstance(node.slice, ast.Slice) else NOTHING  # of an array it is a view
         return frozenset(found | self._parts(holder) | {each for each in parts})
@@ -511,8 +527,8 @@ class Interpreter:
         for each in value:
             if each.call is not None:
                 results = self._enter(*each.call)
-                each.hold(results)
-                found |= results
+                found |= results if each.call[0].function.is_generator else self._parts(results)  # type: ignore[union-attr]
+                each.hold(found)
             elif each.stateful:  # `map(f, xs)`
                 for part in reach([each]) - {each}:
                     self._use([part])
@@ -531,6 +547,8 @@ class Interpreter:
         local = {each.id for gen in node.generators for each in ast.walk(gen.target) if isinstance(each, ast.Name)}
         before = self._frame
         inner = Frame(local, before)
+        if isinstance(node, ast.GeneratorExp):
+            return self._lazy(node)
         inside: set[Thing] = set()
         for generator in node.generators:
             found = self._iterate(self._run(generator.iter))
@@ -541,8 +559,14 @@ class Interpreter:
         for each in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
             inside |= self._run(each)
         self._frame = before
-        stateful = isinstance(node, ast.GeneratorExp)
-        return self._holding(node, inside, stateful=True) if stateful else self._holding(node, inside)
+        return self._holding(node, inside)
+
+    def _lazy(self, node: ast.GeneratorExp) -> Value:
+        """A generator expression: its parts run when it is iterated."""
+        iterator = self._make(node, stateful=True)
+        iterator.hold(self._run(node.generators[0].iter))
+        iterator.call = (self._function(_deferred(node)), [], {})
+        return frozenset([iterator])
 
     _ListComp = _SetComp = _GeneratorExp = _DictComp = _comprehension
 
@@ -656,6 +680,8 @@ class Interpreter:
             callee = self._attribute(receiver, func.attr, func)
         else:
             callee = self._run(func)
+        if isinstance(func, ast.Attribute) and func.attr == "update" and _is_globals(func.value):
+            self._bind_globals(node)
         arguments = [self._run(each) for each in node.args]
         keywords = {each.arg: self._run(each.value) for each in node.keywords}
         found: set[Thing] = set()
@@ -693,8 +719,11 @@ class Interpreter:
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 return set(self._attribute(arguments[0], key.value, node))
             return set(self._parts(arguments[0]))
-        elif name == "exec" and node.args and isinstance(node.args[0], ast.Constant) and len(node.args) == 1:
-            self._exec(str(node.args[0].value))
+        elif name in ("exec", "eval") and node.args:
+            text = node.args[0]
+            if isinstance(text, ast.Constant) and len(node.args) == 1:
+                return set(self._text(str(text.value)))
+            self.out.unseen = True
         elif name == "super":
             frame = self._frame
             while frame is not None and not frame.local & {"self", "cls"}:
@@ -703,15 +732,20 @@ class Interpreter:
                 return set(frame.values.get("self", NOTHING) | frame.values.get("cls", NOTHING))
         return set()
 
-    def _exec(self, text: str) -> None:
+    def _text(self, text: str) -> Value:
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError):
-            return
+            return NOTHING
         self.out.bound |= bound(tree.body)
+        self.out.read |= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+        self._trees.append(tree)  # whose nodes are known by their ids
         self._branches += 1
-        self._all(tree.body)
+        value = NOTHING
+        for node in tree.body:
+            value = self._run(node.value if isinstance(node, ast.Expr) else node)
         self._branches -= 1
+        return value
 
     def _apply(self, thing: Thing, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
         """Call something of the notebook: a function, a method, a class, an instance."""
@@ -862,7 +896,7 @@ class Interpreter:
         if keywords.get("out"):
             self._change(keywords["out"])
         objects = frozenset(each for each in receiver if each.package is None)
-        if packages and not objects:
+        if (packages and not objects) or (isinstance(node.func, ast.Attribute) and _is_type(node.func.value, receiver)):
             return self._of_module(node, name, arguments, every, dropped=dropped and not drawing, path=path)
         if isinstance(node.func, ast.Attribute):
             return self._of_object(node, name, objects, arguments, every, dropped=dropped, path=path)
@@ -930,7 +964,8 @@ class Interpreter:
         if name in libraries.COPYING:
             return self._holding(node, self._parts(objects))
         if not node.args or name in libraries.SAME:
-            return frozenset(objects | self._parts(objects) | every)
+            found = frozenset(objects | self._parts(objects) | every)
+            return found | self._holding(node, found, opaque=True)
         return self._holding(node, objects | every, opaque=True)
 
     def _mark_unknown(self, nodes: Iterable[ast.expr]) -> None:
@@ -948,6 +983,8 @@ class Interpreter:
         if name in libraries.STATEFUL:
             return self._holding(node, every | self._parts(every), stateful=True)
         if name in libraries.COPYING:
+            if name == "defaultdict":
+                return self._holding(node, self._parts(every), grows=True)
             return self._holding(node, self._parts(every) | {each for each in every if each.function or each.is_class})
         if name in libraries.SAME:
             return every | self._parts(every)
@@ -984,6 +1021,23 @@ def _summary(node: FunctionNode | ast.Lambda) -> tuple[frozenset[str], bool]:
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
             writes = writes or each.func.attr in libraries.STORING or libraries.changes(each.func.attr)
     return frozenset(free), writes
+
+
+def _is_type(node: ast.expr, value: Value) -> bool:
+    """`list` of `list.append(xs, 1)`."""
+    return isinstance(node, ast.Name) and not value and isinstance(getattr(builtins, node.id, None), type)
+
+
+@lru_cache(maxsize=4096)
+def _deferred(node: ast.GeneratorExp) -> ast.Lambda:
+    """The same as a function of no arguments that makes a list."""
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.copy_location(ast.Lambda(nothing, ast.ListComp(node.elt, node.generators)), node)
+
+
+def _is_globals(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id in ("globals", "locals", "vars") and not node.args  # type: ignore[attr-defined]
 
 
 def _loaded(target: ast.Attribute | ast.Subscript) -> ast.expr:

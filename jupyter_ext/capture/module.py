@@ -89,7 +89,7 @@ def capture_cell(
         roles_from=roles_from,
         requirements=found.requirements,
         environment=found.environment,
-        warnings=(*written.warnings, *found.warnings, *_secrets(executed), *_heavy(executed, taken)),
+        warnings=(*written.warnings, *found.warnings, *_secrets(executed), *_unseen(executed, sliced), *_heavy(executed, taken)),
         problems=tuple(problems(executed, sliced, written.left, namespace, line)),
         compared=sliced.compared,
     )
@@ -143,6 +143,13 @@ def _secrets(executed: Executed) -> Iterator[str]:
         if time < executed.start and statement.sets_secret:
             place = f"cell [{executed.cell(time).number}] line {statement.start}"
             yield f"{place} sets what looks like a secret and stays out of the snapshot: {KEPT_OUT}"
+
+
+def _unseen(executed: Executed, sliced: Slice) -> Iterator[str]:
+    for time in sliced.history.unseen:
+        if time < executed.start:
+            place = f"cell [{executed.cell(time).number}] line {executed.statements[time].start}"
+            yield f"{place} runs a text that it makes itself: what that does cannot be followed. Write it out as Python."
 
 
 def _heavy(executed: Executed, taken: Sequence[int]) -> Iterator[str]:

@@ -32,6 +32,7 @@ class _Reader(ast.NodeVisitor):
         self.branches = 0
         self.bound: set[str] = set()  # by this statement already, on every way to here
         self.annotating = False
+        self.consumed: set[ast.GeneratorExp] = set()  # by the call that they are arguments of
 
     # Names
 
@@ -153,9 +154,18 @@ class _Reader(ast.NodeVisitor):
         if node.name:
             self._bind(node.name)
 
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        if node.rest:
+            self._bind(node.rest)
+        self.generic_visit(node)
+
     def visit_Expr(self, node: ast.Expr) -> None:
         if not is_magic(node):  # which stays out of the module
             self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.consumed.update(each for each in node.args if isinstance(each, ast.GeneratorExp))
+        self.generic_visit(node)
 
     # Scopes
 
@@ -211,6 +221,9 @@ class _Reader(ast.NodeVisitor):
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
         targets = {each.id for gen in node.generators for each in ast.walk(gen.target) if isinstance(each, ast.Name)}
         self.visit(node.generators[0].iter)
+        deferred = isinstance(node, ast.GeneratorExp) and node not in self.consumed
+        if deferred and not self._deferred:
+            self.out.later |= self._free(node)
         self.scopes.append(_Scope(targets))
         for index, generator in enumerate(node.generators):
             for each in [*([generator.iter] if index else []), *generator.ifs]:
@@ -218,5 +231,9 @@ class _Reader(ast.NodeVisitor):
         for value in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
             self.visit(value)
         self.scopes.pop()
+
+    def _free(self, node: ast.GeneratorExp) -> set[str]:
+        names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+        return {each.id for each in names} - {each.id for each in names if isinstance(each.ctx, ast.Store)}
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815

@@ -63,7 +63,7 @@ class Slice:
         """Statement `time` is needed, with the functions that it makes used at `used`."""
         statement = self.history.executed[time]
         self.needed.add(time)
-        self._queue += [(name, time, True) for name in statement.now]
+        self._queue += [(name, time, name not in statement.binds) for name in statement.now]
         self._queue += [(name, time, False) for name in self.history.read[time]]
         self._queue += [(name, time, False) for name in statement.annotations]
         for name in statement.later:

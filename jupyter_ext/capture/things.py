@@ -26,6 +26,7 @@ class Thing:
     names: set[str] = field(default_factory=set)  # of the notebook
     opaque: bool = False
     stateful: bool = False
+    grows: bool = False  # by being looked at, as a defaultdict does
     function: Function | None = None
     classes: list[Thing] = field(default_factory=list)  # of an instance; of a class its bases
     is_class: bool = False
@@ -37,9 +38,8 @@ class Thing:
     def hold(self, value: Iterable[Thing], under: str = ELEMENTS) -> None:
         """Whatever `value` may be is a part of this from now on."""
         for each in value:
-            if each is not self:
-                self.fields.setdefault(under, set()).add(each)
-                each.holders.add(self)
+            self.fields.setdefault(under, set()).add(each)
+            each.holders.add(self)
 
     def parts(self) -> set[Thing]:
         """All that it holds itself."""
