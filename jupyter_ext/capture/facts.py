@@ -24,3 +24,4 @@ class Statement:
     star: bool = False
     magics: set[str] = field(default_factory=set)  # names that `name = !ls` and its like make, anywhere inside
     sets_secret: bool = False  # `os.environ["API_KEY"] = ...`: such values stay out of snapshots
+    counts_subclasses: bool = False  # asks for `__subclasses__`

@@ -24,6 +24,7 @@ class History:
         self.stars: list[int] = []
         self.unseen: list[int] = []  # those that run a text which is made when they run
         interpreter = Interpreter()
+        interpreter.counts_subclasses = any(statement.counts_subclasses for statement in executed)
         for time, statement in enumerate(executed):
             done = interpreter.run(statement, displayed=time in displayed, secret=statement.sets_secret)
             # Random numbers are drawn from a state that a seed has made and each draw changes.

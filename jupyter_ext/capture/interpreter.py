@@ -45,6 +45,7 @@ class Interpreter:
         self._packages: dict[str, Thing] = {}
         self._trees: list[ast.AST] = []
         self._visits: dict[type[ast.AST], Callable[[Any], Value]] = {}
+        self.counts_subclasses = False  # somebody asks for `__subclasses__`
         self._sets_secret = False
         self._left = _STEPS
         self._begin()
@@ -437,14 +438,17 @@ class Interpreter:
                 if part.function is None:
                     found.add(part)
                     found |= self._method(frozenset([part]), ("__get__",), [holder], node)
-                elif each.is_class and "classmethod" not in part.function.decorators:
-                    found.add(part)
+                elif each.is_class:
+                    of_class = "classmethod" in part.function.decorators
+                    found.add(self._method_of(part, each, node) if of_class else part)
                 elif part.function.decorators & {"property", "cached_property"}:
                     found |= self._invoke(part, [frozenset([each])], {}, node)
                 elif part in each.fields.get(name, ()) or "staticmethod" in part.function.decorators:
                     found.add(part)
                 else:
                     found.add(self._method_of(part, each, node))
+            if known and not each.names_field(name):
+                found.add(each)  # it may be anything that was stored without a name, and what is not seen
             if name in libraries.STORING and not known and each.package is None:
                 found.add(self._method_of(each, each, (name, id(node))))
             elif each.opaque or each.package:
@@ -461,7 +465,7 @@ class Interpreter:
         key = ("bound", id(method), id(holder), node if isinstance(node, tuple) else id(node))
         if key not in self._made:
             thing = self._made[key] = Thing(function=method.function, bound=frozenset([holder]))
-            thing.path = node[0] if isinstance(node, tuple) else ""
+            thing.path = str(node[0]) if isinstance(node, tuple) and method.function is None else ""
             thing.holders.add(holder)
             holder.holders.add(thing)
         return self._made[key]
@@ -601,17 +605,19 @@ class Interpreter:
         for decorator in reversed(node.decorator_list):
             called = self._run(decorator)
             name, path = root(decorator)
+            inner = decorator.func if isinstance(decorator, ast.Call) else decorator
+            receiver = self._run(inner.value) if isinstance(inner, ast.Attribute) else NOTHING
+            unseen = bool(called & receiver) or not called
+            called -= receiver
             known = [each for each in called if each.function or each.is_class or each.classes]
             if known:
                 value |= frozenset().union(*[self._apply(each, [value], {}, decorator) for each in known])
-            elif not any(each.package for each in called):
-                inner = decorator.func if isinstance(decorator, ast.Call) else decorator
-                receiver = self._run(inner.value) if isinstance(inner, ast.Attribute) else NOTHING
+            if unseen and not any(each.package for each in called | receiver):
                 self._change(receiver)
                 for each in receiver:
                     each.hold(value)
-            else:
-                packages = [each.package for each in called if each.package]
+            packages = [each.package for each in called | receiver if each.package]
+            if packages:
                 if path and libraries.sets(path):
                     self._change_package(packages[0], path)
                 thing.opaque = True
@@ -641,6 +647,11 @@ class Interpreter:
             thing.hold(value, name)
             self._method(value, ("__set_name__",), [frozenset([thing]), NOTHING], node)
         itself: Value = frozenset([thing])
+        for each in list(thing.classes):
+            meta |= frozenset(each.find("metaclass"))
+        thing.hold(meta, "metaclass")
+        if self.counts_subclasses:
+            self._changed.update(thing.classes)
         for each in meta:
             thing.classes += [each] if each.is_class and each not in thing.classes else []
             for name in ("__new__", "__init__", "__prepare__"):
@@ -678,6 +689,8 @@ class Interpreter:
         receiver = self._run(func.value) if isinstance(func, ast.Attribute) else NOTHING
         if isinstance(func, ast.Attribute):
             callee = self._attribute(receiver, func.attr, func)
+            if _is_super(func.value):
+                callee |= self._of_bases(receiver, func.attr, func)
         else:
             callee = self._run(func)
         if isinstance(func, ast.Attribute) and func.attr == "update" and _is_globals(func.value):
@@ -689,7 +702,9 @@ class Interpreter:
             self._change(receiver)
         unknown = not callee
         for each in callee:
-            if each.path and each.bound:  # `xs.append` under another name
+            if each in receiver:  # a method that we do not see
+                unknown = True
+            elif each.path and each.bound:  # `xs.append` under another name
                 self._contain(each.path, each.bound, arguments)
             elif each.package is None and (each.function or each.is_class or self._callable(each)):
                 found |= self._apply(each, arguments, {k or "**": v for k, v in keywords.items()}, node)
@@ -724,6 +739,14 @@ class Interpreter:
             if isinstance(text, ast.Constant) and len(node.args) == 1:
                 return set(self._text(str(text.value)))
             self.out.unseen = True
+        elif name == "type" and len(node.args) == 3:
+            made = self._make(node, is_class=True, opaque=True)
+            made.classes += [each for each in self._parts(arguments[1]) if each.is_class]
+            made.hold(self._parts(arguments[2]))
+            if isinstance(node.args[2], ast.Dict):
+                for key, value in zip(node.args[2].keys, node.args[2].values, strict=True):
+                    made.hold(self._run(value), str(getattr(key, "value", ELEMENTS)))
+            return {made}
         elif name == "super":
             frame = self._frame
             while frame is not None and not frame.local & {"self", "cls"}:
@@ -731,6 +754,18 @@ class Interpreter:
             if frame is not None:
                 return set(frame.values.get("self", NOTHING) | frame.values.get("cls", NOTHING))
         return set()
+
+    def _of_bases(self, value: Value, name: str, node: ast.AST) -> Value:
+        """All methods of that name in the classes of `value` and in their bases."""
+        found: set[Thing] = set()
+        for each in value:
+            queue = [each] if each.is_class else list(each.classes)
+            while queue:
+                cls = queue.pop()
+                queue += cls.classes
+                methods = [method for method in cls.fields.get(name, ()) if method.function]
+                found |= {self._method_of(method, each, (name, id(node))) for method in methods}
+        return frozenset(found)
 
     def _text(self, text: str) -> Value:
         try:
@@ -785,7 +820,8 @@ class Interpreter:
         return frozenset(made)
 
     def _invoke(self, thing: Thing, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
-        assert thing.function is not None
+        if thing.function is None:
+            return NOTHING
         if not thing.function.is_generator:
             return self._enter(thing, arguments, keywords)
         iterator = self._make(("generator", id(thing), id(node)), stateful=True)
@@ -893,6 +929,7 @@ class Interpreter:
             if each.stateful:
                 self._iterate(frozenset([each]))
         self._generic_dunders(every, node)
+        self._called_back(receiver | callee, every, node, anything=dropped)
         if keywords.get("out"):
             self._change(keywords["out"])
         objects = frozenset(each for each in receiver if each.package is None)
@@ -901,6 +938,17 @@ class Interpreter:
         if isinstance(node.func, ast.Attribute):
             return self._of_object(node, name, objects, arguments, every, dropped=dropped, path=path)
         return self._of_module(node, name, arguments, every | callee, dropped=dropped, path=path)
+
+    def _called_back(self, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
+        """An object of a library is called, or a method of it: it may call what it was given, and its subclass."""
+        for each in reach(thing for thing in value if thing.opaque and thing.package is None):
+            if each.function is not None:
+                self._apply(each, [given, given], {}, node)
+            elif each.path and each.bound:
+                self._contain(each.path, each.bound, [given])
+            elif each.classes and not each.is_class:
+                names = set().union(*[_fields(cls) for cls in each.classes]) - _MAKING if anything else {"forward"}
+                self._method(frozenset([each]), sorted(names), [given, given], node)
 
     def _generic_dunders(self, value: Value, node: ast.AST) -> None:
         for each in value:
@@ -950,23 +998,28 @@ class Interpreter:
             self._mark_unknown([func.value])
             if name.endswith("_") or dropped:
                 self._change(every, deep=True)
+        elif not dropped and libraries.keeps(name):
+            self._change(objects)
+            for each in objects:
+                each.hold(every)
+            self._mark_unknown([func.value])
         elif dropped and not libraries.only_looks(name, path):
             self._change(objects | every, deep=True)
             self._mark_unknown([func.value, *node.args, *(each.value for each in node.keywords)])
             for each in objects:
                 each.hold(every)
         for each in objects:
-            for part in each.parts() if each.opaque else ():
-                if part.function is not None:
-                    self._invoke(part, [*([part.bound] if part.bound else []), every, every], {}, node)
+            if each.stateful:
+                every |= objects
         if name in libraries.FRESH:
-            return self._holding(node, NOTHING)
+            return self._holding(node, NOTHING, opaque=True)
         if name in libraries.COPYING:
             return self._holding(node, self._parts(objects))
         if not node.args or name in libraries.SAME:
             found = frozenset(objects | self._parts(objects) | every)
             return found | self._holding(node, found, opaque=True)
-        return self._holding(node, objects | every, opaque=True)
+        used = frozenset(each for each in objects if each.stateful)
+        return used | self._holding(node, objects | every, opaque=True)
 
     def _mark_unknown(self, nodes: Iterable[ast.expr]) -> None:
         """Names that stand for nothing known may still be changed."""
@@ -978,10 +1031,10 @@ class Interpreter:
     def _result(self, node: ast.Call, name: str, every: Value) -> Value:
         if name in libraries.SCALAR and isinstance(node.func, ast.Name):
             return NOTHING
-        if name in libraries.FRESH:
-            return self._holding(node, NOTHING)
         if name in libraries.STATEFUL:
             return self._holding(node, every | self._parts(every), stateful=True)
+        if name in libraries.FRESH:
+            return self._holding(node, NOTHING, opaque=True)
         if name in libraries.COPYING:
             if name == "defaultdict":
                 return self._holding(node, self._parts(every), grows=True)
@@ -991,6 +1044,7 @@ class Interpreter:
         return self._holding(node, every, opaque=True)
 
 
+_MAKING = {"__init__", "__new__", "__init_subclass__", ELEMENTS}
 _SPREADING = {"extend", "extendleft", "update", "__iadd__"}
 _OPERATORS: dict[type[ast.operator], tuple[str, ...]] = {
     ast.Add: ("__add__", "__radd__"),
@@ -1021,6 +1075,10 @@ def _summary(node: FunctionNode | ast.Lambda) -> tuple[frozenset[str], bool]:
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
             writes = writes or each.func.attr in libraries.STORING or libraries.changes(each.func.attr)
     return frozenset(free), writes
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
 
 
 def _is_type(node: ast.expr, value: Value) -> bool:

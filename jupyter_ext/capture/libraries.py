@@ -22,7 +22,7 @@ CHANGING = frozenset({
 CHANGING_FUNCTIONS = frozenset({
     "heappush", "heappop", "heapify", "heapreplace", "heappushpop", "insort", "insort_left", "insort_right", "shuffle",
     "setitem", "delitem", "iadd", "isub", "imul", "iconcat", "ior", "iand", "next", "anext", "setattr", "delattr",
-    "put", "place", "copyto", "fill_diagonal", "putmask", "put_along_axis", "clip_grad_norm_", "clip_grad_value_", "update_wrapper",
+    "put", "place", "copyto", "fill_diagonal", "putmask", "put_along_axis", "update_wrapper",
 })
 # Calls that only look: `df.head()` in a cell of its own changes nothing.
 LOOKING = frozenset({
@@ -48,7 +48,7 @@ SAME = frozenset({
     "memoryview", "super", "wraps", "dataclass", "total_ordering", "contextmanager", "property", "staticmethod", "classmethod", "lru_cache", "cache", "reduce", "heappop", "update_wrapper", "broadcast_to",
 })
 # Their results hold the elements of what they were given, but are things of their own.
-COPYING = frozenset({"list", "tuple", "set", "frozenset", "dict", "sorted", "copy", "OrderedDict", "deque", "Counter", "defaultdict", "ChainMap"})
+COPYING = frozenset({"list", "tuple", "set", "frozenset", "dict", "sorted", "copy", "OrderedDict", "deque", "Counter", "defaultdict"})
 # Their results are changed by being used.
 STATEFUL = frozenset({
     "iter", "map", "filter", "zip", "enumerate", "reversed", "open", "chain", "cycle", "islice", "count", "repeat",
@@ -71,6 +71,7 @@ _SETTING = re.compile(
     r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
     r"|basicConfig|config|reset|reload|patch|pop|clear|field_size_limit|chdir|option)"
 )
+_KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push|enter_context|bind|set_|install|hook")
 
 
 def sets(path: tuple[str, ...]) -> bool:
@@ -103,3 +104,8 @@ def random_state(package: str, path: tuple[str, ...]) -> str | None:
 def seeds(name: str) -> bool:
     """Whether a call by that name sets a generator's state, whatever it was."""
     return name in ("seed", "manual_seed", "setstate", "set_state", "set_rng_state")
+
+
+def keeps(method: str) -> bool:
+    """Whether a method of an object keeps what it is given though it returns something, as `on_click(f)` may."""
+    return _KEEPING.match(method) is not None

@@ -163,9 +163,26 @@ class _Reader(ast.NodeVisitor):
         if not is_magic(node):  # which stays out of the module
             self.generic_visit(node)
 
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if node.attr == "__subclasses__":
+            self.out.counts_subclasses = True
+        self.generic_visit(node)
+
     def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id in ("exec", "eval") and not self.scopes and node.args:
+            self._text(node.args[0])
         self.consumed.update(each for each in node.args if isinstance(each, ast.GeneratorExp))
         self.generic_visit(node)
+
+    def _text(self, node: ast.expr) -> None:
+        """`exec("x = 1")` at the top level is as good as the statement."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                statements = ast.parse(node.value).body
+            except (SyntaxError, ValueError):
+                return
+            for each in statements:
+                self.visit(each)
 
     # Scopes
 

@@ -45,6 +45,10 @@ class Thing:
         """All that it holds itself."""
         return set().union(*self.fields.values())
 
+    def names_field(self, name: str) -> bool:
+        """Whether the text says what the attribute is."""
+        return name in self.fields or any(each.names_field(name) for each in self.classes)
+
     def find(self, name: str) -> set[Thing]:
         """What the attribute may be, by the instance and then by its classes; empty where the text does not say."""
         own = self.fields.get(name, set()) | self.fields.get(ELEMENTS, set())
