@@ -449,7 +449,7 @@ class Interpreter:
                     found.add(self._method_of(part, each, node))
             if known and not each.names_field(name):
                 found.add(each)  # it may be anything that was stored without a name, and what is not seen
-            if name in libraries.STORING and not known and each.package is None:
+            if name in libraries.STORING and not each.names_field(name) and each.package is None:
                 found.add(self._method_of(each, each, (name, id(node))))
             elif each.opaque or each.package:
                 found.add(each)
@@ -695,7 +695,9 @@ class Interpreter:
             callee = self._run(func)
         if isinstance(func, ast.Attribute) and func.attr == "update" and _is_globals(func.value):
             self._bind_globals(node)
-        arguments = [self._run(each) for each in node.args]
+        arguments: list[Value] = []
+        for argument in node.args:  # what is spread may go anywhere
+            arguments += [self._run(argument)] * (_SPREAD if isinstance(argument, ast.Starred) else 1)
         keywords = {each.arg: self._run(each.value) for each in node.keywords}
         found: set[Thing] = set()
         if dropped and isinstance(func, ast.Attribute) and func.attr in libraries.CHANGING:
@@ -941,7 +943,9 @@ class Interpreter:
 
     def _called_back(self, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
         """An object of a library is called, or a method of it: it may call what it was given, and its subclass."""
-        for each in reach(thing for thing in value if thing.opaque and thing.package is None):
+        known = frozenset(thing for thing in value if thing.opaque and thing.package is None)
+        given |= self._parts(known) - known
+        for each in reach(known):
             if each.function is not None:
                 self._apply(each, [given, given], {}, node)
             elif each.path and each.bound:
@@ -1038,12 +1042,14 @@ class Interpreter:
         if name in libraries.COPYING:
             if name == "defaultdict":
                 return self._holding(node, self._parts(every), grows=True)
-            return self._holding(node, self._parts(every) | {each for each in every if each.function or each.is_class})
+            named = NOTHING.union(*[every & self._run(each.value) for each in node.keywords])
+            return self._holding(node, self._parts(every) | named | {each for each in every if each.function or each.is_class})
         if name in libraries.SAME:
             return every | self._parts(every)
         return self._holding(node, every, opaque=True)
 
 
+_SPREAD = 8
 _MAKING = {"__init__", "__new__", "__init_subclass__", ELEMENTS}
 _SPREADING = {"extend", "extendleft", "update", "__iadd__"}
 _OPERATORS: dict[type[ast.operator], tuple[str, ...]] = {
