@@ -23,5 +23,6 @@ class Statement:
     dotted: set[str] = field(default_factory=set)  # roots of `import a.b`
     star: bool = False
     magics: set[str] = field(default_factory=set)  # names that `name = !ls` and its like make, anywhere inside
+    failed: bool = False  # it raised, on its way perhaps: it does so in the job, too, which goes on
     sets_secret: bool = False  # `os.environ["API_KEY"] = ...`: such values stay out of snapshots
     counts_subclasses: bool = False  # asks for `__subclasses__`

@@ -64,6 +64,7 @@ class Interpreter:
     def run(self, statement: Statement, *, displayed: bool, secret: bool = False) -> Outcome:
         """What a statement may do; `displayed`: its value was shown, `secret`: what it sets in the environment is."""
         self._begin()
+        self._branches = int(statement.failed)  # which may have bound its names or not
         self._sets_secret = secret
         if displayed and isinstance(statement.nodes[-1], ast.Expr):
             self._kept = statement.nodes[-1].value

@@ -179,8 +179,11 @@ class _Writer:
 
     def write(self, taken: Sequence[int]) -> None:
         """The needed statements of earlier cells."""
-        for index, first, last in self._runs(taken):
-            text = self.executed.parsed[index].plain[first - 1 : last]
+        for index, first, last, failed in self._runs(taken):
+            text: Sequence[str] = self.executed.parsed[index].plain[first - 1 : last]
+            if failed:
+                self._try(index, text, first)
+                continue
             self._piece(self.executed.cells[index].number, text, first)
 
     def write_target(self, cell_line: int) -> int:
@@ -192,23 +195,38 @@ class _Writer:
         return self.pieces[-1].line
 
     def _piece(self, number: int | None, text: Sequence[str], cell_line: int) -> None:
+        self._mark(number)
+        self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=cell_line))
+        self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
+
+    def _try(self, index: int, text: Sequence[str], first: int) -> None:
+        """A statement that failed in the notebook, on its way perhaps."""
+        number = self.executed.cells[index].number
+        self._mark(number)
+        self.lines.append("try:")
+        self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=first))
+        self.lines += [f"    {line}" if line else line for line in text]
+        self.lines += ["except Exception:", f"    pass  # as in cell [{number}]"]
+
+    def _mark(self, number: int | None) -> None:
         if self.lines:
             self.lines.append("")
         if not self.pieces or self.pieces[-1].cell != number:
             self.lines.append(f"# cell [{number}]")
-        self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=cell_line))
-        self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
 
-    def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int]]:
+    def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int, bool]]:
         """Cell index, first and last line of neighbouring statements, with the comments directly above them."""
-        runs: list[tuple[int, int, int]] = []
+        runs: list[tuple[int, int, int, bool]] = []
         previous = -2
         for time in taken:
             index, end = self.executed.index(time), self.executed.statements[time].end
-            if previous == time - 1 and runs[-1][0] == index:
-                runs[-1] = (index, runs[-1][1], end)
+            failed = self.executed.statements[time].failed
+            if failed:
+                runs.append((index, self.executed.statements[time].start, end, True))
+            elif previous == time - 1 and runs[-1][0] == index and not runs[-1][3]:
+                runs[-1] = (index, runs[-1][1], end, False)
             else:
-                runs.append((index, self._with_comments(time), end))
+                runs.append((index, self._with_comments(time), end, False))
             previous = time
         return runs
 

@@ -63,14 +63,15 @@ class Slice:
         """Statement `time` is needed, with the functions that it makes used at `used`."""
         statement = self.history.executed[time]
         self.needed.add(time)
-        self._queue += [(name, time, name not in statement.binds) for name in statement.now]
+        must = not statement.failed
+        self._queue += [(name, time, must and name not in statement.binds) for name in statement.now]
         self._queue += [(name, time, False) for name in self.history.read[time]]
         self._queue += [(name, time, False) for name in statement.annotations]
         for name in statement.later:
             found = self._before(name, used)
-            self._queue.append((name, used, not found and used == self.end))
+            self._queue.append((name, used, must and not found and used == self.end))
             if used != self.end:
-                self._queue.append((name, self.end, not found))
+                self._queue.append((name, self.end, must and not found))
 
     def take_stars(self) -> None:
         """Take every `from x import *` along."""

@@ -55,8 +55,8 @@ class Writer:
         cells = [self.cell() for _ in range(self.draw.randint(6, 22))]
         for _ in range(self.draw.choice((0, 0, 1, 2))):  # a person goes back, and perhaps edits first
             cell = self.draw.choice(cells)
-            if self.draw.random() < 0.3:
-                cell = cell.replace("1", "4").replace("append", "append")
+            if self.draw.random() < 0.3 and "while" not in cell:
+                cell = cell.replace("1", "4")
             cells.insert(self.draw.randint(len(cells) // 2, len(cells)), cell)
         wanted = sorted(name for name, kind in self.kinds.items() if kind in VALUES)
         return cells, tuple(self.draw.sample(wanted, min(len(wanted), self.draw.choice((1, 1, 2, 3)))))
