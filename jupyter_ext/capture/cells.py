@@ -104,7 +104,7 @@ def _cleaned(source: str) -> str:
     blank = next((index for index, line in enumerate(lines) if line.strip()), 0)
     kept = [f"{line}\n" for line in lines[blank:]]
     for clean in (leading_indent, classic_prompt, ipython_prompt):
-        kept = clean(kept)
+        kept = clean(kept)  # type: ignore[no-untyped-call]
     return "\n".join([*lines[:blank], "".join(kept)])[:-1]
 
 

@@ -12,7 +12,6 @@ from jupyter_ext.capture.cells import Cell
 from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.statements import analyse
 
-
 _BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
 
 
@@ -50,7 +49,7 @@ class Executed:
                 self._cell.append(index)
 
     def _fail(self, statement: Statement, index: int) -> None:
-        """What a failing statement changed before it failed has happened; what it would have bound at its end has not."""
+        """What a failing statement changed before it failed has happened; what it binds at its end has not."""
         blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
         if len(statement.nodes) == 1 and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):
             perhaps = dict.fromkeys(statement.binds, True) if blocks else {}

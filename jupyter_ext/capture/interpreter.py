@@ -5,6 +5,7 @@ known; of other code `libraries` says what is assumed. All branches are taken an
 is replaced by a plain assignment and added to within a branch.
 """
 
+# ruff: noqa: N802 - visitors are named after the nodes
 from __future__ import annotations
 
 import ast
@@ -77,6 +78,7 @@ class Interpreter:
     # What names are
 
     def lookup(self, name: str) -> Value:
+        """What a name may be here."""
         frame = self._frame
         innermost = True
         while frame is not None:
@@ -173,13 +175,12 @@ class Interpreter:
     # Statements
 
     def _run(self, node: ast.AST) -> Value:
-        visit = self._visits.get(type(node))
-        if visit is None:
-            visit = getattr(self, f"_{type(node).__name__}", self._other)
-            self._visits[type(node)] = visit
+        kind = type(node)
+        if kind not in self._visits:
+            self._visits[kind] = getattr(self, f"_{kind.__name__}", self._other)
         if self._stack:
             self._steps += 1
-        return visit(node)
+        return self._visits[kind](node)
 
     def _all(self, nodes: Iterable[ast.AST]) -> None:
         for node in nodes:
@@ -208,7 +209,7 @@ class Interpreter:
         self._branches -= 1
         return NOTHING
 
-    _If = _Match = _Try = _TryStar = _branch
+    _If = _Try = _TryStar = _branch
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> Value:
         self._branches += 1
@@ -255,7 +256,7 @@ class Interpreter:
     _MatchAs = _MatchStar = _MatchMapping = _MatchSequence = _MatchClass = _MatchOr = _MatchValue = _match
     _subject: Value = NOTHING
 
-    def _Match(self, node: ast.Match) -> Value:  # noqa: F811
+    def _Match(self, node: ast.Match) -> Value:
         subject = self._run(node.subject)
         self._branches += 1
         self._subject = subject | self._parts(subject)
@@ -477,7 +478,7 @@ class Interpreter:
         self._change([each for each in holder if each.grows])
         found = self._method(holder, ("__getitem__", "__class_getitem__", "__missing__"), [NOTHING], node)
         parts = holder if isinstance(node.slice, ast.Slice) else NOTHING  # of an array it is a view
-        return frozenset(found | self._parts(holder) | {each for each in parts})
+        return frozenset(found | self._parts(holder) | parts)
 
     def _Starred(self, node: ast.Starred) -> Value:
         return self._iterate(self._run(node.value))
@@ -958,7 +959,12 @@ class Interpreter:
     def _generic_dunders(self, value: Value, node: ast.AST) -> None:
         for each in value:
             if each.classes and not each.is_class:
-                self._method(frozenset([each]), ("__iter__", "__next__", "__len__", "__str__", "__repr__", "__float__", "__int__", "__bool__"), [], node)
+                self._method(
+                    frozenset([each]),
+                    ("__iter__", "__next__", "__len__", "__str__", "__repr__", "__float__", "__int__", "__bool__"),
+                    [],
+                    node,
+                )
 
     def _of_module(
         self, node: ast.Call, name: str, arguments: list[Value], every: Value, *, dropped: bool, path: tuple[str, ...]
@@ -1044,7 +1050,9 @@ class Interpreter:
             if name == "defaultdict":
                 return self._holding(node, self._parts(every), grows=True)
             named = NOTHING.union(*[every & self._run(each.value) for each in node.keywords])
-            return self._holding(node, self._parts(every) | named | {each for each in every if each.function or each.is_class})
+            return self._holding(
+                node, self._parts(every) | named | {each for each in every if each.function or each.is_class}
+            )
         if name in libraries.SAME:
             return every | self._parts(every)
         return self._holding(node, every, opaque=True)
@@ -1075,9 +1083,9 @@ def _summary(node: FunctionNode | ast.Lambda) -> tuple[frozenset[str], bool]:
     for each in ast.walk(node):
         if isinstance(each, ast.Name) and each.id not in local:
             free.add(each.id)
-        elif isinstance(each, ast.Attribute | ast.Subscript) and not isinstance(each.ctx, ast.Load):
-            writes = True
-        elif isinstance(each, ast.Global | ast.Nonlocal | ast.AugAssign | ast.Expr):
+        elif (isinstance(each, ast.Attribute | ast.Subscript) and not isinstance(each.ctx, ast.Load)) or isinstance(
+            each, ast.Global | ast.Nonlocal | ast.AugAssign | ast.Expr
+        ):
             writes = True
         elif isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
             writes = writes or each.func.attr in libraries.STORING or libraries.changes(each.func.attr)
@@ -1146,8 +1154,10 @@ def _bindings(
     found += [(name, defaults) for name in known if name not in dict(found) and defaults]
     for star in (arguments.vararg, arguments.kwarg):
         if star:
-            more = rest if star is arguments.vararg else NOTHING.union(
-                *(value for name, value in keywords.items() if name not in known)
+            more = (
+                rest
+                if star is arguments.vararg
+                else NOTHING.union(*(value for name, value in keywords.items() if name not in known))
             )
             holder = Thing()
             holder.hold(more | spread)

@@ -10,7 +10,7 @@ STORING = frozenset({
     "append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft", "popitem", "remove", "clear", "update", "setdefault",
     "add", "discard", "sort", "reverse", "rotate", "subtract", "move_to_end", "difference_update", "intersection_update",
     "symmetric_difference_update", "__setitem__", "__delitem__", "__setattr__", "__iadd__", "fill", "put", "itemset",
-    "resize", "write", "writelines", "appendleft",
+    "resize", "write", "writelines",
 })
 # Methods that change what they are called on, and perhaps what that holds; one that ends in an underscore does too.
 CHANGING = frozenset({

@@ -11,10 +11,10 @@ from pathlib import Path
 from jupyter_ext.capture.cells import Cell
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.facts import FunctionNode
+from jupyter_ext.capture.history import History
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
-from jupyter_ext.capture.history import History
 from jupyter_ext.capture.slice import Slice
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.definition import LOOP_VALUES, is_role
@@ -89,7 +89,13 @@ def capture_cell(
         roles_from=roles_from,
         requirements=found.requirements,
         environment=found.environment,
-        warnings=(*written.warnings, *found.warnings, *_secrets(executed), *_unseen(executed, sliced), *_heavy(executed, taken)),
+        warnings=(
+            *written.warnings,
+            *found.warnings,
+            *_secrets(executed),
+            *_unseen(executed, sliced),
+            *_heavy(executed, taken),
+        ),
         problems=tuple(problems(executed, sliced, written.left, namespace, line)),
         compared=sliced.compared,
     )

@@ -11,6 +11,8 @@ from jupyter_ext.capture.facts import FunctionNode, Statement
 from jupyter_ext.capture.names import bound, parameters
 
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match)
+
+
 def read(statement: Statement) -> None:
     """Fill in the facts of a statement."""
     reader = _Reader(statement)
@@ -249,7 +251,7 @@ class _Reader(ast.NodeVisitor):
             self.visit(value)
         self.scopes.pop()
 
-    def _free(self, node: ast.GeneratorExp) -> set[str]:
+    def _free(self, node: ast.AST) -> set[str]:
         names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
         return {each.id for each in names} - {each.id for each in names if isinstance(each.ctx, ast.Store)}
 

@@ -17,6 +17,8 @@ from jupyter_ext.capture.history import History
 # Given by the import system to every module.
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}
 _KNOWN = frozenset(dir(builtins)) | _MODULE_NAMES
+
+
 class Slice:
     """What the statements from `start` on, and the names `also`, need: `needed` times, and names `missing`."""
 

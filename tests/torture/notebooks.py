@@ -11,7 +11,7 @@ import random
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -148,7 +148,7 @@ def a_nested(w: Writer) -> str | None:
     one, two = w.of("list"), w.of("list")
     if not one:
         return None
-    texts = [f"[{one}, {two}]", f"[{one}]", f"[[1], {one}]", f"[[1]] * 2", f"[x for x in ({one}, {two})]"]
+    texts = [f"[{one}, {two}]", f"[{one}]", f"[[1], {one}]", "[[1]] * 2", f"[x for x in ({one}, {two})]"]
     if nest := w.of("nested"):
         texts += [f"list({nest})", f"{nest} + [{one}]", f"{nest}.copy()", f"[x for x in {nest}]"]
     return w.make("nested", w.draw.choice(texts))
@@ -167,7 +167,9 @@ def a_dict(w: Writer) -> str | None:
 def an_array(w: Writer) -> str:
     other = w.of("array")
     texts = ["np.arange(4)", f"np.ones(4, int) * {w.draw.randint(1, 5)}", "np.zeros((4,), int)"]
-    texts += [f"{other} * 2", f"{other}.copy()", f"{other}[:]", f"{other}.reshape(-1)", f"{other}.view()"] if other else []
+    texts += (
+        [f"{other} * 2", f"{other}.copy()", f"{other}[:]", f"{other}.reshape(-1)", f"{other}.view()"] if other else []
+    )
     return f"import numpy as np\n{w.make('array', w.draw.choice(texts))}"
 
 
@@ -181,7 +183,9 @@ def an_alias(w: Writer) -> str | None:
 @form(2)
 def an_alias_of_a_part(w: Writer) -> str | None:
     if name := w.of("nested"):
-        return w.make("list", w.draw.choice([f"{name}[0]", f"{name}[-1]", f"next(iter({name}))", f"max({name}, key=len)"]))
+        return w.make(
+            "list", w.draw.choice([f"{name}[0]", f"{name}[-1]", f"next(iter({name}))", f"max({name}, key=len)"])
+        )
     return None
 
 
@@ -205,10 +209,30 @@ def change_a_list(w: Writer) -> str | None:
     if not name:
         return None
     n = w.number()
-    texts = [f"{name}.append({n})", f"{name} += [{n}]", f"{name}.extend([{n}, 1])", f"{name}[0:1] = [{n}]", f"{name}.insert(0, {n})"]
-    texts += [f"list.append({name}, {n})", f"{name}.sort()", f"{name}.reverse()", f"_ = {name}.append({n})", f"{name}[:0] = [{n}]"]
-    texts += [f"[{name}.append(i) for i in range(2)]", f"any({name}.append(i) for i in range(2))", f"list(map({name}.append, [1, 2]))"]
-    texts += [f"add = {name}.append\nadd({n})", f"{name}.__setitem__(slice(0, 0), [{n}])", f"operator.iadd({name}, [{n}])"]
+    texts = [
+        f"{name}.append({n})",
+        f"{name} += [{n}]",
+        f"{name}.extend([{n}, 1])",
+        f"{name}[0:1] = [{n}]",
+        f"{name}.insert(0, {n})",
+    ]
+    texts += [
+        f"list.append({name}, {n})",
+        f"{name}.sort()",
+        f"{name}.reverse()",
+        f"_ = {name}.append({n})",
+        f"{name}[:0] = [{n}]",
+    ]
+    texts += [
+        f"[{name}.append(i) for i in range(2)]",
+        f"any({name}.append(i) for i in range(2))",
+        f"list(map({name}.append, [1, 2]))",
+    ]
+    texts += [
+        f"add = {name}.append\nadd({n})",
+        f"{name}.__setitem__(slice(0, 0), [{n}])",
+        f"operator.iadd({name}, [{n}])",
+    ]
     text = w.draw.choice(texts)
     return f"import operator\n{text}" if "operator" in text else text
 
@@ -219,9 +243,18 @@ def change_a_nested(w: Writer) -> str | None:
     if not name:
         return None
     n = w.number()
-    texts = [f"{name}[0].append({n})", f"{name}[-1] += [{n}]", f"{name}.append([{n}])", f"for x in {name}:\n    x.append({n})"]
+    texts = [
+        f"{name}[0].append({n})",
+        f"{name}[-1] += [{n}]",
+        f"{name}.append([{n}])",
+        f"for x in {name}:\n    x.append({n})",
+    ]
     texts += [f"for i, x in enumerate({name}):\n    x.insert(0, i)", f"{name}[0], {name}[-1] = {name}[-1], {name}[0]"]
-    texts += [f"{name}.append({other})", f"{name}[0] = {other}", f"first, *rest = {name}\nfirst.append({n})"] if other else []
+    texts += (
+        [f"{name}.append({other})", f"{name}[0] = {other}", f"first, *rest = {name}\nfirst.append({n})"]
+        if other
+        else []
+    )
     return w.draw.choice(texts)
 
 
@@ -231,9 +264,20 @@ def change_a_dict(w: Writer) -> str | None:
     if not name:
         return None
     n = w.number()
-    texts = [f"{name}['n'] = {n}", f"{name}.update(n={n})", f"{name}['z{n[0]}'] = [{n}]", f"{name}.setdefault('m', {n})", f"{name}.pop('n', None)"]
-    texts += [f"for value in {name}.values():\n    if isinstance(value, list): value.append({n})", f"{name} |= {{'o': {n}}}"]
-    texts += [f"{name}['k'] = {other}", f"{name}.update({{'k': {other}}})", f"dict.update({name}, n={n})"] if other else []
+    texts = [
+        f"{name}['n'] = {n}",
+        f"{name}.update(n={n})",
+        f"{name}['z{n[0]}'] = [{n}]",
+        f"{name}.setdefault('m', {n})",
+        f"{name}.pop('n', None)",
+    ]
+    texts += [
+        f"for value in {name}.values():\n    if isinstance(value, list): value.append({n})",
+        f"{name} |= {{'o': {n}}}",
+    ]
+    texts += (
+        [f"{name}['k'] = {other}", f"{name}.update({{'k': {other}}})", f"dict.update({name}, n={n})"] if other else []
+    )
     return w.draw.choice(texts)
 
 
@@ -243,8 +287,20 @@ def change_an_array(w: Writer) -> str | None:
     if not name:
         return None
     n = w.draw.randint(1, 5)
-    texts = [f"{name} += {n}", f"{name}[0] = {n}", f"{name}[...] = {name} * 2", f"np.add({name}, {n}, out={name})", f"{name}.sort()"]
-    texts += [f"{name}[{name} > 2] = 0", f"{name}.fill({n})", f"np.copyto({name}, {n})", f"{name}[1:3] *= {n}", f"np.random.seed({n}); np.random.shuffle({name})"]
+    texts = [
+        f"{name} += {n}",
+        f"{name}[0] = {n}",
+        f"{name}[...] = {name} * 2",
+        f"np.add({name}, {n}, out={name})",
+        f"{name}.sort()",
+    ]
+    texts += [
+        f"{name}[{name} > 2] = 0",
+        f"{name}.fill({n})",
+        f"np.copyto({name}, {n})",
+        f"{name}[1:3] *= {n}",
+        f"np.random.seed({n}); np.random.shuffle({name})",
+    ]
     return f"import numpy as np\n{w.draw.choice(texts)}"
 
 
@@ -254,7 +310,14 @@ def change_an_object(w: Writer) -> str | None:
     if not name:
         return None
     n = w.number()
-    texts = [f"{name}.n = {n}", f"{name}.n += {n}", f"{name}.add({n})", f"{name}.items.append({n})", f"setattr({name}, 'n', {n})", f"vars({name})['n'] = {n}"]
+    texts = [
+        f"{name}.n = {n}",
+        f"{name}.n += {n}",
+        f"{name}.add({n})",
+        f"{name}.items.append({n})",
+        f"setattr({name}, 'n', {n})",
+        f"vars({name})['n'] = {n}",
+    ]
     texts += [f"{name}.items = {other}", f"{name}.__dict__.update(n={n})"] if other else []
     return w.draw.choice(texts)
 
@@ -265,7 +328,13 @@ def a_class(w: Writer) -> str:
     name = w.draw.choice(("K", "L"))
     shared = w.draw.choice([f"    items = {held}\n    n = 0", "    n = 0"])
     start = w.draw.choice(["        self.items = items", f"        self.items = list(items)\n        self.n = {used}"])
-    add = w.draw.choice(["        self.items.append(x)", f"        self.items.append(x + {used})\n        return self", "        type(self).n += x\n        self.items.append(x)"])
+    add = w.draw.choice(
+        [
+            "        self.items.append(x)",
+            f"        self.items.append(x + {used})\n        return self",
+            "        type(self).n += x\n        self.items.append(x)",
+        ]
+    )
     base = "(K)" if name == "L" and w.kinds.get("K") == "class" else ""
     w.kinds[name] = "class"
     return f"class {name}{base}:\n{shared}\n    def __init__(self, items=()):\n        items = [] if items == () else items\n{start}\n    def add(self, x):\n{add}"
@@ -281,20 +350,29 @@ def an_object(w: Writer) -> str | None:
 def patch_a_class(w: Writer) -> str | None:
     cls = w.of("class")
     n = w.number()
-    return w.draw.choice([f"{cls}.n = {n}", f"{cls}.add = lambda self, x: self.items.append(-x - {n})"]) if cls else None
+    return (
+        w.draw.choice([f"{cls}.n = {n}", f"{cls}.add = lambda self, x: self.items.append(-x - {n})"]) if cls else None
+    )
 
 
 @form(3)
 def a_function(w: Writer) -> str:
     name = w.draw.choice(("f1", "f2", "f3"))
     one, two, n = w.of("list") or "[1]", w.of("list") or "[2]", w.of("int") or "2"
-    body = w.draw.choice([
-        f"    {one}.append(v)\n    return {two}", f"    return [v, {n}]", f"    return {one}", f"    {two}.extend([v, {n}])",
-        f"    into.append(v)\n    return into", f"    x = {one}\n    x.append(v)\n    return [v]",
-        f"    global g_count\n    g_count = globals().get('g_count', 0) + v\n    return [g_count]",
-        f"    def inner():\n        {one}.append(v)\n    inner()\n    return [v]",
-        f"    for i in range(2):\n        into = into + [i]\n    return into", f"    y = helper(v) if 'helper' in globals() else [v]\n    return y",
-    ])
+    body = w.draw.choice(
+        [
+            f"    {one}.append(v)\n    return {two}",
+            f"    return [v, {n}]",
+            f"    return {one}",
+            f"    {two}.extend([v, {n}])",
+            "    into.append(v)\n    return into",
+            f"    x = {one}\n    x.append(v)\n    return [v]",
+            "    global g_count\n    g_count = globals().get('g_count', 0) + v\n    return [g_count]",
+            f"    def inner():\n        {one}.append(v)\n    inner()\n    return [v]",
+            "    for i in range(2):\n        into = into + [i]\n    return into",
+            "    y = helper(v) if 'helper' in globals() else [v]\n    return y",
+        ]
+    )
     default = w.draw.choice(["()", "()", one])
     w.kinds[name] = "function"
     if "g_count" in body:
@@ -306,7 +384,13 @@ def a_function(w: Writer) -> str:
 @form(1)
 def a_helper(w: Writer) -> str:
     one = w.of("list") or "[1]"
-    return w.draw.choice([f"def helper(v):\n    return [v, {w.number()}]", f"def helper(v):\n    {one}.append(v)\n    return {one}", f"helper = lambda v: {one} + [v]"])
+    return w.draw.choice(
+        [
+            f"def helper(v):\n    return [v, {w.number()}]",
+            f"def helper(v):\n    {one}.append(v)\n    return {one}",
+            f"helper = lambda v: {one} + [v]",
+        ]
+    )
 
 
 @form(4, change=True)
@@ -315,7 +399,15 @@ def a_call(w: Writer) -> str | None:
     if not name:
         return None
     n = w.draw.randint(0, 9)
-    return w.draw.choice([f"{name}({n})", f"{name}({n}, {held})", f"{name}(v={n}, into={held})", f"{name}(*[{n}, {held}])", f"{name}(**{{'v': {n}, 'into': {held}}})"])
+    return w.draw.choice(
+        [
+            f"{name}({n})",
+            f"{name}({n}, {held})",
+            f"{name}(v={n}, into={held})",
+            f"{name}(*[{n}, {held}])",
+            f"{name}(**{{'v': {n}, 'into': {held}}})",
+        ]
+    )
 
 
 @form(3)
@@ -328,12 +420,14 @@ def a_result(w: Writer) -> str | None:
 def a_closure(w: Writer) -> str:
     held = w.of("list") or "[5]"
     made = w.new("put")
-    text = w.draw.choice([
-        f"def maker(xs):\n    def put(v=1):\n        xs.append(v)\n        return xs\n    return put\n{made} = maker({held})",
-        f"{made} = lambda v=1: {held}.append(v)",
-        f"def counter():\n    n = 0\n    def up(v=1, into=None):\n        nonlocal n\n        n += v\n        return [n]\n    return up\n{made} = counter()",
-        f"from functools import partial\n{made} = partial(lambda xs, v=1: xs.append(v), {held})",
-    ])
+    text = w.draw.choice(
+        [
+            f"def maker(xs):\n    def put(v=1):\n        xs.append(v)\n        return xs\n    return put\n{made} = maker({held})",
+            f"{made} = lambda v=1: {held}.append(v)",
+            f"def counter():\n    n = 0\n    def up(v=1, into=None):\n        nonlocal n\n        n += v\n        return [n]\n    return up\n{made} = counter()",
+            f"from functools import partial\n{made} = partial(lambda xs, v=1: xs.append(v), {held})",
+        ]
+    )
     w.kinds[made] = "callable"
     return text
 
@@ -368,7 +462,9 @@ def a_branch(w: Writer) -> str:
 
 @form(2)
 def a_loop(w: Writer) -> str:
-    head = w.draw.choice(["for i in range(2):", f"for i in {w.of('list') or '[1]'}[:2]:", "n_left = 2\nwhile n_left:\n    n_left -= 1"])
+    head = w.draw.choice(
+        ["for i in range(2):", f"for i in {w.of('list') or '[1]'}[:2]:", "n_left = 2\nwhile n_left:\n    n_left -= 1"]
+    )
     return f"{head}\n    {w.simple()}"
 
 
@@ -440,7 +536,14 @@ def an_iterator(w: Writer) -> str:
     held = w.of("list") or "[1, 2, 3]"
     name = w.new("it")
     w.kinds[name] = "iterator"
-    return w.draw.choice([f"{name} = iter(list({held}) + [1, 2, 3])", f"{name} = (x + 1 for x in list({held}) + [4, 5])", f"{name} = map(lambda x: x * 2, list({held}) + [4, 5])", f"{name} = enumerate(list({held}))"])
+    return w.draw.choice(
+        [
+            f"{name} = iter(list({held}) + [1, 2, 3])",
+            f"{name} = (x + 1 for x in list({held}) + [4, 5])",
+            f"{name} = map(lambda x: x * 2, list({held}) + [4, 5])",
+            f"{name} = enumerate(list({held}))",
+        ]
+    )
 
 
 @form(1)
@@ -450,7 +553,14 @@ def take_from_an_iterator(w: Writer) -> str | None:
     if not name:
         return None
     w.kinds[got] = "other"
-    return w.draw.choice([f"{got} = next({name}, 0)", f"{got} = [x for x in {name}]", f"for {got} in {name}:\n    break", f"{got} = 2 in {name}"])
+    return w.draw.choice(
+        [
+            f"{got} = next({name}, 0)",
+            f"{got} = [x for x in {name}]",
+            f"for {got} in {name}:\n    break",
+            f"{got} = 2 in {name}",
+        ]
+    )
 
 
 @form(1)
@@ -464,7 +574,9 @@ def a_draw(w: Writer) -> str:
 def through_globals(w: Writer) -> str:
     name = w.fresh()
     w.kinds[name] = "list"
-    return w.draw.choice([f"globals()['{name}'] = [{w.number()}]", f"exec('{name} = [4]')", f"globals().update({name}=[5])"])
+    return w.draw.choice(
+        [f"globals()['{name}'] = [{w.number()}]", f"exec('{name} = [4]')", f"globals().update({name}=[5])"]
+    )
 
 
 def describe(value: object, seen: tuple[int, ...] = ()) -> object:
@@ -535,9 +647,10 @@ if __name__ == "__main__":
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=random.randrange(2**31))
     asked = parser.parse_args()
-    wrong = list(run(asked.count, asked.seed))
-    for each in wrong:
-        print(textwrap.indent(str(each), "  "), end="\n\n")
+    wrong = []
+    for each in run(asked.count, asked.seed):
+        wrong.append(each)
+        print(textwrap.indent(str(each), "  "), end="\n\n", flush=True)
     flagged = sum(each.flagged for each in wrong)
     print(f"{asked.count:,} random notebooks from seed {asked.seed}: {len(wrong)} wrong, {flagged} of them flagged")
     sys.exit(len(wrong) > 2)
