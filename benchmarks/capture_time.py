@@ -27,7 +27,8 @@ def history(count: int) -> list[str]:
         body = "\n".join(f"    t{k} = helper_{i - i % 5}(x, {k}) + cfg['a'] if x else {k}" for k in range(8))
         cells.append(
             f"import math\nv{i} = {i}\ncfg = {{'a': v{i}}}\ncfg['b'] = {i}\n"
-            f"def helper_{i}(x, k=v{i}):\n{body}\n    return k\nr{i} = helper_{i}(0, 2)\nxs{i} = [r{i} for _ in range(3)]"
+            f"def helper_{i}(x, k=v{i}):\n{body}\n    return k\n"
+            f"r{i} = helper_{i}(0, 2)\nxs{i} = [r{i} for _ in range(3)]"
         )
     return cells
 
@@ -54,5 +55,9 @@ if __name__ == "__main__":
         namespace: dict[str, object] = {"__name__": "__main__"}
         for cell in [*cells, target]:
             exec(cell, namespace)
-        figures = [best(cold), best(lambda c=cells, t=target: capture_cell(c, t)), best(lambda n=namespace: cloudpickle.dumps(n["model"]))]
+        figures = [
+            best(cold),
+            best(lambda c=cells, t=target: capture_cell(c, t)),
+            best(lambda n=namespace: cloudpickle.dumps(n["model"])),
+        ]
         print(f"{count:5}   {figures[0]:7.0f}   {figures[1]:7.0f}   {figures[2]:7.2f}")

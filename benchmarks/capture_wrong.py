@@ -41,7 +41,11 @@ def last_definitions(cells: Sequence[Cell], target: str) -> str:
         except SyntaxError:
             continue
         for statement in tree.body:
-            names = [each.id for each in ast.walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]
+            names = [
+                each.id
+                for each in ast.walk(statement)
+                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+            ]
             binders |= dict.fromkeys([*names, getattr(statement, "name", "")], statement)
     needed: list[ast.stmt] = []
     queue = [target]

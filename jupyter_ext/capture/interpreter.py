@@ -606,7 +606,7 @@ class Interpreter:
         value: Value = frozenset([thing])
         for decorator in reversed(node.decorator_list):
             called = self._run(decorator)
-            name, path = root(decorator)
+            _, path = root(decorator)
             inner = decorator.func if isinstance(decorator, ast.Call) else decorator
             receiver = self._run(inner.value) if isinstance(inner, ast.Attribute) else NOTHING
             unseen = bool(called & receiver) or not called
@@ -928,7 +928,7 @@ class Interpreter:
                 others = frozenset(every - {each})
                 self._apply(each, [others | self._parts(others)] * 2, {}, node)
             elif each.path and each.bound:
-                self._contain(each.path, each.bound, [others for others in given])
+                self._contain(each.path, each.bound, given)
         for each in every:
             if each.stateful:
                 self._iterate(frozenset([each]))

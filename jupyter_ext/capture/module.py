@@ -155,7 +155,7 @@ def _unseen(executed: Executed, sliced: Slice) -> Iterator[str]:
     for time in sliced.history.unseen:
         if time < executed.start:
             place = f"cell [{executed.cell(time).number}] line {executed.statements[time].start}"
-            yield f"{place} runs a text that it makes itself: what that does cannot be followed. Write it out as Python."
+            yield f"{place} runs a text that it makes itself: what that does is not followed. Write it out as Python."
 
 
 def _heavy(executed: Executed, taken: Sequence[int]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reads the collection of awkward notebooks: `=== name`, cells between `---`, and `>>> expression` whose value counts."""
+"""Reads the collection of awkward notebooks: `=== name`, cells between `---`, `>>> expression` whose value counts."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 python -m tests.torture.notebooks --count 10000
 """
 
+# ruff: noqa: E501 - a form reads best on one line
 from __future__ import annotations
 
 import argparse
