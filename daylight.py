@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_ext.job import Job
 from kernel_backend import __version__
 from kernel_backend.errors import DaylightError, ExperimentFailed
 from kernel_backend.model.record import Value
+from kernel_backend.snapshots.captured import captured
+
+if TYPE_CHECKING:  # definitions import this module, and need none of the notebook's side
+    from jupyter_ext.job import Job
 
 __all__ = [
     "DaylightError",
     "ExperimentFailed",
     "Job",
     "__version__",
+    "captured",
     "job",
     "load_ipython_extension",
     "show",
@@ -29,15 +33,18 @@ def submit(file: str | Path, *, name: str | None = None, params: dict[str, Value
     Raises InvalidDefinition and InvalidRequest before anything is sent.
     """
     from jupyter_ext.capture import capture_file
+    from jupyter_ext.job import Job
     from jupyter_ext.submit import config_from
     from jupyter_ext.submit import submit as send
 
-    overview = send(capture_file(Path(file)), config_from(config), params or {}, name=name)
+    overview = send(capture_file(Path(file)), config_from(config), params or {}, file=Path(file), name=name)
     return Job(overview.experiment.number)
 
 
 def job(number: int) -> Job:
     """Experiment `number`; raises NotFound."""
+    from jupyter_ext.job import Job
+
     found = Job(number)
     found.overview  # noqa: B018  asks for it, so that a number that is none is told at once
     return found
@@ -46,6 +53,14 @@ def job(number: int) -> Job:
 def show(number: int, view: str | None = None) -> None:
     """Show an experiment here, as a `card` or a `widget`; by default as the front end needs."""
     job(number).show(view)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Job":
+        from jupyter_ext.job import Job
+
+        return Job
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load_ipython_extension(shell: Any) -> None:

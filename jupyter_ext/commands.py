@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jupyter_ext import beside
 from jupyter_ext.checkpoints import act_on, add_choice, chosen, listed, verified
 from jupyter_ext.job import Job
 from jupyter_ext.views import table
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.facts import newest
 from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.model.options import VIEWS, OptionParser
 from kernel_backend.model.resumption import parse_slots
@@ -20,6 +22,7 @@ from kernel_backend.text import (
     checkpoint_head,
     checkpoint_row,
     collected_lines,
+    fact_lines,
     hang_text,
     head_text,
     table_row,
@@ -31,10 +34,15 @@ HELP = """%dl VERB ...
   show 12 [--view widget]                   how it is, with its curves
   logs 12 [--rank 1] [--attempt 2]          what a rank printed
   metrics 12 [--kind validation]            every report, a row each
+  facts 12                                  what its result depends on beside code: data, files, first weights
   checkpoints 12 [--verify]                 what has been saved, and why it is kept
   checkpoint ACTION 12 --latest             verify, download, delete, pin or unpin one: --latest, --best or --step S
   gc [12] [--dry-run] [--verbose]           delete the checkpoints that the rules let go
   source 12                                 the definition that was submitted
+  diff 12 13 [--attribute]                  what differs, the likeliest cause first; how much each cause makes
+  rerun 12 [lr=0.1] [OPTIONS]               its snapshot again
+  verify 12                                 its first steps again: do the bits agree?
+  history [TEXT] [--limit N]                what has changed from experiment to experiment
   pause 12 · resume 12 [--slots 4] · stop 12
   nodes                                     where experiments run
   help                                      this text"""
@@ -111,6 +119,14 @@ def _value(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
+def _facts(tokens: Sequence[str]) -> None:
+    reference, _ = _number("facts", tokens)
+    client = Client.connect()
+    known = newest(client.facts(reference.experiment, reference.trial or 1))
+    lines = fact_lines(known, client.source(reference.experiment)[1])
+    print("\n".join(lines) or "nothing is known yet: it is told by a rank that trains")
+
+
 def _checkpoints(tokens: Sequence[str]) -> None:
     reference, options = _number("checkpoints", tokens, ("--verify", {"action": "store_true"}))
     client = Client.connect()
@@ -183,10 +199,15 @@ _VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "show": _show_one,
     "logs": _logs,
     "metrics": _metrics,
+    "facts": _facts,
     "checkpoints": _checkpoints,
     "checkpoint": _checkpoint,
     "gc": _gc,
     "source": _source,
+    "diff": beside.diff,
+    "rerun": beside.rerun,
+    "verify": beside.verify,
+    "history": beside.history,
     "pause": _act("pause"),
     "resume": _resume,
     "stop": _act("stop"),

@@ -6,6 +6,7 @@ import importlib.util
 import time
 from typing import TYPE_CHECKING, Any
 
+from jupyter_ext.again import plan
 from jupyter_ext.follow import follow
 from jupyter_ext.host import this_shell, wants_widget
 from jupyter_ext.views import LiveView, bundle
@@ -13,6 +14,7 @@ from jupyter_ext.views.saved import curves_of, picture_of
 from kernel_backend.client import Client
 from kernel_backend.errors import ExperimentFailed, InvalidRequest, NotFound
 from kernel_backend.model.checkpoints import Which, candidates
+from kernel_backend.model.diff import Diff, Results
 from kernel_backend.model.overview import CheckpointInfo, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Kind, StoredReport
@@ -74,6 +76,22 @@ class Job:
     def source(self) -> str:
         """The definition that was submitted."""
         return self._client.source(self.number)[0]
+
+    def diff(self, other: Job | int) -> Diff:
+        """What differs between this experiment and another, the likeliest cause first, and what came of it."""
+        return self._client.diff(self.number, other.number if isinstance(other, Job) else other)
+
+    def rerun(self, **params: Value) -> Job:
+        """Its snapshot again, with other hyperparameters where they are given; what is not as it was is printed."""
+        planned = plan(self._client, self.number, params, {})
+        for note in planned.notes:
+            print(f"note: {note}")
+        return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
+
+    def verify(self) -> Results:
+        """Its first steps again, from its first checkpoint to its next: whether the bits agree. Waits for it."""
+        again = Job(self._client.retrain(self.number).experiment.number, self._client).wait()
+        return self.diff(again).results
 
     def best(self) -> dict[str, float]:
         """The newest validation metrics of its trial."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,19 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from jupyter_ext.capture import Capture, capture_cell, capture_file
 from jupyter_ext.commands import HELP, run_command
+from jupyter_ext.dry_run import dry_run
 from jupyter_ext.host import headless, notebook_path, wants_widget
 from jupyter_ext.job import Job
 from jupyter_ext.line import words
 from jupyter_ext.recorder import Recorder
-from jupyter_ext.submit import Checked, check, send
+from jupyter_ext.submit import Checked, Session, check, read, send
 from jupyter_ext.waiting import show, wait
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.options import OptionParser, add_options, to_config
+from kernel_backend.model.options import OptionParser, add_options
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.space import parse_assignments
+from kernel_backend.text import same_text
 
 _ATTRIBUTE = "_daylight_magics"
 
@@ -56,22 +58,28 @@ class DaylightMagics(Magics):
     def dlsubmit(self, line: str, cell: str | None = None) -> None:
         """Submit this cell, or a file, as an experiment."""
         parser = _parser()
-        options = parser.parse_mixed(words(line, self.kernel.user_ns))
+        options, wrong = parser.parse_telling(words(line, self.kernel.user_ns))
         if options.help:
             print(parser.format_help().rstrip())
             return
-        capture = self._capture(cell) if cell is not None else _file(options.words)
+        file = _file(options.words) if cell is None else None
         if options.out and not options.out.isidentifier():
-            raise InvalidRequest(f"--out {options.out}: this is no name of a variable")
-        config, given = to_config(options), parse_assignments(options.words)
+            wrong.append(f"--out {options.out}: this is no name of a variable")
+        asked = read(options, wrong)
+        capture = capture_file(file) if file is not None else self._capture(cell or "", asked.wanted.captured)
         widget = wants_widget(options.view, self.kernel)
-        checked = check(capture, given)
+        session = Session(self.kernel.user_ns, self.recorder.imported) if file is None else None
+        checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong)
         if options.dry_run:
-            print(_dry_run(checked))
+            print(dry_run(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
             return
         client = _client()
         notebook = notebook_path(self.kernel)
-        overview = send(checked, config, given, name=options.name, notebook=notebook, client=client)
+        overview, new = send(
+            checked, asked.config, asked.given, name=options.name, notebook=notebook, client=client, again=options.again
+        )
+        if not new and not options.quiet:
+            print(same_text("this cell" if file is None else str(file), overview))
         if options.out:
             self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
         if cell is not None:
@@ -95,13 +103,14 @@ class DaylightMagics(Magics):
         elif not options.quiet:
             show(client, overview, captured, widget=widget)
 
-    def _capture(self, cell: str) -> Capture:
+    def _capture(self, cell: str, captured: Sequence[str]) -> Capture:
         return capture_cell(
             self.recorder.cells,
             cell,
             self.kernel.user_ns,
             number=len(self.kernel.history_manager.input_hist_raw) - 1,
             line=self._first_line(),
+            captured=captured,
         )
 
     def _first_line(self) -> int:
@@ -144,13 +153,13 @@ def _client() -> Client:
     return Client.connect()
 
 
-def _file(words: list[str]) -> Capture:
+def _file(words: list[str]) -> Path:
     """The file that the words name, which is taken out of them."""
     named = next((word for word in words if "=" not in word), None)
     if named is None:
         raise InvalidRequest("nothing to submit: write functions below %%dlsubmit, or name a file: %dlsubmit train.py")
     words.remove(named)
-    return capture_file(Path(named))
+    return Path(named)
 
 
 def _captured(checked: Checked, overview: Overview) -> list[str]:
@@ -158,11 +167,3 @@ def _captured(checked: Checked, overview: Overview) -> list[str]:
     slots = f"{config.slots} slot{'' if config.slots == 1 else 's'}"
     backend = "" if config.backend == "auto" else f"{config.backend} on "
     return [checked.capture.described, f"{checked.definition.summary} -> {backend}{slots}"]
-
-
-def _dry_run(checked: Checked) -> str:
-    head = [f"# {checked.capture.described}", f"# {checked.definition.summary}"]
-    head += [f"# {name} = {value!r}" for name, value in checked.params.items()]
-    head += [f"# requires {requirement}" for requirement in checked.capture.requirements]
-    head += [f"# note: {warning}" for warning in checked.warnings]
-    return "\n".join([*head, "", checked.capture.source.rstrip()])

@@ -8,6 +8,7 @@ from typing import Any
 
 from jupyter_ext.capture import Cell
 from jupyter_ext.capture.statements import analyse
+from jupyter_ext.project import Imported
 
 
 class Recorder:
@@ -18,6 +19,8 @@ class Recorder:
         self._began = 0.0
         self._body: tuple[int | None] | None = None
         self._depth = 0  # of cells within a cell: some magics, such as %%capture, run their body as one
+        self.imported = Imported()
+        self.imported.look()
         self.running = ""  # the text of the cell that runs now
         past = list(shell.history_manager.input_hist_raw)[1:]
         # The last one is the cell that loads us: its end will be heard of.
@@ -48,6 +51,7 @@ class Recorder:
             above = len(self.running) - len(self.running.lstrip("\n")) + 1
             self.body_ran(line + above if line is not None else None)
             return
+        self.imported.look()
         if result.info is None or result.error_before_exec is not None or result.execution_count is None:
             return
         error_line = None

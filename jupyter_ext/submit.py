@@ -5,51 +5,228 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
-from jupyter_ext.capture import Capture
+from jupyter_ext.capture import Capture, Problem
+from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets
+from jupyter_ext.leaks import leaks
+from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
+from jupyter_ext.surroundings import Surroundings, surroundings
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
+from kernel_backend.data import Declared, declare
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.definition import Definition, parse
-from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.experiment import Config, Submission, parse_size
 from kernel_backend.model.options import to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
-from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.snapshot import Snapshot, State
+from kernel_backend.model.space import parse_assignments
 from kernel_backend.model.values import nearest
-from kernel_backend.snapshots.archive import pack_snapshot
+from kernel_backend.snapshots.archive import MAX_BYTES, pack_snapshot
 from kernel_backend.snapshots.environment import record
+from kernel_backend.snapshots.state import state_of
+from kernel_backend.text import size
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a person asks for beside the configuration: what travels, and what is checked."""
+
+    include: tuple[str, ...] = ()
+    captured: tuple[str, ...] = ()  # names of the notebook
+    state_check: bool = True  # whether the job compares its values with the notebook's
+    limit: int = LIMIT  # bytes of project files
+    data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
+    commits: tuple[str, ...] = ()  # external versions of data
+
+    @property
+    def texts(self) -> dict[str, Value]:
+        """Options whose words are stored as they were written."""
+        return {"--data": " ".join(self.data), "--commit": " ".join(self.commits)}
+
+    def words(self) -> list[str]:
+        """The options that ask for it."""
+        found = [word for path in self.include for word in ("--include", path)]
+        found += ["--capture", ",".join(self.captured)] if self.captured else []
+        found += [word for path in self.data for word in ("--data", path)]
+        found += [word for commit in self.commits for word in ("--commit", commit)]
+        found += [] if self.state_check else ["--no-state-check"]
+        return [*found, "--project-limit", str(self.limit)] if self.limit != LIMIT else found
+
+
+def wanted(options: Namespace) -> Wanted:
+    """What these options ask for; raises InvalidRequest."""
+    try:
+        limit = parse_size(options.project_limit) if options.project_limit else LIMIT
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--project-limit {options.project_limit}: {error.message}") from None
+    return Wanted(
+        include=tuple(options.include or ()),
+        captured=tuple(name for each in getattr(options, "capture", None) or () for name in each.split(",") if name),
+        state_check=not getattr(options, "no_state_check", False),
+        limit=limit,
+        data=tuple(options.data or ()),
+        commits=tuple(options.commit or ()),
+    )
+
+
+class Asked(NamedTuple):
+    """A line of options and `name=value` words, read; `wrong` is all that cannot be."""
+
+    config: Config
+    given: dict[str, Value]
+    wanted: Wanted
+    wrong: tuple[str, ...] = ()
+
+
+def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
+    """What these options and their `words` ask for; of what cannot be read the default is taken."""
+    complaints = list(wrong)
+
+    def tried(read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except InvalidRequest as error:
+            complaints.append(error.message)
+            return otherwise
+
+    config = tried(lambda: to_config(options), Config())
+    none: dict[str, Value] = {}
+    given = tried(lambda: parse_assignments(options.words), none)
+    return Asked(config, given, tried(lambda: wanted(options), Wanted()), tuple(complaints))
+
+
+class Session(NamedTuple):
+    """A live notebook: its names, and what it has imported of the project."""
+
+    namespace: Mapping[str, object]
+    imported: Imported
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A capture that can be trained, and all its hyperparameters."""
+    """A capture that can be trained, all its hyperparameters, and what travels beside it."""
 
     capture: Capture
     definition: Definition
     params: dict[str, Value]
+    travelling: Travelling
+    declared: Declared
+    commits: tuple[str, ...]
+    state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
+    around: Surroundings = field(default_factory=Surroundings)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What travels beside the definition, by the names in the archive."""
+        return {**self.around.files, **self.travelling.files, **self.capture.files, **self.declared.files}
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the person should know before slots are spent."""
-        return (*self.capture.warnings, *map(self.capture.relocate, self.definition.hints))
+        hints = map(self.capture.relocate, self.definition.hints)
+        missing = [each for each in self.capture.requirements if "==" not in each]
+        lacks = [
+            f"{each}, of a pip install in a cell, is not installed in this Python: a job lacks it" for each in missing
+        ]
+        return (
+            *self.capture.warnings,
+            *self.travelling.warnings,
+            *self.declared.warnings,
+            *self.around.warnings,
+            *lacks,
+            *hints,
+        )
 
 
-def check(capture: Capture, given: Mapping[str, Value]) -> Checked:
-    """The definition of a capture, with a value for each hyperparameter.
+def check(
+    capture: Capture,
+    given: Mapping[str, Value],
+    asked: Wanted = Wanted(),
+    file: Path | None = None,
+    session: Session | None = None,
+    wrong: Sequence[str] = (),
+) -> Checked:
+    """The definition of a capture, with a value for each hyperparameter and the files that it needs.
 
-    Raises CaptureError with all `problems` of the capture, and InvalidDefinition; both name cells and lines.
+    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `session` is
+    the notebook that it came from, `wrong` what was found wrong already about how it was asked for.
+    Raises CaptureError with all that stands in the way (InvalidRequest where something of it is in `wrong`), or
+    InvalidDefinition where it is the definition alone; all of them name cells and lines.
     """
+    travelling = _travelling(capture, asked, file)
+    if session is not None:
+        changed = session.imported.changed(travelling.modules)
+        travelling = replace(travelling, warnings=(*travelling.warnings, *changed))
+    files = {**capture.files, **travelling.files}
+    problems = [Problem("option", "", None, each) for each in wrong]
+    problems += [
+        *capture.problems,
+        *travelling.problems,
+        *_too_large(files),
+        *leaks(capture, files, {**given, **asked.texts}, known_secrets()),
+    ]
+    declared = Declared()
+    try:
+        declared = declare(asked.data, Path.cwd(), partial(print, file=sys.stderr, flush=True))
+    except InvalidRequest as error:
+        problems.append(Problem("data", "", None, error.message))
     try:
         definition = parse(capture.source, capture.roles_from)
-        if capture.problems:
-            raise _capture_error(capture)
-        return Checked(capture, definition, definition.bind(given))
+        params = {} if wrong else definition.bind(given)
     except InvalidDefinition as error:
-        raise InvalidDefinition(capture.relocate(error.message), **error.details) from None
+        message = capture.relocate(error.message)
+        if not problems:
+            raise InvalidDefinition(message, **error.details) from None
+        problems.append(Problem("definition", "", None, message))
+    if problems:
+        kind = InvalidRequest if wrong else CaptureError
+        raise kind("\n".join(each.message for each in problems), problems=[vars(each) for each in problems])
+    state = _state(capture, session) if session is not None and asked.state_check else {}
+    around = surroundings(Path.cwd(), known_secrets())
+    return Checked(capture, definition, params, travelling, declared, asked.commits, state, around)
+
+
+def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travelling:
+    cwd = Path.cwd()
+    search = [file.absolute().parent, cwd] if file else []
+    place = place_of(search[0], cwd) if file else place_of(cwd)
+    return collect(capture.source, place, where=capture.where, search=search, include=asked.include, limit=asked.limit)
+
+
+def _state(capture: Capture, session: Session) -> dict[str, State]:
+    """States of the values that the job must have too; a secret is not even shown as a digest."""
+    known = known_secrets()
+    values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
+    states = {name: state_of(value) for name, value in values.items() if not SECRET.search(name)}
+    return {
+        name: state
+        for name, state in states.items()
+        if state is not None and not find_secrets(f"{name} = {_text(values[name])}\n{state.shown}", known)
+    }
+
+
+def _text(value: object) -> str:
+    """All of a plain value, in which a secret could be."""
+    plain = isinstance(value, str | bytes | list | tuple | dict | set | frozenset) or is_dataclass(value)
+    return repr(value) if plain else ""
+
+
+def _too_large(files: Mapping[str, bytes]) -> Iterator[Problem]:
+    count = sum(map(len, files.values()))
+    if count > MAX_BYTES:
+        largest = sorted(files, key=lambda name: len(files[name]), reverse=True)[:5]
+        listed = ", ".join(f"{name} ({size(len(files[name]))})" for name in largest)
+        what = f"all that travels has {size(count)}, more than a snapshot holds ({size(MAX_BYTES)})"
+        yield Problem("size", "snapshot", None, f"{what}. The largest: {listed}.")
 
 
 def submit(
@@ -57,15 +234,25 @@ def submit(
     config: Config,
     given: Mapping[str, Value],
     *,
+    file: Path | None = None,
     name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
+    again: bool = False,
 ) -> Overview:
     """The new experiment, with the service started where none runs.
 
     Raises CaptureError or InvalidDefinition before anything is sent, and what the service answers.
     """
-    return send(check(capture, given), config, given, name=name, notebook=notebook, client=client)
+    checked = check(capture, given, file=file)
+    return send(checked, config, given, name=name, notebook=notebook, client=client, again=again).overview
+
+
+class Sent(NamedTuple):
+    """An experiment, and whether it is new."""
+
+    overview: Overview
+    new: bool
 
 
 def send(
@@ -76,9 +263,13 @@ def send(
     name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
-) -> Overview:
-    """Upload a checked capture and make an experiment of it; raises what the service answers."""
-    id, data = pack_snapshot(checked.capture.source, describe(checked))
+    again: bool = False,
+) -> Sent:
+    """Upload a checked capture and make an experiment of it; raises what the service answers.
+
+    Where the same goes on already, that is the answer, unless another is wanted (`again`).
+    """
+    id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
     client = client or Client.connect()
     client.upload_snapshot(id, data)
     submission = Submission(
@@ -89,8 +280,9 @@ def send(
         python=sys.executable,
         cwd=os.getcwd(),
         notebook=notebook,
+        again=again,
     )
-    return client.submit(submission)
+    return Sent(*client.submit_once(submission))
 
 
 def config_from(options: Mapping[str, Any]) -> Config:
@@ -113,9 +305,10 @@ def describe(checked: Checked) -> Snapshot:
         roles_from=checked.capture.roles_from,
         environment=record(),
         warnings=checked.warnings,
+        requirements=checked.capture.requirements,
+        project=checked.travelling.project,
+        captured=checked.capture.captured,
+        data=checked.declared.data,
+        commits=checked.commits,
+        state=checked.state,
     )
-
-
-def _capture_error(capture: Capture) -> CaptureError:
-    found = [vars(problem) for problem in capture.problems]
-    return CaptureError("\n".join(problem.message for problem in capture.problems), problems=found)

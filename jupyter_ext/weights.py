@@ -16,6 +16,9 @@ from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidR
 from kernel_backend.model.definition import parse
 from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.record import Value
+from kernel_backend.model.snapshot import DEFINITION, Snapshot
+from kernel_backend.snapshots.archive import unpack
+from kernel_backend.snapshots.shipped import shipped_folders
 
 if TYPE_CHECKING:
     import torch
@@ -76,19 +79,27 @@ def _model(client: Client, number: int, params: dict[str, Value]) -> torch.nn.Mo
             f"model asks for {', '.join(others)}, which only a job has: make it with "
             f"%dl source {number}, and load the weights into it"
         )
-    made = _module(source, number).model(**function.hyperparameters(params))
+    made = _module(client, number, snapshot).model(**function.hyperparameters(params))
     return cast("torch.nn.Module", made)
 
 
-def _module(source: str, number: int) -> Any:
-    """The definition as a module of its own name, so that two experiments' classes stay apart."""
+def _module(client: Client, number: int, snapshot: Snapshot) -> Any:
+    """The definition as a module of its own name, so that two experiments' classes stay apart.
+
+    Its local modules are those of the snapshot, unless this process has imported others of their names before.
+    """
     name = f"daylight_experiment_{number}"
-    path = Path(tempfile.mkdtemp(prefix="daylight-")) / f"{name}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(name, path)
+    code = Path(tempfile.mkdtemp(prefix="daylight-"))
+    unpack(client.archive(number), code)
+    spec = importlib.util.spec_from_file_location(name, code / DEFINITION)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    before = list(sys.path)
+    sys.path[:0] = map(str, shipped_folders(code, snapshot.project))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path[:] = before
     return module

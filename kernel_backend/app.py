@@ -22,6 +22,7 @@ from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.local import LocalEngine
+from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
 from kernel_backend.identity.local import LocalIdentity
@@ -127,6 +128,7 @@ class Daylight(Application):
             archive=Archive(home / "snapshots"),
             engine=LocalEngine(home),
             places=Places(self.checkpoints),
+            environments=Environments(home),
             home=home,
         )
         server = HTTPServer(application(service, LocalIdentity(token), use), max_body_size=SNAPSHOT_LIMIT)

@@ -13,7 +13,10 @@ from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, ServiceUnreachable
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
+from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
+from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
+from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
@@ -73,8 +76,13 @@ class Client:
         return self._json("GET", "/api/health")
 
     def submit(self, submission: Submission) -> Overview:
-        """The new experiment; its snapshot must have been uploaded."""
-        return self._overview("POST", "/api/experiments", json=submission.to_json())
+        """The new experiment, or the same one that goes on already; its snapshot must have been uploaded."""
+        return self.submit_once(submission)[0]
+
+    def submit_once(self, submission: Submission) -> tuple[Overview, bool]:
+        """The same, and whether it is new."""
+        answer = self._call("POST", "/api/experiments", json=submission.to_json())
+        return Overview.from_json(answer.json()), answer.status_code == 201
 
     def experiments(self, state: str | None = None, search: str | None = None, limit: int = 50) -> list[Overview]:
         """The newest experiments first."""
@@ -101,6 +109,25 @@ class Client:
         asked = _given(slots=slots)
         return self._overview("POST", f"/api/experiments/{number}/resume", again=True, json=asked)
 
+    def rerun(self, number: int, asked: Rerun | None = None) -> Overview:
+        """Its snapshot again, with its seeds and threads and with what is asked to be other: a new experiment."""
+        body = (asked or Rerun()).to_json()
+        return self._overview("POST", f"/api/experiments/{number}/rerun", json=body)
+
+    def retrain(self, number: int) -> Overview:
+        """The steps from its first checkpoint to its next again: a new experiment, to `diff` with it."""
+        return self._overview("POST", f"/api/experiments/{number}/verify")
+
+    def diff(self, number: int, other: int) -> Diff:
+        """What differs between an experiment and another, the likeliest cause first, and what came of it."""
+        body = self._json("GET", f"/api/experiments/{number}/diff", params={"other": other}, timeout=READING_S)
+        return Diff.model_validate(body)
+
+    def history(self, search: str | None = None, limit: int = 20) -> list[HistoryEntry]:
+        """The newest experiments first, each with what has changed since the one before it."""
+        body = self._json("GET", "/api/history", params=_given(search=search, limit=limit), timeout=READING_S)
+        return [HistoryEntry.model_validate(each) for each in body["history"]]
+
     def reports(
         self,
         number: int,
@@ -120,6 +147,11 @@ class Client:
                 break
             after = found[-1].seq
         return found
+
+    def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
+        """What a trial's attempts have found out about what its result depends on, in their order; raises NotFound."""
+        body = self._json("GET", f"/api/experiments/{number}/facts", params={"trial": trial})
+        return [StoredFact.model_validate(each) for each in body["facts"]]
 
     def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
         """A trial's curves, thinned to at most `points` (10 to 2000) points each; raises NotFound."""
@@ -204,6 +236,10 @@ class Client:
         """The definition that was submitted, and what is known about where it came from."""
         body = self._json("GET", f"/api/experiments/{number}/source")
         return body["definition"], Snapshot.model_validate(body["snapshot"])
+
+    def environment(self, number: int) -> EnvironmentInfo:
+        """What an experiment ran with, its lock, and what could not be locked."""
+        return EnvironmentInfo.model_validate(self._json("GET", f"/api/experiments/{number}/environment"))
 
     def picture(self, number: int, dark: bool = False) -> bytes:
         """The curves as a PNG."""

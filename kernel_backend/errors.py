@@ -60,6 +60,10 @@ class Conflict(DaylightError):
     http_status = 409
 
 
+class NoEnvironment(Conflict):
+    """An interpreter or an environment that cannot be had; the message names what is missing, and the way out."""
+
+
 class Fenced(Conflict):
     """An older attempt speaks after a newer one was made: it must exit."""
 

@@ -16,8 +16,8 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 
 # What each part may import besides itself. A folder of seams knows words and decisions, and no other seam.
 WORDS = {"words"}
-DECISIONS = {"search", "scheduler"}
-SEAMS = {"store", "checkpoints", "snapshots", "engines", "launch", "identity"}
+DECISIONS = {"search", "scheduler", "differences"}
+SEAMS = {"store", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
 PARTS: dict[str, set[str]] = {
     "words": set(),
     "home": WORDS,
@@ -28,15 +28,16 @@ PARTS: dict[str, set[str]] = {
     "discovery": WORDS | {"home"},
     **dict.fromkeys(DECISIONS, WORDS),
     **dict.fromkeys(SEAMS, WORDS | DECISIONS | {"home", "devices"}),
+    "environments": WORDS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
     "engines": WORDS | {"home", "devices", "launch"},
     "launch": WORDS | {"home", "devices", "client", "orphans"},  # a launcher posts what its ranks say
     "client": WORDS | {"home", "discovery", "patience"},
     "service": WORDS | DECISIONS | SEAMS | {"home", "devices"},
     "api": WORDS | SEAMS | {"text", "service", "home"},
-    "runner": WORDS | {"checkpoints", "snapshots", "orphans"},
-    "jupyter_ext": WORDS | {"text", "snapshots", "client", "home", "discovery"},
-    "daylight": WORDS | {"jupyter_ext", "client"},
-    "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "app"},
+    "runner": WORDS | {"checkpoints", "snapshots", "data", "orphans"},
+    "jupyter_ext": WORDS | {"text", "differences", "snapshots", "data", "client", "home", "discovery"},
+    "daylight": WORDS | {"jupyter_ext", "client", "snapshots"},
+    "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {"jupyter_ext": {"checkpoints"}}  # job.load() reads weights

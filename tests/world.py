@@ -50,6 +50,9 @@ def metrics(output, target):  return {"error": (output - target).abs().squeeze(1
 """
 
 
+NO_ENVIRONMENT = Environment(python="3", implementation="CPython", platform="linux", cpu="", cores=2, distributions={})
+
+
 class World:
     """One home and what runs in it."""
 
@@ -73,7 +76,9 @@ class World:
             until(lambda: discovery.find(self.home), "the service starts")
         return Client.connect(start=False, home=self.home)
 
-    def submit(self, source: str = DEFINITION, name: str | None = None, **options: Any) -> Overview:
+    def submit(
+        self, source: str = DEFINITION, name: str | None = None, cwd: Path | None = None, **options: Any
+    ) -> Overview:
         """Submit a definition that begins in line 2 of cell [4]; what is no option of Config is a hyperparameter."""
         source = textwrap.dedent(source).strip() + "\n"
         config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
@@ -82,9 +87,7 @@ class World:
             numerics=1,
             pieces=(Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2),),
             roles_from=1,
-            environment=Environment(
-                python="3", implementation="CPython", platform="linux", cpu="", cores=2, distributions={}
-            ),
+            environment=options.pop("environment", NO_ENVIRONMENT),
         )
         id, data = pack({"definition.py": source.encode(), "snapshot.json": snapshot.model_dump_json().encode()})
         client = Client.connect(start=False, home=self.home)
@@ -92,7 +95,13 @@ class World:
         settings = Config.model_validate({"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1} | config)
         return client.submit(
             Submission(
-                snapshot=id, config=settings, params=options, python=sys.executable, cwd=str(self.home), name=name
+                snapshot=id,
+                config=settings,
+                params=options,
+                python=sys.executable,
+                cwd=str(cwd or self.home),
+                name=name,
+                again=True,
             )
         )
 

@@ -16,6 +16,7 @@ from kernel_backend.model.experiment import Cadence, Config
 from kernel_backend.model.job import Job
 from kernel_backend.model.resources import Share
 from kernel_backend.runner import exact, loop, worker
+from kernel_backend.runner.first_epoch import code_of
 from kernel_backend.runner.functions import Functions
 from kernel_backend.runner.link import Instructions, Spool
 from kernel_backend.runner.load import load
@@ -47,7 +48,9 @@ def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
     functions = Functions(load(Path(job.code), folder), job.params, job.config.seed, constants)
     numerics = exact.numerics(device, job.config, size, choice.name)
     spool, progress = Spool(folder / "spool.jsonl", rank), Progress(folder, rank)
-    training = worker.build(job, functions, ranks, device, numerics, Instructions(), spool, progress)
+    training = worker.build(
+        job, functions, ranks, device, numerics, code_of(Path(job.code)), Instructions(), spool, progress
+    )
     worker.begin(training, numerics)
     return training
 

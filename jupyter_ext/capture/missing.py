@@ -8,7 +8,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from jupyter_ext.capture.settings import SECRET
+from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets
 from jupyter_ext.capture.slice import Slice
 
 _SMALL = 2048  # characters of a literal that may travel
@@ -67,7 +67,9 @@ def _line(name: str, namespace: Mapping[str, object] | None) -> str | None:
         module, own = source
         return f"from {module} import {own}" if own == name else f"from {module} import {own} as {name}"
     text = None if SECRET.search(name) else _literal(value)
-    return f"{name} = {text}" if text is not None else None
+    if text is None or find_secrets(f"{name} = {text}", known_secrets()):
+        return None
+    return f"{name} = {text}"
 
 
 def _importable(value: object) -> tuple[str, str] | None:

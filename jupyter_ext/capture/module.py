@@ -16,9 +16,10 @@ from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
 from jupyter_ext.capture.slice import Slice
+from jupyter_ext.capture.values import Values, made_by_target, places, unused, values
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.definition import LOOP_VALUES, is_role
-from kernel_backend.model.snapshot import Piece
+from kernel_backend.model.snapshot import Captured, Piece
 
 _FUTURE = re.compile(r"from\s+__future__\s+import\s+(.+)")
 _HEAVY = re.compile(r"\.(fit|backward)\(")
@@ -36,6 +37,8 @@ class Capture:
     environment: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    captured: tuple[Captured, ...] = ()
+    files: dict[str, bytes] = field(default_factory=dict)  # of captured values, by their names in the archive
     compared: tuple[str, ...] = ()  # names whose values in the notebook, before the cell, must be those in the job
 
     def where(self, line: int) -> str:
@@ -67,20 +70,25 @@ def capture_cell(
     *,
     number: int | None = None,
     line: int = 1,
+    captured: Sequence[str] = (),
 ) -> Capture:
     """What `target` needs of the executed cells in `history` (oldest first), as one module.
 
     `number` is the target's execution count and `line` where its text begins in its cell (2 below a cell magic).
+    The values of `captured` names travel in files, which the module reads where the names were last bound.
     Raises nothing: what stands in the way is in `problems`, all of it.
     """
     cells = [_numbered(each, index) for index, each in enumerate(history)]
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1
     executed = Executed([*cells, Cell(_plain(target), number=number)])
-    sliced = Slice(History(executed.statements, executed.displayed), executed.start, _shared(executed))
+    held = values(captured, namespace)
+    past = History(executed.statements, executed.displayed)
+    sliced = Slice(past, executed.start, [*_shared(executed), *held.needs], held.written)
     written = written_in(sliced, namespace)
     found = settings(zip(executed.cells, executed.parsed, strict=True))
     taken = [time for time in sorted(sliced.needed) if time < executed.start]
     writer = _Writer(executed, [*_futures(executed), *_environment_lines(found), *written.lines])
+    writer.read(held, places(sliced, held))
     writer.write(taken)
     roles_from = writer.write_target(line)
     return Capture(
@@ -91,13 +99,20 @@ def capture_cell(
         environment=found.environment,
         warnings=(
             *written.warnings,
+            *unused(sliced, held),
             *found.warnings,
             *_secrets(executed),
             *_unseen(executed, sliced),
             *_heavy(executed, taken),
         ),
-        problems=tuple(problems(executed, sliced, written.left, namespace, line)),
+        problems=(
+            *held.problems,
+            *made_by_target(sliced, held),
+            *problems(executed, sliced, written.left, namespace, line),
+        ),
         compared=sliced.compared,
+        captured=tuple(writer.captured),
+        files={held.written[name].file(name): held.written[name].data for name in held.written},
     )
 
 
@@ -182,18 +197,39 @@ class _Writer:
         self.executed = executed
         self.lines = list(head)
         self.pieces: list[Piece] = []
+        self.captured: list[Captured] = []
+        self._values, self._places, self._reader = Values(), dict[str, int](), ""
+
+    def read(self, found: Values, places: Mapping[str, int]) -> None:
+        """Have values of the notebook read before the statements at these times."""
+        if found.written:
+            bound = {name for statement in self.executed.statements for name in statement.binds}
+            self._reader = "captured" if "captured" not in bound else "captured_in_notebook"
+            renamed = f" as {self._reader}" if self._reader != "captured" else ""
+            self.lines.append(f"from daylight import captured{renamed}")
+        self._values, self._places = found, dict(places)
+
+    def _read_values(self, until: int) -> None:
+        """The lines for values that are needed from this time on."""
+        due = [name for name, time in self._places.items() if time <= until]
+        for name in due:
+            del self._places[name]
+            self.lines.append(self._values.line(name, self._reader))
+            self.captured.append(self._values.record(name, len(self.lines)))
 
     def write(self, taken: Sequence[int]) -> None:
         """The needed statements of earlier cells."""
-        for index, first, last, failed in self._runs(taken):
-            text: Sequence[str] = self.executed.parsed[index].plain[first - 1 : last]
-            if failed:
-                self._try(index, text, first)
+        for time, index, first, last in self._runs(taken):
+            self._read_values(time)
+            text = self.executed.parsed[index].plain[first - 1 : last]
+            if self.executed.statements[time].failed:
+                self._try(self.executed.cells[index].number, text, first)
                 continue
             self._piece(self.executed.cells[index].number, text, first)
 
     def write_target(self, cell_line: int) -> int:
         """The submitted cell, whole; returns the line where it begins."""
+        self._read_values(len(self.executed.statements))
         lines = list(self.executed.parsed[-1].plain)
         while len(lines) > 1 and not lines[-1].strip():
             lines.pop()
@@ -205,9 +241,8 @@ class _Writer:
         self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=cell_line))
         self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
 
-    def _try(self, index: int, text: Sequence[str], first: int) -> None:
+    def _try(self, number: int | None, text: Sequence[str], first: int) -> None:
         """A statement that failed in the notebook, on its way perhaps."""
-        number = self.executed.cells[index].number
         self._mark(number)
         self.lines.append("try:")
         self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=first))
@@ -220,19 +255,21 @@ class _Writer:
         if not self.pieces or self.pieces[-1].cell != number:
             self.lines.append(f"# cell [{number}]")
 
-    def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int, bool]]:
-        """Cell index, first and last line of neighbouring statements, with the comments directly above them."""
-        runs: list[tuple[int, int, int, bool]] = []
+    def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int, int]]:
+        """Time, cell index, first and last line of neighbouring statements, with the comments directly above them.
+
+        A statement that failed stands alone.
+        """
+        runs: list[tuple[int, int, int, int]] = []
         previous = -2
         for time in taken:
-            index, end = self.executed.index(time), self.executed.statements[time].end
-            failed = self.executed.statements[time].failed
-            if failed:
-                runs.append((index, self.executed.statements[time].start, end, True))
-            elif previous == time - 1 and runs[-1][0] == index and not runs[-1][3]:
-                runs[-1] = (index, runs[-1][1], end, False)
+            statement, index = self.executed.statements[time], self.executed.index(time)
+            alone = statement.failed or time in self._places.values()
+            if previous == time - 1 and runs[-1][1] == index and not alone:
+                runs[-1] = (*runs[-1][:3], statement.end)
             else:
-                runs.append((index, self._with_comments(time), end, False))
+                first = statement.start if statement.failed else self._with_comments(time)
+                runs.append((time, index, first, statement.end))
             previous = time
         return runs
 

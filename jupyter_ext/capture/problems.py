@@ -27,7 +27,7 @@ def problems(
 ) -> Iterator[Problem]:
     """Needed names that a magic made, and those that nothing makes; `line` is where the target's text begins."""
     for time in sorted(sliced.needed):
-        for name in sorted(executed.statements[time].magics):
+        for name in sorted(executed.statements[time].magics - sliced.captured):
             yield _made_by_magic(name, executed, time)
     for name in sorted(missing):
         user = _user(name, sliced)
@@ -45,7 +45,8 @@ def _made_by_magic(name: str, executed: Executed, time: int) -> Problem:
     inside = [magic.text for magic in magics if statement.start <= magic.line <= statement.end]
     text = next((text for text in inside if name in text), executed.text(time))
     message = (
-        f"this cell uses '{name}', made by '{text}' in cell [{number}], which a job cannot repeat. Write it in Python."
+        f"this cell uses '{name}', made by '{text}' in cell [{number}], which a job cannot repeat. "
+        f"Write it in Python, or add --capture {name}."
     )
     return Problem("magic", name, number, message)
 
@@ -67,8 +68,10 @@ def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None) 
             if magic.name in _OPAQUE or magic.name.startswith("%%"):
                 return (
                     f"which no executed cell defines. If '{magic.text}' in cell [{cell.number}] makes it: "
-                    "a job cannot repeat that; write it in Python, or import it."
+                    f"a job cannot repeat that; write it in Python, or add --capture {name}."
                 )
     value = (namespace or {}).get(name)
-    held = f" (the notebook holds a {type(value).__name__} of that name)" if value is not None else ""
-    return f"which no executed cell defines{held}. Run a cell that makes it, or make it in this cell."
+    if value is None:
+        return "which no executed cell defines. Run a cell that makes it, or make it in this cell."
+    held = f"(the notebook holds a {type(value).__name__} of that name)"
+    return f"which no executed cell defines {held}. Run a cell that makes it, or add --capture {name}."

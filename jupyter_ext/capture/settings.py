@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jupyter_ext.capture.cells import Cell, Magic, Parsed
+from jupyter_ext.capture.secrets import SECRET, find_secrets
 
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 # What to do about one that is kept out.
 KEPT_OUT = "stop Daylight's service, set it in a shell and start the service there (daylight serve): jobs inherit it"
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -36,7 +36,7 @@ def settings(cells: Iterable[tuple[Cell, Parsed]]) -> Settings:
                 continue
             requirements |= dict.fromkeys(_requirements(magic))
             name, value = _variable(magic)
-            if name and SECRET.search(name):
+            if name and (SECRET.search(name) or find_secrets(value)):
                 warnings.append(
                     f"{name}, set by %{magic.name} in cell [{cell.number}], looks like a secret and stays out of the "
                     f"snapshot: {KEPT_OUT}"

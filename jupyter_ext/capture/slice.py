@@ -22,8 +22,9 @@ _KNOWN = frozenset(dir(builtins)) | _MODULE_NAMES
 class Slice:
     """What the statements from `start` on, and the names `also`, need: `needed` times, and names `missing`."""
 
-    def __init__(self, history: History, start: int, also: Iterable[str] = ()) -> None:
-        self.history = history
+    def __init__(self, history: History, start: int, also: Iterable[str] = (), captured: Iterable[str] = ()) -> None:
+        """`captured` names travel as values: nothing that makes or changes them is needed."""
+        self.history, self.captured = history, frozenset(captured)
         self.start, self.end = start, len(history.executed)
         self.needed: set[int] = set()
         self.missing: dict[str, int] = {}  # name -> time of its first use
@@ -39,6 +40,11 @@ class Slice:
             self._work()
 
     @property
+    def read(self) -> frozenset[str]:
+        """All the names that something needed reads."""
+        return frozenset(name for name, _ in self._resolved)
+
+    @property
     def compared(self) -> tuple[str, ...]:
         """Names used whose values before `start` must be those at the end, too: the target does not change them.
 
@@ -49,7 +55,9 @@ class Slice:
 
     def _stays(self, name: str) -> bool:
         binders, changers = self.history.binders.get(name, ()), self.history.changers.get(name, ())
-        if not binders or any(times and times[-1] >= self.start for times in (binders, changers)):
+        if not binders or name in self.captured:
+            return False
+        if any(times and times[-1] >= self.start for times in (binders, changers)):
             return False
         last = self.history.executed[binders[-1]]
         return name not in last.imports and not any(_defines(node, name) for node in last.nodes)
@@ -86,6 +94,8 @@ class Slice:
         return bool(binders) and binders[0] < time
 
     def _resolve(self, name: str, time: int, required: bool) -> None:
+        if name in self.captured:
+            return
         binders = self.history.binders.get(name, [])
         position = bisect_left(binders, time)
         if position == 0:

@@ -11,7 +11,7 @@ from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.libraries import STORING
 from jupyter_ext.capture.names import root
 from jupyter_ext.capture.reader import read
-from jupyter_ext.capture.settings import SECRET
+from jupyter_ext.capture.secrets import SECRET, find_secrets
 
 
 @lru_cache(maxsize=4096)
@@ -47,7 +47,8 @@ def _made_by_magic(statement: ast.stmt) -> Iterator[str]:
 
 
 def _sets_secret(statement: Statement) -> bool:
-    return any("environ" in path and SECRET.search(ast.unparse(node)) for node, path in _stores(statement))
+    texts = (ast.unparse(node) for node, path in _stores(statement) if "environ" in path)
+    return any(SECRET.search(text) or find_secrets(text) for text in texts)
 
 
 def _stores(statement: Statement) -> Iterator[tuple[ast.stmt, tuple[str | None, ...]]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.curves import Curve
+from kernel_backend.model.diff import Rerun as RerunAsked
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind
@@ -29,9 +30,9 @@ class Experiments(ApiHandler):
         self.reply({"experiments": await self.service.overviews(self.user, state, search, limit)})
 
     async def post(self) -> None:
-        """Submit an experiment whose snapshot has been stored."""
-        answer = await self.service.submit(self.user, self.parse(Submission))
-        self.set_status(201)
+        """Submit an experiment whose snapshot has been stored; 200 with the one that goes on, if it is the same."""
+        answer, new = await self.service.submit_once(self.user, self.parse(Submission))
+        self.set_status(201 if new else 200)
         self.reply(answer)
 
 
@@ -68,6 +69,48 @@ class Resume(ApiHandler):
         self.reply(await self.service.resume(self.user, int(number), asked.slots))
 
 
+class Rerun(ApiHandler):
+    """The same once more."""
+
+    async def post(self, number: str) -> None:
+        """Train an experiment's snapshot again, with what the body says to be other than it was."""
+        asked = self.parse(RerunAsked) if self.body else RerunAsked()
+        answer = await self.service.rerun(self.user, int(number), asked)
+        self.set_status(201)
+        self.reply(answer)
+
+
+class Verify(ApiHandler):
+    """Its first steps once more."""
+
+    async def post(self, number: str) -> None:
+        """Train the steps from an experiment's first checkpoint to its next again; `diff` then compares the two."""
+        answer = await self.service.verify(self.user, int(number))
+        self.set_status(201)
+        self.reply(answer)
+
+
+class Diff(ApiHandler):
+    """Two of them side by side."""
+
+    async def get(self, number: str) -> None:
+        """Compare an experiment with another: what differs, the likeliest cause first, and what came of it."""
+        other = self.integer("other", 0, least=1)
+        if not other:
+            raise InvalidRequest("other is missing: write ?other=97, the number of the experiment to compare with")
+        self.reply(await self.service.compare.diff(self.user, int(number), other))
+
+
+class History(ApiHandler):
+    """What has changed from one to the next."""
+
+    async def get(self) -> None:
+        """List experiments, newest first, each with what has changed since the one before it."""
+        search = self.get_query_argument("search", None)
+        limit = self.integer("limit", 20, least=1, most=200)
+        self.reply({"history": await self.service.compare.history(self.user, search, limit)})
+
+
 class Reports(ApiHandler):
     """What rank 0 said."""
 
@@ -78,6 +121,15 @@ class Reports(ApiHandler):
         kind = _kind(self.get_query_argument("kind", None))
         found = await self.service.reports(self.user, int(number), trial, kind, after, limit)
         self.reply({"reports": found})
+
+
+class Facts(ApiHandler):
+    """What a result depends on and only a training finds out."""
+
+    async def get(self, number: str) -> None:
+        """List a trial's facts: samples delivered, files read, weights at step 0, the runtime."""
+        trial = self.integer("trial", 1, least=1)
+        self.reply({"facts": await self.service.facts(self.user, int(number), trial)})
 
 
 class Curves(ApiHandler):
@@ -109,6 +161,14 @@ class Source(ApiHandler):
         """Read the definition and the description of its snapshot."""
         definition, snapshot = await self.service.source(self.user, int(number))
         self.reply({"definition": definition, "snapshot": snapshot})
+
+
+class Environment(ApiHandler):
+    """What it ran with."""
+
+    async def get(self, number: str) -> None:
+        """Read the environment that was recorded, its lock, and what could not be locked."""
+        self.reply(await self.service.environment(self.user, int(number)))
 
 
 class Archive(ApiHandler):

@@ -12,7 +12,10 @@ from kernel_backend.api.route import Operation, Route
 from kernel_backend.identity.base import Identity
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
+from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
+from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
+from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
 from kernel_backend.model.resumption import Resumption
@@ -26,6 +29,7 @@ PNG, ZIP = "image/png", "application/zip"
 LISTED = {"state": TEXT, "search": TEXT, "limit": INT}
 REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
 LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT, "tail": INT}
+PAST = {"search": TEXT, "limit": INT}
 DRAWN = {"trial": INT, "points": INT}
 WATCHED = {"after": INT, "experiment": INT}
 SHOW = {"GET": Operation(Overview)}
@@ -47,7 +51,12 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{ONE}/stop", experiments.Stop, ACT),
     Route(f"{ONE}/pause", experiments.Pause, ACT),
     Route(f"{ONE}/resume", experiments.Resume, {"POST": Operation(Overview, body=Resumption, optional=True)}),
+    Route(f"{ONE}/rerun", experiments.Rerun, {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
+    Route(f"{ONE}/verify", experiments.Verify, {"POST": Operation(Overview, status=201)}),
+    Route(f"{ONE}/diff", experiments.Diff, {"GET": Operation(Diff, query={"other": INT})}),
+    Route("/api/history", experiments.History, {"GET": Operation({"history": HistoryEntry}, query=PAST)}),
     Route(f"{ONE}/reports", experiments.Reports, {"GET": Operation({"reports": StoredReport}, query=REPORTED)}),
+    Route(f"{ONE}/facts", experiments.Facts, {"GET": Operation({"facts": StoredFact}, query={"trial": INT})}),
     Route(f"{ONE}/curves", experiments.Curves, {"GET": Operation(Curves, query=DRAWN)}),
     Route(f"{ONE}/logs", experiments.Logs, {"GET": Operation(LogChunk, query=LOGGED)}),
     Route(f"{ONE}/checkpoints", checkpoints.Checkpoints, {"GET": Operation({"checkpoints": CheckpointInfo})}),
@@ -57,6 +66,7 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{KEPT}/unpin", checkpoints.Unpin, CHECKPOINT),
     Route(f"{KEPT}/parts/{{part}}", checkpoints.Part, {"GET": Operation(BYTES, query={"offset": INT})}),
     Route(f"{ONE}/source", experiments.Source, {"GET": Operation(JSON)}),
+    Route(f"{ONE}/environment", experiments.Environment, {"GET": Operation(EnvironmentInfo)}),
     Route(f"{ONE}/snapshot.zip", experiments.Archive, {"GET": Operation(ZIP)}),
     Route(f"{ONE}/picture.png", experiments.Picture, {"GET": Operation(PNG, query={"dark": INT})}),
     Route(

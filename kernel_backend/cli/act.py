@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from kernel_backend.cli.follow import wait
@@ -13,29 +13,29 @@ from kernel_backend.cli.output import print_json, say
 from kernel_backend.cli.verb import OK, Verb, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.options import OptionParser, add_options, to_config
+from kernel_backend.model.options import OptionParser, add_options
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.record import Value
 from kernel_backend.model.resumption import parse_slots
-from kernel_backend.model.space import parse_assignments
-from kernel_backend.text import already_text, counted, head_text, new_notes, params_text
+from kernel_backend.text import already_text, head_text, new_notes, same_text
 
 
 def _submit(options: Namespace) -> int:
     from jupyter_ext.capture import capture_file
-    from jupyter_ext.submit import check, send
+    from jupyter_ext.dry_run import dry_run
+    from jupyter_ext.submit import check, read, send
 
-    path, given = _file_and_params(options.words)
-    config = to_config(options)
-    checked = check(capture_file(path), given)
+    path = _file(options.words)
+    asked = read(options)
+    checked = check(capture_file(path), asked.given, asked.wanted, path, wrong=asked.wrong)
     for warning in checked.warnings:
         say(f"note: {warning}")
     if options.dry_run:
-        length = counted(config.steps, "step") if config.steps else counted(config.epochs, "epoch")
-        print(f"{path}: {params_text(checked.params)}; {counted(config.slots, 'slot')}, {length}; nothing was sent")
+        print(dry_run(checked, asked, f"daylight submit {path}"))
         return OK
-    client = Client.connect()
-    overview = send(checked, config, given, name=options.name or path.stem, client=client)
+    client, name = Client.connect(), options.name or path.stem
+    overview, new = send(checked, asked.config, asked.given, name=name, client=client, again=options.again)
+    if not new:
+        say(same_text(str(path), overview))
     return _wait(client, overview, options) if options.wait else _tell(overview, options)
 
 
@@ -61,7 +61,8 @@ def _wait(client: Client, overview: Overview, options: Namespace) -> int:
     return code
 
 
-def _file_and_params(words: Sequence[str]) -> tuple[Path, dict[str, Value]]:
+def _file(words: list[str]) -> Path:
+    """The file that the words name, which is taken out of them."""
     files = [word for word in words if "=" not in word or Path(word).is_file()]
     if len(files) != 1:
         found = f"not {len(files)}: {' '.join(files)}" if files else "which is missing"
@@ -69,7 +70,8 @@ def _file_and_params(words: Sequence[str]) -> tuple[Path, dict[str, Value]]:
     path = Path(files[0])
     if not path.is_file():
         raise InvalidRequest(f"there is no file {path}")
-    return path, dict(parse_assignments([word for word in words if word != files[0]]))
+    words.remove(files[0])
+    return path
 
 
 def _submit_arguments(parser: OptionParser) -> None:

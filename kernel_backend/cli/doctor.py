@@ -16,6 +16,7 @@ from kernel_backend import __version__, discovery
 from kernel_backend.cli.output import print_json, print_table
 from kernel_backend.cli.verb import FAILED, OK, Verb, takes_json
 from kernel_backend.client import Client
+from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home
 
@@ -56,6 +57,7 @@ def findings() -> Iterator[Finding]:
     yield _torch()
     yield _horovod()
     yield _server()
+    yield _uv()
     yield _home()
     yield from _service()
 
@@ -95,6 +97,16 @@ def _server() -> Finding:
     return Finding(
         "server", False, says, "install daylight[server] into this Python, or into another and daylight serve"
     )
+
+
+def _uv() -> Finding:
+    if uv.find() is None:
+        return Finding(
+            "uv", False, "none", "pip install uv: without it no environment is locked, and --env locked fails"
+        )
+    if uv.offline():
+        return Finding("uv", True, "is to stay offline: new environments are not locked", "unset UV_OFFLINE")
+    return Finding("uv", True, "locks environments, and builds them for --env locked")
 
 
 def _home() -> Finding:

@@ -11,13 +11,16 @@ from kernel_backend.cli.logs import LOGS
 from kernel_backend.cli.output import print_json, print_table
 from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
+from kernel_backend.model.facts import newest
 from kernel_backend.model.options import OptionParser
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.text import (
     TABLE_HEAD,
     attempt_lines,
+    fact_lines,
     failure_text,
+    given_line,
     guarantee_text,
     head_text,
     number,
@@ -54,14 +57,16 @@ def _show(options: Namespace) -> int:
     if overview and options.json:
         print_json(overview)
     elif overview:
-        print("\n".join(_card(overview, failures=not options.follow)))
+        number = overview.experiment.number
+        given = given_line(newest(client.facts(number)), client.source(number)[1])
+        print("\n".join(_card(overview, given, failures=not options.follow)))
     return code
 
 
-def _card(overview: Overview, failures: bool) -> list[str]:
-    """An experiment in lines; `failures` can be left out where they have been told already."""
+def _card(overview: Overview, given: str, failures: bool) -> list[str]:
+    """An experiment in lines, with what it was `given`; `failures` can be left out where they have been told."""
     experiment = overview.experiment
-    said = [line for line in (guarantee_text(overview), *attempt_lines(overview)) if line]
+    said = [line for line in (guarantee_text(overview), given, *attempt_lines(overview)) if line]
     lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
     for trial in overview.trials:
         lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
@@ -100,6 +105,19 @@ def _metrics_arguments(parser: OptionParser) -> None:
     kinds = ["validation", "training", "all"]
     parser.add_argument("--kind", choices=kinds, default="all", help="which reports [all]")
     takes_json(parser)
+
+
+def _facts(options: Namespace) -> int:
+    client, reference = Client.connect(), options.reference
+    facts = client.facts(reference.experiment, reference.trial or 1)
+    snapshot = client.source(reference.experiment)[1]
+    if options.json:
+        print_json({"facts": facts, "data": snapshot.data, "commits": snapshot.commits})
+    else:
+        print(
+            "\n".join(fact_lines(newest(facts), snapshot)) or "nothing is known yet: it is told by a rank that trains"
+        )
+    return OK
 
 
 def _source(options: Namespace) -> int:
@@ -147,6 +165,13 @@ VERBS = (
     Verb("show", "show an experiment", _show, _follow_argument, ("show 12", "show 12 --follow", "show 12 --json")),
     LOGS,
     Verb("metrics", "print the reports of a trial", _metrics, _metrics_arguments, ("metrics 12 --json",)),
+    Verb(
+        "facts",
+        "show what a result depends on beside its code: data, files, first weights",
+        _facts,
+        _one_or_json,
+        ("facts 12",),
+    ),
     Verb("source", "print what was submitted", _source, _one_or_json, ("source 12 > train.py",)),
     Verb("nodes", "list where experiments run, and what is in use", _nodes, takes_json, ("nodes",)),
 )

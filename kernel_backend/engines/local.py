@@ -154,12 +154,17 @@ class LocalEngine:
 
 
 def _spawn(job: Job, folder: AttemptFolder) -> subprocess.Popen[bytes]:
-    """A launcher in a session of its own: it outlives the service, and the terminal that started that."""
+    """A launcher in a session of its own: it outlives the service, and the terminal that started that.
+
+    In a locked environment it sees no packages besides those: PYTHONPATH and PYTHONHOME are not handed on.
+    """
+    beside = ("PYTHONPATH", "PYTHONHOME") if job.config.env == "locked" else ()
+    variables = {name: value for name, value in os.environ.items() if name not in beside}
     with folder.launcher_log.open("ab") as log:
         return subprocess.Popen(
             [job.python, "-P", "-m", "kernel_backend.launch", str(folder.path)],
             cwd=job.cwd,
-            env={**os.environ, MARK: str(folder.path), "DAYLIGHT_HOME": job.home},
+            env={**variables, MARK: str(folder.path), "DAYLIGHT_HOME": job.home},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

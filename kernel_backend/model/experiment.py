@@ -15,6 +15,8 @@ BackendChoice = Literal["auto", "horovod", "torch"]
 LogAction = Literal["cancel_retries", "exclude_node"]
 _CADENCE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|epochs?|steps?)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?B)?", re.IGNORECASE)
+_BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -45,6 +47,14 @@ def parse_duration(text: str) -> float:
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no length of time: write 30s, 10m or 1h")
     return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `200MB`, `1.5GB` or `500000`, in powers of 1000; raises InvalidRequest with the text."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise InvalidRequest(f"{text!r} is no size: write 200MB or 1GB")
+    return int(float(found[1]) * _BYTES[(found[2] or "").lower()])
 
 
 class Keep(Record):
@@ -146,6 +156,7 @@ class Submission(Record):
     cwd: str  # where relative paths of the cell lead
     notebook: str | None = None
     rerun_of: int | None = None  # the experiment whose snapshot this is
+    begins_from: str | None = Field(None, pattern=r"^\d+\.\d+/\d+-\d+$")  # a checkpoint of another: 41.1/500-2
     again: bool = False  # make another one, though an equal one is active
 
 
@@ -164,5 +175,6 @@ class Experiment(Record):
     cwd: str
     notebook: str | None
     rerun_of: int | None = None
+    begins_from: str | None = None
     created_at: float
     ended_at: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from kernel_backend.model.record import Record
@@ -21,6 +22,7 @@ class Delivered(Record):
     seed: int
     code: str  # `kernel_backend.model.code.code_id` of the snapshot
     whole: bool  # the epoch was gone through to its end
+    uncovered: int = 0  # samples that could be neither looked into nor pickled: counted, and in no digest
 
 
 class ObservedFile(Record):
@@ -53,3 +55,8 @@ class StoredFact(Record):
     name: FactName
     at: float
     value: dict[str, Any]
+
+
+def newest(facts: Iterable[StoredFact]) -> dict[FactName, dict[str, Any]]:
+    """What is known of a trial by its facts: of each name what the newest attempt has said."""
+    return {fact.name: fact.value for fact in sorted(facts, key=lambda fact: fact.attempt)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import kernel_backend
-from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.snapshot import PROJECT, Snapshot
 from kernel_backend.model.trial import Frame
 
 OURS = Path(kernel_backend.__file__).parent
@@ -54,5 +54,6 @@ def _name(path: Path, sources: Sources) -> str | None:
     installed = "site-packages" in path.parts or path.is_relative_to(sys.prefix) or path.is_relative_to(OURS)
     for folder in (sources.code, sources.cwd):
         if path.is_relative_to(folder) and not installed:
-            return str(path.relative_to(folder))
+            name = path.relative_to(folder)
+            return str(name.relative_to(PROJECT) if name.parts[0] == PROJECT and folder == sources.code else name)
     return None

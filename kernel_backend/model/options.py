@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import (
     LOG_POLICIES,
+    Cadence,
     Config,
     LogPolicy,
     parse_cadence,
@@ -54,6 +55,10 @@ def _setting(flag: str, group: str, metavar: str, text: str) -> Option:
 
 def _switch(flag: str, group: str, text: str) -> Option:
     return Option((flag,), group, text, {"action": "store_true"})
+
+
+def _list(flag: str, group: str, metavar: str, text: str, host: Host = "both") -> Option:
+    return Option((flag,), group, text, {"metavar": metavar, "action": "append"}, host=host)
 
 
 _VIEW = {"metavar": "KIND", "choices": VIEWS}
@@ -93,12 +98,26 @@ OPTIONS: tuple[Option, ...] = (
         {"nargs": 2, "metavar": ("PATTERN", "ACTION"), "action": "append"},
         config="on_log",
     ),
+    _list("--data", "data", "PATH", "folder, file or s3://... whose files are listed and compared; may be repeated"),
+    _list("--commit", "data", "ID", "version of data kept by lakeFS, DVC or others, to be shown; may be repeated"),
     Option(("--name",), "view", "what to call it", {"metavar": "TEXT"}),
     Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),
     Option(("--no-wait",), "view", "return at once", _NO_WAIT),
     _switch("--quiet", "view", "print the number only"),
     Option(("--view",), "view", "card, widget or auto: as the front end needs [auto]", _VIEW, host="notebook"),
     Option(("--out",), "view", "variable to put the job into", {"metavar": "VARIABLE"}, host="notebook"),
+    _list("--include", "code", "PATH", "file, folder or glob that travels with the code; may be repeated"),
+    _list("--capture", "code", "NAME", "a value of the notebook that travels in a file: train,test", host="notebook"),
+    Option(("--project-limit",), "code", "how much of the project may travel: 200MB [64MB]", {"metavar": "SIZE"}),
+    _setting("--env", "code", "NAME", "current (the packages there are) or locked (built as they were) [current]"),
+    Option(
+        ("--no-state-check",),
+        "code",
+        "train though values differ from the notebook's",
+        {"action": "store_true"},
+        host="notebook",
+    ),
+    _switch("--again", "code", "make another experiment though the same one goes on"),
     _switch("--dry-run", "code", "show what would be sent, and send nothing"),
     Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),
 )
@@ -116,20 +135,34 @@ class OptionParser(argparse.ArgumentParser):
 
     def parse_mixed(self, tokens: Sequence[str]) -> argparse.Namespace:
         """The options, and every other word in written order as `words`; raises InvalidRequest."""
-        namespace, rest = self.parse_known_args(tokens)
-        refuse_unknown(rest, self._option_string_actions)
-        namespace.words = [*(getattr(namespace, "words", None) or ()), *rest]
+        namespace, unknown = self.parse_telling(tokens)
+        if unknown:
+            raise InvalidRequest("\n".join(unknown))
         return namespace
 
+    def parse_telling(self, tokens: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """The same, and a sentence for each unknown option; raises InvalidRequest for a known one without a value."""
+        namespace, rest = self.parse_known_args(tokens)
+        unknown = [_unknown(token, self._option_string_actions) for token in rest if _is_option(token)]
+        # What follows an unknown option is taken for its value.
+        kept = [
+            token
+            for token, before in zip(rest, ["", *rest], strict=False)
+            if not _is_option(token) and ("=" in token or not _is_option(before) or "=" in before)
+        ]
+        namespace.words = [*(getattr(namespace, "words", None) or ()), *kept]
+        return namespace, unknown
 
-def refuse_unknown(tokens: Sequence[str], known: Sequence[str] | Mapping[str, Any]) -> None:
-    """Raise InvalidRequest at the first token that looks like an option, with the nearest known one."""
-    for token in tokens:
-        if token.startswith("-") and token != "-":
-            name = token.split("=")[0]
-            near = difflib.get_close_matches(name, list(known), n=1)
-            hint = f"did you mean {near[0]}?" if near else "see --help for those there are"
-            raise InvalidRequest(f"there is no option {name}: {hint}", option=name)
+
+def _is_option(token: str) -> bool:
+    return token.startswith("-") and token != "-"
+
+
+def _unknown(token: str, known: Mapping[str, Any]) -> str:
+    name = token.split("=")[0]
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f"did you mean {near[0]}?" if near else "see --help for those there are"
+    return f"there is no option {name}: {hint}"
 
 
 def options_for(host: Host) -> tuple[Option, ...]:
@@ -158,6 +191,11 @@ def parse_options(tokens: Sequence[str], host: Host, prog: str = "%%dlsubmit") -
 
 def to_config(namespace: argparse.Namespace) -> Config:
     """The configuration asked for; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
+    return _validated(given_settings(namespace))
+
+
+def given_settings(namespace: argparse.Namespace) -> dict[str, Any]:
+    """Only what was given, as fields of Config; raises InvalidRequest as `to_config` does."""
     given: dict[str, Any] = {}
     for option in OPTIONS:
         value = getattr(namespace, option.dest, None) if option.config else None
@@ -166,6 +204,11 @@ def to_config(namespace: argparse.Namespace) -> Config:
     given |= {name: _parsed(name, given[name]) for name in _PARSERS if name in given}
     if "steps" in given and "epochs" in given:
         raise InvalidRequest("--steps and --epochs exclude each other: --steps says how many there are in all")
+    _validated(given)
+    return given
+
+
+def _validated(given: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(given)
     except ValidationError as error:
@@ -193,6 +236,34 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "metric": parse_metric,
     "on_log": _log_policies,
 }
+
+
+def to_words(config: Config) -> list[str]:
+    """The options that give this configuration, all spelled out: `["--slots", "2", "--epochs", "10", ...]`."""
+    found: list[str] = []
+    for option in OPTIONS:
+        value = getattr(config, option.config) if option.config else None
+        if value is None or (option.config == "epochs" and config.steps is not None):
+            continue
+        write = _WRITERS.get(option.config or "", lambda value: [[str(value)]])
+        found += [word for words in write(value) for word in (option.flags[0], *words)]
+    return found
+
+
+# The reverse of _PARSERS: the words behind an option, for each time that it is given.
+_WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
+    "checkpoint_every": lambda every: [[_cadence_text(every)]],
+    "hang_timeout": lambda seconds: [[f"{seconds}s"]],
+    "keep": lambda keep: [[",".join(f"{name}:{count}" for name, count in keep if count)]],
+    "metric": lambda metric: [[f"{metric.name}:{metric.mode}"]],
+    "on_log": lambda policies: [[each.pattern, each.action] for each in policies if each not in LOG_POLICIES],
+}
+
+
+def _cadence_text(every: Cadence) -> str:
+    if every.seconds is not None:
+        return f"{every.seconds}s"
+    return f"{every.epochs}epochs" if every.epochs is not None else f"{every.steps}steps"
 
 
 def _parsed(name: str, value: Any) -> Any:

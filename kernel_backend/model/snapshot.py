@@ -12,6 +12,7 @@ DEFINITION, DESCRIPTION = "definition.py", "snapshot.json"
 PROJECT = "project"  # folder of local modules and included files
 CAPTURED = "captured"  # folder of values that travel with `--capture`
 DATA = "data"  # folder of the file lists of what `--data` declares
+EDITABLE = "editable"  # folder of the sources of editable distributions, by name
 GIT_DIFF = "git.diff"
 
 
@@ -44,6 +45,7 @@ class Environment(Record):
     distributions: dict[str, str]  # name -> version
     urls: dict[str, str] = {}  # name -> where it came from, if not from an index: file, git+https with its commit
     editable: dict[str, str] = {}  # name -> digest of its source files
+    daylight: str | None = None  # digest of Daylight's own files, as a worker needs them: names our wheel
     conda: dict[str, str] = {}  # name -> "version=build sha256:..."
     horovod: dict[str, str] = {}  # its build flags
     driver: str | None = None  # NVIDIA's
@@ -53,9 +55,16 @@ class Environment(Record):
 
     @property
     def id(self) -> str:
-        """Digest of what a lock follows from: Python, platform and every distribution."""
-        facts = (self.python, self.implementation, self.platform, self.distributions, self.urls, self.editable)
-        return hashlib.sha256(repr((*facts, self.conda)).encode()).hexdigest()
+        """Digest of what a lock follows from: Python, kind of system, every distribution, and Daylight's own files."""
+        system, *_ = parts = self.platform.split("-")  # Linux-6.1.0-x86_64-with-glibc2.36: not the kernel's release
+        tables = [sorted(each.items()) for each in (self.distributions, self.origins, self.editable, self.conda)]
+        facts = (self.python, self.implementation, system, parts[-3:], *tables, self.daylight)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """What `urls` amount to: the digest of a file wherever it lies, else the URL."""
+        return {name: url.partition("#sha256=")[2] or url for name, url in self.urls.items()}
 
 
 class Project(Record):

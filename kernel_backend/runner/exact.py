@@ -6,9 +6,11 @@ import ast
 import contextlib
 import inspect
 import platform
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,14 @@ from torch import nn
 from kernel_backend import NUMERICS
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
-from kernel_backend.snapshots.environment import cpu_name
+from kernel_backend.snapshots.environment import cpu_name, driver
+
+_BUILT_WITH = {  # as torch.__config__.show() says it
+    "mkl": r"oneAPI Math Kernel Library Version (\S+)",
+    "onednn": r"MKL-DNN v(\S+)",
+    "openmp": r"OpenMP (\d+)",
+    "blas": r"BLAS_INFO=(\w+)",
+}
 
 
 def settle(kind: str, config: Config, local_rank: int) -> torch.device:
@@ -70,6 +79,26 @@ def numerics(device: torch.device, config: Config, size: int, backend: str) -> d
         facts |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}  # type: ignore[no-untyped-call]
     # With logical workers sums have an order of their own; else it is that of the ring.
     return facts if config.logical_workers else facts | {"slots": str(size), "backend": backend}
+
+
+def libraries(device: torch.device, backend: str) -> dict[str, str]:
+    """Further facts of this rank's libraries: not compared at a resume, and there for whoever looks for a cause."""
+    built = torch.__config__.show()
+    facts = {"interop_threads": str(torch.get_num_interop_threads())}
+    for name, pattern in _BUILT_WITH.items():
+        if found := re.search(pattern, built):
+            facts[name] = found[1]
+    if device.type == "cuda":
+        facts["capability"] = ".".join(map(str, torch.cuda.get_device_capability(device)))
+        if version := driver():
+            facts["driver"] = version
+        if torch.distributed.is_nccl_available():
+            facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+    hvd = sys.modules.get("horovod.torch") if backend == "horovod" else None
+    if hvd is not None:
+        parts = [part for part in ("gloo", "mpi", "nccl", "cuda", "rocm", "ccl") if getattr(hvd, f"{part}_built")()]
+        facts["horovod"] = f"{metadata.version('horovod')} with {' '.join(parts)}"
+    return facts
 
 
 def guarantee(config: Config, size: int, device: torch.device, asks_rank: bool, generators: Sequence[str] = ()) -> str:

@@ -26,7 +26,7 @@ class Functions:
 
         Raises InvalidDefinition for a hyperparameter without a value.
         """
-        self._module, self._definition = loaded
+        self._module, self._definition = loaded.module, loaded.definition
         self._seed = seed
         self._constants = dict(constants)
         self._results: dict[str, Any] = {}

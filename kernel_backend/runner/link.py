@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from kernel_backend.model.reports import Committed, Note, Report, Started
+from kernel_backend.model.reports import Committed, Fact, Note, Report, Started
 
-Said = Started | Report | Committed | Note
+Said = Started | Report | Committed | Note | Fact
 
 
 class Instructions:
@@ -56,6 +56,11 @@ class Spool:
         self._turn = threading.Lock()  # checkpoints are told of by the thread that writes them
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600) if rank == 0 else None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this is rank 0's."""
+        return self._file is not None
 
     def say(self, record: Said) -> None:
         """Append one record, with its number and the time."""

@@ -10,15 +10,17 @@ from typing import NamedTuple
 
 from kernel_backend.model.definition import Definition, parse
 from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.snapshots.shipped import editable_folders, lead, shipped_folders
 
 MODULE = "definition"
 
 
 class Loaded(NamedTuple):
-    """The module, and what its source says about itself."""
+    """The module, what its source says about itself, and what its snapshot does."""
 
     module: ModuleType
     definition: Definition
+    snapshot: Snapshot | None = None
 
 
 def read_snapshot(code: Path) -> Snapshot | None:
@@ -30,19 +32,33 @@ def read_snapshot(code: Path) -> Snapshot | None:
 
 
 def load(code: Path, cwd: Path) -> Loaded:
-    """Parse and import `<code>/definition.py`; the folders `code` and then `cwd` lead the module path.
+    """Parse and import `<code>/definition.py`; `code`, the folders of shipped modules and `cwd` lead the module path.
 
     Raises InvalidDefinition, and whatever the cell's own statements raise.
     """
     path = code / f"{MODULE}.py"
     snapshot = read_snapshot(code)
     definition = parse(path.read_text(), snapshot.roles_from if snapshot else 1)
-    ours = [str(code), str(cwd)]
-    sys.path[:] = ours + [entry for entry in sys.path if entry not in (*ours, "")]
+    folders = shipped_folders(code, snapshot.project if snapshot else None)
+    lead(folders)
+    ours = [str(code), *map(str, folders), str(cwd)]
+    _put_first(ours)
+    sys.path.extend(map(str, editable_folders(code)))
+    module = _executed(path)
+    # Processes that are spawned later are given the path as it is now, whatever the definition put in front of it.
+    _put_first(ours)
+    return Loaded(module, definition, snapshot)
+
+
+def _executed(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE] = module  # before it runs: what it pickles or imports may ask for it
     spec.loader.exec_module(module)
-    return Loaded(module, definition)
+    return module
+
+
+def _put_first(folders: list[str]) -> None:
+    sys.path[:] = folders + [entry for entry in sys.path if entry not in (*folders, "")]

@@ -12,8 +12,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from kernel_backend.checkpoints.streams import Digesting
-from kernel_backend.checkpoints.writer import pieces
+from kernel_backend.runner.digests import tensor_digest
 from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.validation import share
 
@@ -27,7 +26,7 @@ class LogicalRanks:
     def __init__(self, model: nn.Module, mine: range, count: int, beside: Beside = MappingProxyType({})) -> None:
         """`beside` are modules that are no part of the model, by name: a loss with state, perhaps."""
         self.mine, self.count = mine, count
-        self.beside = tuple(beside.values())
+        self.beside = dict(beside)
         self._modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
         self._now = mine.start
         self._kept: dict[int, Buffers] = {rank: {} for rank in mine} if len(mine) > 1 else {}
@@ -124,15 +123,7 @@ class LogicalRanks:
 
 
 def _digests(buffers: Buffers) -> dict[str, str]:
-    return {name: _digest(name, tensor) for name, tensor in buffers.items()}
-
-
-def _digest(name: str, tensor: Tensor) -> str:
-    """The xxh3-128 of name, dtype, shape and values."""
-    seen = Digesting()
-    for piece in pieces({name: tensor}):
-        seen.take(piece)
-    return seen.digest
+    return {name: tensor_digest(tensor) for name, tensor in buffers.items()}
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from kernel_backend.runner import seeds
 from kernel_backend.runner.average import Average
 from kernel_backend.runner.checkpointing import Checkpointer, Moment
 from kernel_backend.runner.data import Batch, Batches
+from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.functions import BatchRule, loss_and_logged
 from kernel_backend.runner.generators import Kept
 from kernel_backend.runner.link import Instructions, Spool
@@ -54,6 +55,7 @@ class Training:
     ranks: Ranks
     streams: RandomStates | None
     generators: Kept  # the model's own, the loss function's and the optimizer's
+    first_epoch: FirstEpoch
     checkpoints: Checkpointer
     pace: Pace
     progress: Progress
@@ -93,6 +95,7 @@ def train(run: Training) -> int:
     for shares in batches(run):
         word, logged = take_step(run, shares)
         run.step += 1
+        run.first_epoch.take(shares)
         run.judged, ends = {}, shares[0].last
         run.over = run.step == run.config.steps or (ends and shares[0].epoch + 1 == run.epochs)
         if word.flags.report:
@@ -107,6 +110,7 @@ def train(run: Training) -> int:
             break
         if improved or word.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
             save(run)
+    run.first_epoch.finish()
     run.progress.tick("finishing", run.step)
     run.checkpoints.finish(moment(run))
     return FINISHED
@@ -254,7 +258,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
         model = run.average.module
     sums = Sums()
     run.progress.tick("validation", run.step)
-    with evaluating(model, *run.logical.beside):
+    with evaluating(model, *run.logical.beside.values()):
         for number, shares in enumerate(data.in_order()):
             run.progress.tick("validation", run.step)
             for rank, batch in zip(run.logical.mine, shares, strict=True):
@@ -282,8 +286,14 @@ def save(run: Training) -> None:
 
 
 def moment(run: Training) -> Moment:
-    """Where the training stands, for a checkpoint."""
-    facts = {"best": run.best, "validated": run.validated, "over": run.over, "data": run.train.state()}
+    """Where the training stands, for a checkpoint; called by all ranks."""
+    facts = {
+        "best": run.best,
+        "validated": run.validated,
+        "over": run.over,
+        "data": run.train.state(),
+        "first_epoch": run.first_epoch.state(),
+    }
     return Moment(run.step, run.epoch, run.judged, facts)
 
 

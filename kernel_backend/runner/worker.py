@@ -16,15 +16,19 @@ from kernel_backend.checkpoints.places import open_place
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.job import Job
 from kernel_backend.model.progress import patience
-from kernel_backend.model.reports import Note, Started
+from kernel_backend.model.reports import Fact, Note, Started
 from kernel_backend.runner import exact, seeds
 from kernel_backend.runner.average import Average
 from kernel_backend.runner.beside import Beside, modules_beside
 from kernel_backend.runner.checkpointing import Checkpointer
 from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
+from kernel_backend.runner.declared import Declared
+from kernel_backend.runner.digests import weights
+from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.generators import Kept
+from kernel_backend.runner.left_behind import left_behind
 from kernel_backend.runner.link import Instructions, Spool
 from kernel_backend.runner.load import load
 from kernel_backend.runner.logical import LogicalRanks
@@ -35,6 +39,7 @@ from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Choice, Ranks, choose, connect
 from kernel_backend.runner.reducer import Gradients, OwnGradients, SummedGradients
 from kernel_backend.runner.saving import HostCopy
+from kernel_backend.runner.state_check import check_state
 from kernel_backend.runner.stateful import Model, Optimizer, Stateful
 from kernel_backend.runner.tree import TreeGradients, shares_of
 from kernel_backend.runner.validation import share
@@ -55,22 +60,33 @@ def work(
     exact.hear_nondeterminism(partial(_tell_nondeterminism, spool))
     # What a cell draws at its top level: torch's own first seed is another in every process that imports it.
     seeds.reseed(seeds.mix(config.seed, "init", "definition"))
+    code_id = code_of(Path(job.code))
+    watch_files(job)
     loaded = load(Path(job.code), Path(job.cwd))
+    if spool.speaks:
+        check_state(loaded, Path(job.code), Path(job.cwd), config.seed, lambda text: spool.say(Note(text=text)))
     choice = choose(config.backend, kind)
     ranks = connect(choice, kind, patience(config.hang_timeout))
     constants = {"device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
     functions = Functions(loaded, job.params, config.seed, constants)
     numerics = exact.numerics(device, config, ranks.size, choice.name)
-    training = build(job, functions, ranks, device, numerics, instructions, spool, progress)
+    training = build(job, functions, ranks, device, numerics, code_id, instructions, spool, progress)
+    if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
+        spool.say(Note(text=text))
     watch(training)
+    declared = Declared(job, loaded.snapshot, spool)
+    if ranks.rank == 0:
+        declared.start()
     try:
         resumed = begin(training, numerics)
         guarantee = exact.guarantee(config, ranks.size, device, functions.asks_rank, training.generators.ways)
-        spool.say(started(training, choice, resumed, numerics, guarantee))
+        spool.say(started(training, choice, resumed, numerics | exact.libraries(device, choice.name), guarantee))
         code = train(training)
     finally:
         progress.tick("finishing", training.step)  # a save under way gets its time, and its fault is not this one's
         training.checkpoints.close()
+        training.first_epoch.close()
+        declared.close()
         training.train.close()
         if training.validation is not None:
             training.validation.close()
@@ -84,6 +100,7 @@ def build(
     ranks: Ranks,
     device: torch.device,
     numerics: dict[str, str],
+    code_id: str,
     instructions: Instructions,
     spool: Spool,
     progress: Progress,
@@ -96,11 +113,11 @@ def build(
     def note(text: str) -> None:
         spool.say(Note(text=text))
 
-    def batches(role: str, tag: str) -> Batches:
-        data = source(functions.result(role), role)
-        return Batches(data, config.batch_size, config.seed, tag, mine, count, config.loader_workers, device, note)
+    def batches(role: str, tag: str, digested: bool = False) -> Batches:
+        data, workers = source(functions.result(role), role), config.loader_workers
+        return Batches(data, config.batch_size, config.seed, tag, mine, count, workers, device, note, digested)
 
-    data = batches("train_data", "sample")
+    data = batches("train_data", "sample", digested=True)
     functions.know(**steps_known(config, data))
     model = functions.model().to(device)
     average = Average(model, config.ema) if config.ema is not None else None
@@ -151,6 +168,7 @@ def build(
         ranks=ranks,
         streams=streams,
         generators=Kept(model=model, loss=loss, metrics=metrics, optimizer=optimizer, average=average),
+        first_epoch=FirstEpoch(job, ranks, spool, code_id),
         checkpoints=checkpoints,
         pace=Pace(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
         progress=progress,
@@ -187,6 +205,9 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     if manifest is None:
         share(list(training.model.parameters()), training.ranks)
         training.logical.share(training.ranks)
+        if training.ranks.rank == 0:
+            found = weights(training.model, training.logical.beside)
+            training.spool.say(Fact(name="weights", value=found.to_json()))
         if training.streams:
             training.streams.begin(training.config.seed, training.ranks.rank, 0)
         return None
@@ -194,6 +215,7 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]
     training.train.restore(facts["data"])
+    training.first_epoch.restore(facts.get("first_epoch"))
     total = training.total_steps
     training.over = facts["over"] if total is None else training.step >= total
     if changed := exact.differences(manifest.numerics, numerics):

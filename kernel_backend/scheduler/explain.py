@@ -13,7 +13,9 @@ def explain(picture: Picture, ask: Ask) -> Wait:
     nodes = picture.nodes_for(ask)
     total = largest_gang(nodes)
     free = sum(len(slots) for name, slots in picture.free().items() if name not in ask.excluded)
-    if picture.rests(ask):
+    if ask.preparing:
+        reason = ask.preparing
+    elif picture.rests(ask):
         reason = f"tried again {ask.rest:.0f} s after the last attempt: it made no progress, nor did the one before"
     elif ask.trouble:
         reason = f"cannot be started just now, and is tried again: {ask.trouble}"

@@ -20,6 +20,7 @@ class Ask:
     failed_at: float = 0.0  # when its last attempt ended
     rest: float = 0.0  # seconds that it rests from then on
     trouble: str = ""  # why it could not be started when its turn came
+    preparing: str = ""  # what it waits for before it has a turn
 
     @property
     def order(self) -> tuple[float, int, int]:
@@ -37,8 +38,12 @@ class Picture:
     at: float = 0.0
 
     def awake(self) -> list[Ask]:
-        """The asks that would start now if they could, first come first; one that rests holds nobody up."""
-        return sorted((ask for ask in self.queue if not self.rests(ask)), key=lambda ask: ask.order)
+        """The asks that would start now if they could, first come first.
+
+        One that rests holds nobody up, nor does one for which something is still prepared.
+        """
+        ready = (ask for ask in self.queue if not ask.preparing and not self.rests(ask))
+        return sorted(ready, key=lambda ask: ask.order)
 
     def rests(self, ask: Ask) -> bool:
         """Whether it is too soon after this ask's last failure to try again."""

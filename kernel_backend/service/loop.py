@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.taken import take_over
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
+from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import attempt_folder
 from kernel_backend.model import events as e
@@ -33,7 +35,9 @@ from kernel_backend.scheduler.rests import rest
 from kernel_backend.scheduler.resume import progressed, resume_point
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
+from kernel_backend.service.preparation import Preparation
 from kernel_backend.snapshots.archive import Archive
+from kernel_backend.snapshots.shipped import working_folder
 from kernel_backend.store.base import Store
 
 BUSY_S = 0.2  # between rounds while gangs run
@@ -48,9 +52,19 @@ _log = logging.getLogger(__name__)
 class Loop:
     """One task that alone starts and ends attempts."""
 
-    def __init__(self, store: Store, engine: Engine, archive: Archive, places: Places, home: Path, bus: Bus) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        archive: Archive,
+        places: Places,
+        environments: Environments,
+        home: Path,
+        bus: Bus,
+    ) -> None:
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
         self._places, self._home = places, home
+        self.preparation = Preparation(archive, environments, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self._troubles: dict[tuple[int, int], str] = {}  # what kept trials from being started, the last time
         self._wake = asyncio.Event()
@@ -103,14 +117,21 @@ class Loop:
             used[share.node] = used.get(share.node, frozenset()) | frozenset(share.slots)
         queued = [trial for trial in trials if trial.state is TrialState.QUEUED]
         experiments = await asyncio.to_thread(self._store.unfinished_experiments) if queued else []
-        slots = {experiment.number: experiment.config.slots for experiment in experiments}
-        known = [trial for trial in queued if trial.experiment in slots]  # the others' have ended since
-        asks = [await asyncio.to_thread(self._ask, trial, slots[trial.experiment]) for trial in known]
+        by_number = {experiment.number: experiment for experiment in experiments}
+        known = [trial for trial in queued if trial.experiment in by_number]  # the others' have ended since
+        asks = [await asyncio.to_thread(self._ask, trial, by_number[trial.experiment]) for trial in known]
         return Picture(nodes, used, tuple(asks), time.time())
 
-    def _ask(self, trial: Trial, slots: int) -> Ask:
-        trouble = self._troubles.get((trial.experiment, trial.index), "")
-        ask = Ask(trial.experiment, trial.index, slots, trial.queued_at, trial.excluded, trouble=trouble)
+    def _ask(self, trial: Trial, experiment: Experiment) -> Ask:
+        ask = Ask(
+            trial.experiment,
+            trial.index,
+            experiment.config.slots,
+            trial.queued_at,
+            trial.excluded,
+            trouble=self._troubles.get((trial.experiment, trial.index), ""),
+            preparing=self.preparation.wait(experiment),
+        )
         if trial.attempt < 2:  # nobody rests after the first
             return ask
         attempts = self._store.attempts(trial.experiment, trial.index)
@@ -248,7 +269,10 @@ class Loop:
 
     async def _start(self, start: Start) -> None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
+        experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
+        python = await asyncio.to_thread(self.preparation.python, experiment)
         token = secrets.token_urlsafe(32)
+        await asyncio.to_thread(self._take_over, start.ask.experiment, start.ask.trial)
         resume = resume_point(*await asyncio.to_thread(self._history, start.ask.experiment, start.ask.trial))
         attempt = await asyncio.to_thread(
             self._store.add_attempt,
@@ -259,14 +283,15 @@ class Loop:
             digest(token),
             time.time(),
         )
-        if resume.note:
-            await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
+        for note in (resume.note, await asyncio.to_thread(self.preparation.note, experiment)):
+            if note:
+                await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
         self._bus.ring()
-        experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
         trial = await asyncio.to_thread(self._store.trial, start.ask.experiment, start.ask.trial)
-        job = self._job(experiment, trial, attempt)
+        job = self._job(experiment, trial, attempt, python)
         try:
             await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
+            job = job.model_copy(update={"cwd": working_folder(job.cwd, Path(job.code))})
             await self._engine.submit(job, token)
         except Exception as error:  # whatever it is, it is this attempt's end and no one else's
             _log.exception("attempt %s could not be started", attempt.id)
@@ -274,7 +299,14 @@ class Loop:
             result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
             await self._end(trial, attempt, Outcome.FAILED, result)
 
-    def _job(self, experiment: Experiment, trial: Trial, attempt: Attempt) -> Job:
+    def _take_over(self, number: int, index: int) -> None:
+        """Before the first attempt: copy the checkpoint of another experiment that this one begins from."""
+        source = self._store.experiment(number).begins_from
+        place = self._places.open(number, index)
+        if source is not None and not self._store.trial(number, index).attempt and not place.committed():
+            take_over(self._places, source, place, number, index)
+
+    def _job(self, experiment: Experiment, trial: Trial, attempt: Attempt, python: str) -> Job:
         return Job(
             experiment=experiment.number,
             trial=trial.index,
@@ -282,7 +314,7 @@ class Loop:
             config=experiment.config,
             params=trial.params,
             placement=attempt.placement,
-            python=experiment.python,
+            python=python,
             cwd=experiment.cwd,
             code=str(attempt_folder(self._home, attempt.id) / "code"),
             snapshot=experiment.snapshot,

@@ -10,13 +10,19 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
+from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import Conflict, Fenced, ImpossibleAsk, InvalidRequest, NotFound, Unauthenticated
 from kernel_backend.model import definition
 from kernel_backend.model import events as e
 from kernel_backend.model.curves import Curves
+from kernel_backend.model.diff import Rerun
+from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Config, Experiment, Submission
+from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk, NodeUse, Overview
 from kernel_backend.model.record import Value
@@ -30,9 +36,11 @@ from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.checkpoints import CheckpointVerbs
+from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.loop import Loop, digest
 from kernel_backend.service.overviews import Overviews
+from kernel_backend.service.twins import Twins
 from kernel_backend.service.visible import visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
@@ -43,16 +51,28 @@ WATCH_S = 20.0  # a watcher looks at least this often
 class Service:
     """Everything behind the API. A verb changes the store and wakes the loop; the loop alone touches gangs."""
 
-    def __init__(self, store: Store, archive: Archive, engine: Engine, places: Places, home: Path) -> None:
+    def __init__(
+        self,
+        store: Store,
+        archive: Archive,
+        engine: Engine,
+        places: Places,
+        environments: Environments,
+        home: Path,
+    ) -> None:
         self._store, self._archive, self._engine = store, archive, engine
         self._curves, self._overviews = CurveReader(store), Overviews(archive)
+        self._twins, self._submitting = Twins(archive), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
+        self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, home, self._bus)
+        self._loop = Loop(store, engine, archive, places, environments, home, self._bus)
+        self._preparation = self._loop.preparation
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin the rounds; the first one adopts what lives and requeues what died."""
+        self._preparation.start()
         self._task = asyncio.create_task(self._loop.run(), name="loop")
 
     async def close(self) -> None:
@@ -84,11 +104,31 @@ class Service:
         Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk: what
         can never run is refused here, and nothing of it is stored.
         """
+        return await self._add(who, await self._draft(who, submission))
+
+    async def submit_once(self, who: str, submission: Submission) -> tuple[Overview, bool]:
+        """The same, unless an experiment goes on that is the same, which is the answer then; and whether it is new.
+
+        Raises what `submit` raises.
+        """
+        draft = await self._draft(who, submission)
+        if submission.again or submission.rerun_of is not None:
+            return await self._add(who, draft), True
+        async with self._submitting:  # of two that come at once, the second finds the first
+            unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
+            twin = await asyncio.to_thread(self._twins.find, draft, unfinished)
+            if twin is None:
+                return await self._add(who, draft), True
+        return await self.overview(who, twin), False
+
+    async def _draft(self, who: str, submission: Submission) -> Draft:
         params = await asyncio.to_thread(self._bind, submission)
+        if submission.config.env == "locked":
+            await asyncio.to_thread(self._preparation.check, submission.snapshot)
         nodes = await self._engine.nodes()
         _check_size(submission.config, nodes)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
-        draft = Draft(
+        return Draft(
             name=submission.name or "",
             owner=who,
             group=who,
@@ -99,8 +139,12 @@ class Service:
             cwd=submission.cwd,
             notebook=submission.notebook,
             rerun_of=submission.rerun_of,
+            begins_from=submission.begins_from,
         )
+
+    async def _add(self, who: str, draft: Draft) -> Overview:
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
+        await asyncio.to_thread(self._preparation.keep, draft.snapshot, draft.python)
         self._changed()
         return await self.overview(who, experiment.number)
 
@@ -110,6 +154,38 @@ class Service:
         source = self._archive.read(submission.snapshot, "definition.py").decode()
         snapshot = self._archive.snapshot(submission.snapshot)
         return definition.parse(source, snapshot.roles_from).bind(submission.params)
+
+    async def rerun(self, who: str, number: int, asked: Rerun) -> Overview:
+        """An experiment's snapshot again, with its seeds and threads: another experiment, queued.
+
+        Raises NotFound, InvalidRequest for what is no option, and what `submit` raises.
+        """
+        before = await self._visible(who, number)
+        try:
+            config = asked.applied(before.config)
+        except ValidationError as error:
+            wrong = "; ".join(f"{found['loc'][0]}: {found['msg']}" for found in error.errors())
+            raise InvalidRequest(f"this is no configuration: {wrong}") from None
+        return await self.submit(who, _again(before, asked, config))
+
+    async def verify(self, who: str, number: int) -> Overview:
+        """The first steps from an experiment's first checkpoint again, up to its next: another experiment, queued.
+
+        With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits agree.
+        Raises NotFound where there is no checkpoint.
+        """
+        before = await self._visible(who, number)
+        kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
+        first = [each for each in kept if each.trial == 1][:2]
+        if not first:
+            raise NotFound(
+                f"experiment #{number} has no checkpoint to compare with: daylight rerun {number} trains anew"
+            )
+        begins_from = f"{number}.1/{first[0].id}" if len(first) > 1 else None
+        config = before.config.model_copy(update={"until": first[-1].step})
+        asked = Rerun(name=f"verification of #{number}")
+        submission = _again(before, asked, config).model_copy(update={"begins_from": begins_from})
+        return await self.submit(who, submission)
 
     # Looking
 
@@ -133,6 +209,11 @@ class Service:
         """A trial's reports in the order in which they became known."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
+
+    async def facts(self, who: str, number: int, trial: int) -> list[StoredFact]:
+        """What a trial's attempts have found out about what its result depends on, in their order."""
+        await self._visible(who, number)
+        return await asyncio.to_thread(self._store.facts, number, trial)
 
     async def curves(self, who: str, number: int, trial: int, points: int) -> Curves:
         """A trial's curves, of at most `points` points each."""
@@ -166,6 +247,11 @@ class Service:
         experiment = await self._visible(who, number)
         text = await asyncio.to_thread(self._archive.read, experiment.snapshot, "definition.py")
         return text.decode(), await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
+
+    async def environment(self, who: str, number: int) -> EnvironmentInfo:
+        """What it ran with, and the lock of that."""
+        experiment = await self._visible(who, number)
+        return await asyncio.to_thread(self._preparation.info, experiment.snapshot)
 
     async def archive(self, who: str, number: int) -> bytes:
         """The snapshot's archive: definition, project files and description."""
@@ -286,6 +372,20 @@ class Service:
         with contextlib.suppress(NotFound):
             return (await self._visible(who, number)).number == number
         return False
+
+
+def _again(before: Experiment, asked: Rerun, config: Config) -> Submission:
+    return Submission(
+        snapshot=before.snapshot,
+        config=config,
+        params={**before.params, **asked.params},
+        name=asked.name or f"rerun of #{before.number}",
+        python=asked.python or before.python,
+        cwd=asked.cwd or before.cwd,
+        notebook=before.notebook,
+        rerun_of=before.number,
+        again=True,
+    )
 
 
 def _check_size(config: Config, nodes: Sequence[Node]) -> None:

@@ -9,7 +9,7 @@ import re
 import stat
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from kernel_backend.errors import InvalidRequest, NotFound, TooLarge
@@ -85,16 +85,21 @@ class Archive:
     def get(self, id: str) -> bytes:
         """The archive's bytes; raises NotFound."""
         if not self.has(id):
-            raise NotFound(f"there is no snapshot {id!r}: upload it with PUT /api/snapshots/<sha256> first")
+            raise _missing(id)
         return self._path(id).read_bytes()
 
     def read(self, id: str, name: str) -> bytes:
         """One file of an archive; raises NotFound."""
-        with zipfile.ZipFile(io.BytesIO(self.get(id))) as archive:
+        with self._opened(id) as archive:
             try:
                 return archive.read(name)
             except KeyError:
                 raise NotFound(f"snapshot {id[:12]} has no file {name!r}") from None
+
+    def files(self, id: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+        """The files of an archive whose names are wanted; raises NotFound."""
+        with self._opened(id) as archive:
+            return {name: archive.read(name) for name in archive.namelist() if wanted(name)}
 
     def snapshot(self, id: str) -> Snapshot:
         """An archive's own description; raises NotFound, or InvalidRequest where it is none of ours."""
@@ -105,15 +110,35 @@ class Archive:
 
     def unpack(self, id: str, folder: Path) -> None:
         """Write an archive's files into `folder`, which is made where it is missing; raises NotFound."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(io.BytesIO(self.get(id))) as archive:
-            for member in archive.infolist():
-                target = folder / _checked_name(member.filename)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(archive.read(member))
+        unpack(self.get(id), folder)
+
+    def _opened(self, id: str) -> zipfile.ZipFile:
+        if not self.has(id):
+            raise _missing(id)
+        return zipfile.ZipFile(self._path(id))
 
     def _path(self, id: str) -> Path:
         return self.root / f"{id}.zip"
+
+
+def _missing(id: str) -> NotFound:
+    return NotFound(f"there is no snapshot {id!r}: upload it with PUT /api/snapshots/<sha256> first")
+
+
+def unpack(data: bytes, folder: Path) -> None:
+    """Write the files of an archive into `folder`, which is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for member in archive.infolist():
+            target = folder / _checked_name(member.filename)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(archive.read(member))
+
+
+def contents(data: bytes) -> dict[str, bytes]:
+    """All files of an archive by name."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def check(data: bytes) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import contextlib
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernel_backend.model.snapshot import Environment
+from kernel_backend.model.snapshot import EDITABLE, GIT_DIFF, Environment
+from kernel_backend.snapshots import git
+from kernel_backend.snapshots.installed import MAX_BYTES, editable_roots, installed, sources
 
 _NUMERICS = re.compile(r"(OMP|MKL|ONEDNN|ATEN|CUBLAS|NCCL)_\w+")
-_GIT_SECONDS = 1.0  # a slow network file system must not hold up a submission
 
 
 def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ) -> Environment:
@@ -21,36 +21,47 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
 
     Takes some tens of milliseconds; torch's own facts are reported by the ranks, which import it anyway.
     """
-    commit, dirty = _git(folder or Path.cwd())
+    commit, dirty = git.commit(folder or Path.cwd())
     return Environment(
-        python=platform.python_version(),
-        implementation=platform.python_implementation(),
-        platform=platform.platform(),
-        cpu=cpu_name(),
-        cores=os.cpu_count() or 1,
-        distributions=_distributions(),
-        variables={name: value for name, value in sorted(variables.items()) if _NUMERICS.fullmatch(name)},
+        **installed(),
+        **machine(),
+        variables=numerics_variables(variables),
         git_commit=commit,
         git_dirty=dirty,
     )
 
 
-def _distributions() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in importlib.metadata.distributions():
-        name, version = _from_folder(each) or (each.metadata["Name"], each.version)
-        if name:
-            found.setdefault(
-                re.sub(r"[-_.]+", "-", name).lower(), version
-            )  # the first on sys.path is the one that is imported
-    return dict(sorted(found.items()))
+def beside(folder: Path) -> dict[str, bytes]:
+    """Members of a snapshot besides what the cell needs: sources of editable distributions, and git's difference.
+
+    All of it is text of the person's own: whoever sends it looks for secrets first.
+    """
+    changes = git.diff(folder)
+    return editable_files() | ({GIT_DIFF: changes.encode()} if changes else {})
 
 
-def _from_folder(distribution: importlib.metadata.Distribution) -> tuple[str, str] | None:
-    """Name and version from `name-version.dist-info`, which saves reading each METADATA file."""
-    path = getattr(distribution, "_path", None)
-    name, dash, version = Path(str(path)).name.removesuffix(".dist-info").partition("-")
-    return (name, version) if path is not None and dash and str(path).endswith(".dist-info") else None
+def editable_files() -> dict[str, bytes]:
+    """The sources of this interpreter's editable distributions, as members of a snapshot: editable/<name>/...
+
+    What lies below such a folder is imported from it. A distribution of more than 16 MiB does not travel.
+    """
+    found: dict[str, bytes] = {}
+    for name, root in editable_roots().items():
+        files = sources(root)
+        with contextlib.suppress(OSError):  # a tree that may not be read, or changes just now
+            if sum(path.stat().st_size for path in files.values()) <= MAX_BYTES:
+                found |= {f"{EDITABLE}/{name}/{file}": path.read_bytes() for file, path in files.items()}
+    return found
+
+
+def numerics_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of a process's environment variables that the math libraries read."""
+    return {name: value for name, value in sorted(variables.items()) if _NUMERICS.fullmatch(name)}
+
+
+def machine() -> dict[str, str | int | None]:
+    """The fields of an Environment that any interpreter of this machine would tell alike."""
+    return {"cpu": cpu_name(), "cores": os.cpu_count() or 1, "driver": driver()}
 
 
 def cpu_name() -> str:
@@ -64,23 +75,8 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _git(folder: Path) -> tuple[str | None, bool | None]:
-    """The commit and whether files differ from it; (None, None) outside of git, or where git takes too long."""
-    if not any((each / ".git").exists() for each in [folder, *folder.parents]):
-        return None, None
-    try:
-        answer = subprocess.run(
-            ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=_GIT_SECONDS,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None, None
-    if answer.returncode != 0:
-        return None, None
-    commit = re.search(r"^# branch\.oid ([0-9a-f]+)$", answer.stdout, re.MULTILINE)
-    dirty = any(not line.startswith("#") for line in answer.stdout.splitlines())
-    return (commit[1] if commit else None), dirty
+def driver() -> str | None:
+    """The version of NVIDIA's kernel driver; None where there is none."""
+    with contextlib.suppress(OSError):
+        return Path("/sys/module/nvidia/version").read_text().strip()
+    return None

@@ -46,6 +46,7 @@ class Draft(Record):
     cwd: str
     notebook: str | None = None
     rerun_of: int | None = None
+    begins_from: str | None = None
 
 
 class Store(Protocol):

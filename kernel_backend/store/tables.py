@@ -73,6 +73,7 @@ experiments = Table(
     Column("cwd", Text, nullable=False),
     Column("notebook", Text),
     Column("rerun_of", Integer),
+    Column("begins_from", Text),
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     Index("experiments_by_owner", "owner", "number"),

@@ -134,6 +134,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
     cwd: '/',
     notebook: null,
     rerun_of: null,
+    begins_from: null,
     created_at: 100,
     ended_at: null,
     ...fields

@@ -23,6 +23,7 @@ from kernel_backend.api.routes import application
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
+from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import NotFound
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.model.experiment import Config, Submission
@@ -142,6 +143,7 @@ class Served:
             archive=Archive(self.home / "snapshots"),
             engine=self.engine,
             places=Places(str(self.home / "checkpoints")),
+            environments=Environments(self.home),
             home=self.home,
         )
         self.use = Use()
@@ -186,7 +188,8 @@ def submit(client: Client, name: str = "digits", **config: Any) -> Overview:
     id, data = archive()
     client.upload_snapshot(id, data)
     python = "/usr/bin/python3"
-    return client.submit(Submission(snapshot=id, config=Config(**config), name=name, python=python, cwd="/"))
+    asked = Submission(snapshot=id, config=Config(**config), name=name, python=python, cwd="/", again=True)
+    return client.submit(asked)
 
 
 def until(look: Callable[[], object], what: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -19,12 +20,13 @@ from kernel_backend import discovery
 from kernel_backend.cli import main
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk
-from kernel_backend.model.reports import Delivery
+from kernel_backend.model.reports import Delivery, Fact
 from kernel_backend.model.trial import HANG, Failure
 from tests.api.served import DEFINITION, Served, report, started, token_of
 from tests.builders import user_error
 
 KEY = AttemptId(1, 1, 1)
+DELIVERED = {"samples": 40, "digest": "ab12", "seed": 0, "code": "c0de", "whole": True}
 
 
 def submitted(file: Path, *options: str) -> None:
@@ -97,14 +99,39 @@ def test_a_file_that_is_no_text_is_refused_in_a_sentence(service, tmp_path, caps
     assert "latin.py cannot be read: it is no UTF-8 text" in capsys.readouterr().err
 
 
-def test_a_dry_run_sends_nothing(service, file, capsys):
-    assert main(["submit", str(file), "--dry-run", "lr=2"]) == 0
-    said = capsys.readouterr().out
-    assert "lr=2" in said
-    assert "1 slot, 1 epoch; nothing was sent" in said
+def test_a_dry_run_sends_nothing_and_spells_the_command_out(service, file, capsys):
     assert main(["submit", str(file), "--dry-run", "lr=2", "--slots", "2", "--steps", "5"]) == 0
-    assert "2 slots, 5 steps; nothing was sent" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "# lr = 2.0" in said
+    assert "def model(" in said
     assert service.client().experiments() == []
+    command = next(line for line in said.split("\n") if line.startswith("# daylight submit"))
+    assert "--slots 2" in command
+    assert "--steps 5" in command
+    assert "--seed 0" in command
+    submitted(file, *shlex.split(command)[4:])
+    (made,) = service.client().experiments()
+    assert made.experiment.config.steps == 5
+    assert made.experiment.params["lr"] == 2
+
+
+def test_the_same_file_again_is_shown_and_another_made_on_demand(service, file, capsys):
+    submitted(file)
+    assert main(["submit", str(file)]) == 0
+    assert f"{file} is experiment #1, which is " in capsys.readouterr().err
+    submitted(file, "--again")
+    assert capsys.readouterr().out.endswith("2\n")
+
+
+def test_all_that_is_wrong_is_told_at_once(service, tmp_path, capsys):
+    bad = tmp_path / "bad.py"
+    bad.write_text("import nowhere_at_all\npassword = 'hunter2'\ndef model(): ...\n")
+    assert main(["submit", str(bad), "--slots", "0", "--include", "nothing", "lr=", "--project-limit", "much"]) == 2
+    said = capsys.readouterr().err
+    for each in ("--slots 0", "'lr=' has no value", "--project-limit much", "bad.py line 1 imports nowhere_at_all",
+                 "bad.py line 2 holds what looks like a secret", "no train_data"):  # fmt: skip
+        assert each in said
+    assert "hunter2" not in said
 
 
 def test_waiting_prints_a_line_on_each_validation_and_ends_well(service, file, capsys):
@@ -298,3 +325,38 @@ def test_the_doctor_tells_what_is_there(service, capsys, monkeypatch):
     assert "2 cpu" in found["slots"]["says"]
     assert main(["doctor"]) == 1
     assert "what to do" in capsys.readouterr().out
+
+
+def test_facts_are_shown_as_lines_and_as_json(service, file, client, capsys):
+    submitted(file)
+    assert main(["facts", "1"]) == 0
+    assert "nothing is known yet" in capsys.readouterr().out
+    given = Fact(number=2, name="delivered", value=DELIVERED)
+    client.deliver(KEY, token_of(service, KEY), Delivery(records=(started(), given)))
+    assert main(["facts", "1"]) == 0
+    assert "delivered  40 samples in the first epoch, digest ab12, seed 0" in capsys.readouterr().out
+    assert main(["facts", "1", "--json"]) == 0
+    assert {fact["name"] for fact in json.loads(capsys.readouterr().out)["facts"]} == {"delivered", "runtime"}
+    assert main(["show", "1"]) == 0
+    assert "data: 40 samples delivered (digest ab12...)" in capsys.readouterr().out
+    run_command(["facts", "1"])
+    assert "delivered  40 samples" in capsys.readouterr().out
+
+
+def test_declared_data_and_external_versions_travel_and_are_shown(service, file, tmp_path, capsys):
+    (tmp_path / "leslie").mkdir()
+    (tmp_path / "leslie" / "a.csv").write_text("1,2\n")
+    submitted(file, "--data", str(tmp_path / "leslie"), "--commit", "lakefs://photos@c0ffee")
+    capsys.readouterr()
+    assert main(["show", "1"]) == 0
+    said = capsys.readouterr().out
+    assert f"data: declared {tmp_path}/leslie 1 file 4 B, commit lakefs://photos@c0ffee" in said
+    assert main(["facts", "1", "--json"]) == 0
+    (data,) = json.loads(capsys.readouterr().out)["data"]
+    assert (data["files"], data["bytes"], data["listed"]) == (1, 4, "data/0.tsv")
+
+
+def test_data_that_is_not_there_is_told_before_anything_is_sent(service, file, client, tmp_path, capsys):
+    assert main(["submit", str(file), "--data", str(tmp_path / "gone")]) == 2
+    assert f"--data {tmp_path}/gone is not there: name a folder with files" in capsys.readouterr().err
+    assert client.experiments() == []

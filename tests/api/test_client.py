@@ -27,7 +27,7 @@ from kernel_backend.errors import (
 )
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import Delivery
+from kernel_backend.model.reports import Delivery, Fact
 from tests.api.served import TOKEN, Served, StillEngine, archive, report, started, submit, token_of
 from tests.world import until
 
@@ -315,3 +315,13 @@ def test_an_older_attempt_is_fenced(served, client, token):
     token_of(served, AttemptId(1, 1, 2))
     with pytest.raises(Fenced):
         client.deliver(KEY, token, Delivery())
+
+
+def test_facts_of_a_trial_come_as_they_were_told(served, client):
+    submit(client)
+    weights = Fact(number=2, at=2.0, name="weights", value={"digest": "aa", "tensors": {"w": "bb"}})
+    client.deliver(AttemptId(1, 1, 1), token_of(served, AttemptId(1, 1, 1)), Delivery(records=(started(), weights)))
+    assert {fact.name: fact.value for fact in client.facts(1)}["weights"] == weights.value
+    assert client.facts(1, trial=2) == []
+    with pytest.raises(NotFound):
+        client.facts(7)

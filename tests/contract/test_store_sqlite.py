@@ -76,7 +76,8 @@ def test_a_database_of_before_is_brought_up_to_date(file: Path) -> None:
     before = store.overview(1)
     store.close()
     with create_engine(f"sqlite:///{file}").begin() as db:
-        for column in ("trials.training", "trials.excluded", "attempts.guarantee", "experiments.rerun_of"):
+        added = "trials.training", "trials.excluded", "attempts.guarantee", "experiments.rerun_of"
+        for column in (*added, "experiments.begins_from"):
             table, name = column.split(".")
             db.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
         db.execute(text("DROP TABLE facts"))

@@ -66,6 +66,8 @@ class Trial:
     every: str = "60s"
     params: dict[str, Any] = dataclasses.field(default_factory=dict)
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # more fields of Config
+    files: dict[str, bytes] = dataclasses.field(default_factory=dict)  # what travels beside the definition
+    described: dict[str, Any] = dataclasses.field(default_factory=dict)  # more fields of the snapshot
     attempts: int = 0
     checkpoints: Path | None = None
 
@@ -74,7 +76,11 @@ class Trial:
         code = self.folder / "code"
         code.mkdir(parents=True)
         (code / "definition.py").write_text(self.source)
-        (code / "snapshot.json").write_text(snapshot(self.source).model_dump_json())
+        described = snapshot(self.source).model_copy(update=self.described)
+        (code / "snapshot.json").write_text(described.model_dump_json())
+        for name, data in self.files.items():
+            (code / name).parent.mkdir(parents=True, exist_ok=True)
+            (code / name).write_bytes(data)
 
     @property
     def home(self) -> Directory:

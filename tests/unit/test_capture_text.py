@@ -98,7 +98,8 @@ def test_magics_stay_out_and_lines_keep_their_place():
 def test_a_needed_name_made_by_a_shell_line_is_a_problem_with_a_way_out():
     capture = capture_cell(["files = !ls data"], "def train_data(): return files")
     assert message(capture) == (
-        "this cell uses 'files', made by 'files = !ls data' in cell [1], which a job cannot repeat. Write it in Python."
+        "this cell uses 'files', made by 'files = !ls data' in cell [1], which a job cannot repeat. "
+        "Write it in Python, or add --capture files."
     )
 
 

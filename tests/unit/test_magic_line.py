@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +81,34 @@ def test_dry_run_prints_the_module_and_sends_nothing(shell: Any, capsys: pytest.
     assert "# 4 lines from cells 1 and 2" in printed
     assert "# lr = 0.5" in printed
     assert "# cell [1]\nk = 3" in printed
+    assert "# %%dlsubmit --slots 1 --backend auto" in printed
+    assert "lr=0.5" in printed
+
+
+def test_all_that_is_wrong_is_told_at_once_each_with_its_cell(shell: Any, tmp_path: Path, monkeypatch: Any):
+    monkeypatch.chdir(tmp_path)
+    run(shell, "files = !ls", "token = dict(password='hunter2')")
+    result = shell.run_cell(
+        "%%dlsubmit --slot 2 --out 2x --include nothing.txt --capture gone lr=\n"
+        "import nowhere_at_all\ndef model(): return files, token, df\ndef train_data(): ...",
+        store_history=True,
+    )
+    lines = str(result.error_in_exec).split("\n")
+    for each in (
+        "there is no option --slot: did you mean --slots?",
+        "--out 2x: this is no name of a variable",
+        "'lr=' has no value: write lr=1e-2, or lr='' for an empty text",
+        "--capture gone: the notebook has no 'gone'",
+        "this cell uses 'files', made by 'files = !ls' in cell [1], which a job cannot repeat. "
+        "Write it in Python, or add --capture files.",
+        "cell [3] line 2 imports nowhere_at_all, which this Python does not have. Install it first.",
+        f"--include nothing.txt: there is nothing of that name in {tmp_path}",
+    ):
+        assert each in lines
+    assert any(line.startswith("cell [2] line 1 holds what looks like a secret.") for line in lines)
+    assert any("uses 'df' (line 3)" in line for line in lines)
+    assert any("no loss" in line for line in lines)
+    assert len(lines) == 12  # the last three are what to write
 
 
 def test_help_and_question_mark_agree(shell: Any, capsys: pytest.CaptureFixture[str]):

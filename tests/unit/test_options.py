@@ -9,7 +9,7 @@ import pytest
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Cadence, Config, Keep, Metric
-from kernel_backend.model.options import OPTIONS, add_options, options_for, parse_options, to_config
+from kernel_backend.model.options import OPTIONS, add_options, options_for, parse_options, to_config, to_words
 
 
 def config(line: str) -> Config:
@@ -110,7 +110,7 @@ def test_notebook_and_terminal_share_all_but_their_own():
     notebook, terminal = (
         {flag for option in options_for(host) for flag in option.flags} for host in ("notebook", "terminal")
     )
-    assert notebook - terminal == {"--out", "--view"}
+    assert notebook - terminal == {"--capture", "--no-state-check", "--out", "--view"}
     assert terminal - notebook == {"--json"}
 
 
@@ -126,3 +126,24 @@ def test_the_help_has_the_groups():
     add_options(parser, "notebook")
     text = parser.format_help()
     assert all(f"\n{group}:\n" in text for group in ("resources", "training", "view", "code"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--slots 2 --backend torch --epochs 3 --seed 7 --device cpu --threads 3 --logical-workers 4 --env locked",
+        "--steps 9 --batch-size 8 --schedule-per epoch --amp bf16 --ema 0.999 --clip 1.5 --loader-workers 2",
+        "--checkpoint-every 90s --keep best_overall:3 --metric accuracy:max --hang-timeout 1.5h --max-restarts 0",
+        "--checkpoint-every 2epochs --keep latest:1 --rng stream --reproducible off",
+        "--checkpoint-every 1steps --on-log gone cancel_retries",
+    ],
+)
+def test_a_configuration_can_be_spelled_out_and_read_again(line):
+    given = config(line)
+    assert to_config(parse_options(to_words(given), "terminal")) == given
+
+
+def test_all_unknown_options_are_told_at_once():
+    with pytest.raises(InvalidRequest, match=r"no option --slot: .*\nthere is no option --epoch: "):
+        config("--slot 2 --epoch 3")

@@ -237,6 +237,14 @@ def test_what_has_changed_since_a_checkpoint_is_named():
     assert exact.differences(*sizes) is None
 
 
+def test_a_rank_tells_what_its_libraries_are():
+    facts = exact.libraries(CPU, "torch")
+    assert facts["interop_threads"] == str(torch.get_num_interop_threads())
+    assert facts["openmp"].isdigit()
+    assert not facts.keys() & exact.numerics(CPU, Config(), 2, "torch").keys()
+    assert "driver" not in facts
+
+
 def test_an_operation_without_a_deterministic_kernel_is_told_once(monkeypatch, recwarn):
     told = []
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)

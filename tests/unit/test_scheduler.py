@@ -112,3 +112,10 @@ def test_no_slot_is_given_twice_and_every_gang_is_whole(sizes, wanted, taken):
     assert len(given_out) == len(set(given_out))
     assert not any(slot in used[name] for name, slot in given_out)
     assert all(sum(len(s.slots) for s in start.placement) == start.ask.slots for start in starts)
+
+
+def test_one_for_which_something_is_prepared_says_so_and_holds_nobody_up():
+    waiting = replace(ask(1, 2), preparing="its locked environment is being built (3 s)")
+    picture = Picture((node(slots=2),), {}, (waiting, ask(2, 2)))
+    assert [start.ask.experiment for start in decide(picture)] == [2]
+    assert explain(picture, waiting) == Wait(reason="its locked environment is being built (3 s)", place=1)

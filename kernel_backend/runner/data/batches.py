@@ -38,11 +38,13 @@ class Batches:
         workers: int | None,
         device: torch.device,
         note: Callable[[str], None] = _hush,
+        digested: bool = False,
     ) -> None:
         """`count` logical ranks share each global batch, and this process computes `mine` of them.
 
         `tag` keeps draws of training samples (`sample`) and of validation samples apart. `workers` load ahead (None: as
-        suits the data). `note` is told what a person should know.
+        suits the data). `note` is told what a person should know. `digested` asks for digests of the samples that
+        the first epoch is made of.
         """
         cut = Cut(source.batch_size or batch_size, source.drop_last, mine, count)
 
@@ -50,7 +52,9 @@ class Batches:
             return Loading(dataset, source, workers, device)
 
         self._data: Indexed | Stream = (
-            Stream(source, cut, seed, tag, loading, note) if source.stream else Indexed(source, cut, seed, tag, loading)
+            Stream(source, cut, seed, tag, loading, note, digested)
+            if source.stream
+            else Indexed(source, cut, seed, tag, loading, digested)
         )
 
     @property

@@ -19,7 +19,11 @@ from kernel_backend.runner.data.source import Source
 class Indexed:
     """Global batches of which this process takes its shares. Their place is the step, and nothing else."""
 
-    def __init__(self, source: Source, cut: Cut, seed: int, tag: str, loading: Callable[[Any], Loading]) -> None:
+    def __init__(
+        self, source: Source, cut: Cut, seed: int, tag: str, loading: Callable[[Any], Loading], digested: bool
+    ) -> None:
+        """`digested` asks for digests of the samples of the first epoch."""
+        self._digested = digested
         self._count = len(source.dataset)
         self._cut, self._seed = cut, seed
         self.loading = loading(by_index(source, seed, tag))
@@ -60,4 +64,4 @@ class Indexed:
             Share(position + each.start, indices(start + each.start, start + each.stop))
             for each in self._cut.shares(total)
         ]
-        return Step(shares, total, epoch, number == self.per_epoch - 1)
+        return Step(shares, total, epoch, number == self.per_epoch - 1, self._digested and epoch == 0)

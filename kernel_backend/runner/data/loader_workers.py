@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.orphans import die_with
+from kernel_backend.runner import opened
 from kernel_backend.runner.data.carried import carry
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -29,6 +30,13 @@ class LoaderWorkerLost(RuntimeError):
         )
 
 
+class Brought(NamedTuple):
+    """What a worker sends while files are listened to: what was read, and what it has opened for that."""
+
+    found: Any
+    opened: list[str]
+
+
 class Guarded(Dataset[Any]):
     """The dataset; of an error in a worker the lines come along, which torch would make a text of."""
 
@@ -42,7 +50,8 @@ class Guarded(Dataset[Any]):
             found = self._dataset[wanted]
             if not self._sent:
                 self._try_to_send(found)
-            return found
+            files = opened.heard()
+            return Brought(found, files) if files else found
         except (Exception, SystemExit) as error:
             return carry(error)
 
@@ -63,6 +72,7 @@ class Start(NamedTuple):
 
     parent: int | None  # None: somebody else has started it
     users: Callable[[int], None] | None
+    listens_to: opened.Keep | None = None  # which files it is to tell of
 
     def __call__(self, number: int) -> None:
         """Called by torch in worker `number`."""
@@ -72,6 +82,8 @@ class Start(NamedTuple):
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        if self.listens_to is not None:
+            opened.watch(self.listens_to)
         if self.users is not None:
             self.users(number)
 

@@ -14,8 +14,16 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from kernel_backend.runner import opened
 from kernel_backend.runner.data.carried import Carried
-from kernel_backend.runner.data.loader_workers import Guarded, LoaderWorkerLost, Start, sigchld_kept, signals_waiting
+from kernel_backend.runner.data.loader_workers import (
+    Brought,
+    Guarded,
+    LoaderWorkerLost,
+    Start,
+    sigchld_kept,
+    signals_waiting,
+)
 from kernel_backend.runner.data.samples import FromTensors
 from kernel_backend.runner.data.source import Source, Wishes
 
@@ -83,6 +91,9 @@ class Loading:
                 raise
             if isinstance(found, Carried):
                 raise found.restored()
+            if isinstance(found, Brought):
+                opened.add(found.opened)
+                found = found.found
             yield self._asked.next(), found
 
     def _see_that_all_live(self, cause: Exception | None) -> None:
@@ -108,7 +119,7 @@ class Loading:
             "prefetch_factor": wishes.prefetch,
             "timeout": wishes.timeout,
             "persistent_workers": wishes.persistent,
-            "worker_init_fn": Start(_parent(wishes), wishes.start),
+            "worker_init_fn": Start(_parent(wishes), wishes.start, opened.watching()),
             "multiprocessing_context": wishes.context,
         }
         return DataLoader(

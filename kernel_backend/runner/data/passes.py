@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner import seeds
 from kernel_backend.runner.data.samples import one_thread
+from kernel_backend.runner.data.seen import Seen, see
 from kernel_backend.runner.data.shares import Batch, Cut
 from kernel_backend.runner.data.source import Source
 from kernel_backend.runner.generators import Draws
@@ -51,8 +52,9 @@ class Part(NamedTuple):
 class Passes(Dataset[Any]):
     """One pass after the other. It is asked for parts in order: a Start begins anew, None goes on."""
 
-    def __init__(self, source: Source, cut: Cut, seed: int, tag: str) -> None:
-        self._source, self._cut = source, cut
+    def __init__(self, source: Source, cut: Cut, seed: int, tag: str, digested: bool = False) -> None:
+        """`digested` asks for digests of the samples of the first pass."""
+        self._source, self._cut, self._digested = source, cut, digested
         self._draws, self._collating = seeds.Draws(seed, tag), Draws(source.collate, seed, f"collate {tag}")
         self._opening = Draws(source.dataset, seed, f"pass {tag}")
         self._parts: Iterator[Part] = iter(())
@@ -98,17 +100,16 @@ class Passes(Dataset[Any]):
         return _Pass(self._source, place, state, self._draws)
 
     def _batches(self, chunk: _Chunk) -> list[Batch]:
-        total = len(chunk.samples)
-        return [
-            Batch(self._collated(chunk, each), each.stop - each.start, total, chunk.epoch, chunk.last)
-            for each in self._cut.shares(total)
-        ]
+        return [self._batch(chunk, share) for share in self._cut.shares(len(chunk.samples))]
 
-    def _collated(self, chunk: _Chunk, share: slice) -> Any:
-        if share.start == share.stop:
-            return None
-        self._collating.at(chunk.position + share.start)
-        return self._source.collate(chunk.samples[share])
+    def _batch(self, chunk: _Chunk, share: slice) -> Batch:
+        samples = chunk.samples[share]
+        data, seen = None, Seen()
+        if samples:
+            seen = see(samples) if self._digested and chunk.epoch == 0 else seen
+            self._collating.at(chunk.position + share.start)
+            data = self._source.collate(samples)
+        return Batch(data, len(samples), len(chunk.samples), chunk.epoch, chunk.last, seen)
 
 
 class _Chunk(NamedTuple):

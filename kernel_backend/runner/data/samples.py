@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from kernel_backend.runner import seeds
-from kernel_backend.runner.data.shares import Share, Step
+from kernel_backend.runner.data.seen import Seen, see, see_rows
+from kernel_backend.runner.data.shares import Read, Share, Step
 from kernel_backend.runner.data.source import Source, draws_nothing
 from kernel_backend.runner.generators import Draws
 
@@ -22,12 +23,13 @@ class FromTensors(Dataset[Any]):
     def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
         self._tensors, self._indices = tensors, indices
 
-    def __getitem__(self, step: Step) -> list[Any]:
-        return [self._rows(share.indices) if share.samples else None for share in step.shares]
+    def __getitem__(self, step: Step) -> list[Read]:
+        return [self._rows(share.indices, step.digested) if share.samples else Read() for share in step.shares]
 
-    def _rows(self, rows: Tensor) -> list[Tensor]:
+    def _rows(self, rows: Tensor, digested: bool) -> Read:
         rows = rows if self._indices is None else self._indices[rows]
-        return [tensor[rows] for tensor in self._tensors]
+        data = [tensor[rows] for tensor in self._tensors]
+        return Read(data, see_rows(data)) if digested else Read(data)
 
 
 class FromSamples(Dataset[Any]):
@@ -42,18 +44,18 @@ class FromSamples(Dataset[Any]):
         self._quiet = draws_nothing(source.dataset)
         self._together = callable(getattr(source.dataset, "__getitems__", None))
 
-    def __getitem__(self, step: Step) -> list[Any]:
+    def __getitem__(self, step: Step) -> list[Read]:
         with one_thread():
-            return [self._batch(share) if share.samples else None for share in step.shares]
+            return [self._batch(share, step.digested) if share.samples else Read() for share in step.shares]
 
-    def _batch(self, share: Share) -> Any:
+    def _batch(self, share: Share, digested: bool) -> Read:
         if self._settled:
-            return self._read(share)
+            return self._read(share, digested)
         self._look()
-        batch = self._read(share)
+        batch = self._read(share, digested)
         self._settled = True
         # One that was made only now has drawn by itself what it is to draw by its place.
-        return self._read(share) if self._look() else batch
+        return self._read(share, digested) if self._look() else batch
 
     def _look(self) -> bool:
         """Look for generators that dataset and collate function keep; whether there are others than before."""
@@ -61,10 +63,11 @@ class FromSamples(Dataset[Any]):
         self._together = self._together and not self._draws.keeps
         return any(others)
 
-    def _read(self, share: Share) -> Any:
+    def _read(self, share: Share, digested: bool) -> Read:
         samples = self._samples(share.position, share.indices.tolist())
+        seen = see(samples) if digested else Seen()
         self._collating.at(share.position)
-        return self._collate(samples)
+        return Read(self._collate(samples), seen)
 
     def _samples(self, position: int, indices: list[int]) -> list[Any]:
         if self._quiet:

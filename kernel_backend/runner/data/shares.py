@@ -7,6 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from kernel_backend.runner.data.seen import Seen
+
+
+class Read(NamedTuple):
+    """What was read for a share: `data` is None where the share is empty."""
+
+    data: Any = None
+    seen: Seen = Seen()  # what the samples were, where that was asked for
+
 
 class Batch(NamedTuple):
     """A logical rank's share of a global batch: `data` is None where the share is empty."""
@@ -16,6 +25,7 @@ class Batch(NamedTuple):
     total: int  # of the global batch
     epoch: int
     last: bool  # of its epoch
+    seen: Seen = Seen()
 
 
 class Share(NamedTuple):
@@ -41,11 +51,12 @@ class Step(NamedTuple):
     total: int
     epoch: int
     last: bool
+    digested: bool = False  # digests of the samples are asked for
 
-    def batches(self, data: list[Any]) -> list[Batch]:
+    def batches(self, read: list[Read]) -> list[Batch]:
         """The shares, with what they hold."""
-        pairs = zip(self.shares, data, strict=True)
-        return [Batch(each, share.samples, self.total, self.epoch, self.last) for share, each in pairs]
+        pairs = zip(self.shares, read, strict=True)
+        return [Batch(each.data, share.samples, self.total, self.epoch, self.last, each.seen) for share, each in pairs]
 
 
 class Cut(NamedTuple):

@@ -27,9 +27,10 @@ class Stream:
         tag: str,
         loading: Callable[[Any], Loading],
         note: Callable[[str], None],
+        digested: bool,
     ) -> None:
-        """`note` is told what finding the place has cost."""
-        self.loading = loading(Passes(source, cut, seed, tag))
+        """`note` is told what finding the place has cost; `digested` asks for digests of the first epoch's samples."""
+        self.loading = loading(Passes(source, cut, seed, tag, digested))
         self._cut, self._note = cut, note
         self._place = Place(length=source.length)
 

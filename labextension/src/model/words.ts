@@ -86,6 +86,7 @@ export interface Experiment {
   cwd: string;
   notebook: string | null;
   rerun_of: number | null;
+  begins_from: string | null;
   created_at: number;
   ended_at: number | null;
 }

@@ -11,6 +11,7 @@ down_revision = "0003"
 
 def upgrade() -> None:
     op.add_column("experiments", sa.Column("rerun_of", sa.Integer))
+    op.add_column("experiments", sa.Column("begins_from", sa.Text))
     op.create_table(
         "facts",
         sa.Column("experiment", sa.Integer, primary_key=True, autoincrement=False),

@@ -1,0 +1,124 @@
+"""`diff --attribute`: trains again with one group of causes after the other put back, and tells what each makes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from jupyter_ext.follow import follow
+from jupyter_ext.put_back import Submitted, put_back
+from kernel_backend.client import Client
+from kernel_backend.data.views import Seen
+from kernel_backend.differences.attribution import Step, beyond, config, params, steps
+from kernel_backend.errors import DaylightError
+from kernel_backend.home import home
+from kernel_backend.model.code import is_code
+from kernel_backend.model.diff import Attribution, AttributionRow, DifferenceKind
+from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
+from kernel_backend.snapshots.archive import contents, pack_snapshot
+from kernel_backend.snapshots.environment import record
+
+Back = frozenset[DifferenceKind]
+
+
+def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
+    """Train what it takes and wait for it; `tell` hears how it goes. Raises NotFound, and what the service answers."""
+    diff, before, after = client.diff(a, b), client.experiment(a), client.experiment(b)
+    metric = before.experiment.config.metric.name
+    baseline = _value(before, metric)
+    rows = [_row(f"#{a} as it was", before, metric, baseline), _row(f"#{b} as found", after, metric, baseline)]
+    one, other = _submitted(client, before), _submitted(client, after)
+    missing = dict.fromkeys(beyond(diff.differences))
+    begun: list[tuple[Step, Overview | DaylightError]] = []
+    for step in steps(diff.differences):
+        try:
+            begun.append((step, _train(client, one, other, step, missing)))
+            tell(f"#{begun[-1][1].experiment.number}: {step.label}")  # type: ignore[union-attr]
+        except DaylightError as error:
+            begun.append((step, error))
+    last: int | None = None
+    for step, overview in begun:
+        if isinstance(overview, DaylightError):
+            rows.append(AttributionRow(label=step.label, experiment=None, value=None, off=None, note=overview.message))
+            continue
+        *_, look = follow(client, overview)
+        last = overview.experiment.number
+        rows.append(_row(step.label, look.overview, metric, baseline))
+    return Attribution(
+        a=a,
+        b=b,
+        metric=metric,
+        rows=tuple(rows),
+        beyond=tuple(missing),
+        results=client.diff(a, last).results if last else None,
+    )
+
+
+def _submitted(client: Client, overview: Overview) -> Submitted:
+    files = contents(client.archive(overview.experiment.number))
+    return Submitted(overview.experiment, Snapshot.model_validate_json(files[DESCRIPTION]), files)
+
+
+def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
+    """Submit a step; what of the data cannot be put back is added to `missing`."""
+    seen = Seen(b.experiment.cwd, params(a.experiment, b.experiment, step.back))
+    if "data" in step.back:
+        seen, left = put_back(a, b, seen.params, home() / "views")
+        missing |= dict.fromkeys(f"data: {each}" for each in left)
+    snapshot, files = mixed(a, b, step.back)
+    id, data = pack_snapshot(files.pop(DEFINITION).decode(), snapshot, files)
+    client.upload_snapshot(id, data)
+    settings = config(a.experiment, b.experiment, step.back)
+    settings["env"] = "current" if snapshot.environment.id == record().id else "locked"
+    return client.submit(
+        Submission(
+            snapshot=id,
+            config=Config.model_validate(settings),
+            params=seen.params,
+            name=f"#{b.experiment.number} {step.label}",
+            python=sys.executable,
+            cwd=seen.cwd,
+            notebook=b.experiment.notebook,
+            rerun_of=b.experiment.number,
+            again=True,
+        )
+    )
+
+
+def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, bytes]]:
+    """A snapshot with what is in `back` as it was in `a`, and all else as in `b`; and its files."""
+    code = a if "code" in back else b
+    libraries = a if "environment" in back else b
+    data = a if "data" in back else b
+    parts: Sequence[tuple[Submitted, Callable[[str], bool]]] = (
+        (code, is_code),
+        (data, lambda name: name.startswith("data/")),
+        (libraries, lambda name: not is_code(name) and not name.startswith("data/") and name != DESCRIPTION),
+    )
+    files = {name: content for side, wanted in parts for name, content in side.files.items() if wanted(name)}
+    snapshot = code.snapshot.model_copy(
+        update={
+            "environment": libraries.snapshot.environment,
+            "version": libraries.snapshot.version,
+            "numerics": libraries.snapshot.numerics,
+            "requirements": libraries.snapshot.requirements,
+            "data": data.snapshot.data,
+            "commits": data.snapshot.commits,
+            "state": {},  # the notebook's values belong to the code and the data of then
+        }
+    )
+    return snapshot, files
+
+
+def _value(overview: Overview, metric: str) -> float | None:
+    return overview.trials[0].metrics.get(metric)
+
+
+def _row(label: str, overview: Overview, metric: str, baseline: float | None) -> AttributionRow:
+    value, number = _value(overview, metric), overview.experiment.number
+    off = None if value is None or baseline is None else abs(value - baseline)
+    failure = overview.trials[0].failure
+    note = "" if value is not None else f"{overview.state}: {failure.message}" if failure else overview.state
+    return AttributionRow(label=label, experiment=number, value=value, off=off, note=note)

@@ -1,0 +1,124 @@
+"""The values that `--capture` names: written to files, or why they cannot be."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import xxhash
+
+from jupyter_ext.capture.problems import Problem
+from jupyter_ext.capture.secrets import SECRET
+from jupyter_ext.capture.slice import Slice
+from kernel_backend.model.snapshot import Captured
+from kernel_backend.model.values import nearest
+from kernel_backend.snapshots.archive import MAX_BYTES
+from kernel_backend.snapshots.captured import Written, write
+from kernel_backend.text import size
+
+
+@dataclass
+class Values:
+    """Values as files, by name, and what stands in the way of the others."""
+
+    written: dict[str, Written] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def needs(self) -> list[str]:
+        """The notebook's own classes and functions that reading them takes."""
+        return [need for each in self.written.values() for need in each.needs]
+
+    def line(self, name: str, function: str) -> str:
+        """The line that reads a value in the definition."""
+        about = f"{self.kinds[name]}, {size(len(self.written[name].data))}, from the notebook"
+        return f'{name} = {function}("{name}")  # {about}'
+
+    def record(self, name: str, line: int) -> Captured:
+        """What the snapshot says of it."""
+        format, data, _ = self.written[name]
+        file = self.written[name].file(name)
+        digest = xxhash.xxh3_128_hexdigest(data)
+        return Captured.model_validate(
+            {"name": name, "file": file, "format": format, "bytes": len(data), "digest": digest, "line": line}
+        )
+
+
+def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Values:
+    """The files of these names' values in the notebook."""
+    found = Values()
+    for name in dict.fromkeys(names):
+        try:
+            found.written[name] = _written(name, namespace or {})
+            found.kinds[name] = type((namespace or {})[name]).__name__
+        except _Refused as refused:
+            found.problems.append(Problem("capture", name, None, f"--capture {name}: {refused}"))
+    return found
+
+
+def places(sliced: Slice, found: Values) -> dict[str, int]:
+    """Before which statement each value is read: where its name was last bound, and before its first use."""
+    history, placed = sliced.history, dict[str, int]()
+    for name, written in found.written.items():
+        after = _last(history.binders.get(name, []), sliced.start) + 1
+        users = [time for time in sliced.needed if time < after and name in history.executed[time].now]
+        least = [_last(history.binders.get(need, []), sliced.start) + 1 for need in written.needs]
+        placed[name] = max(min([after, *users]), *least, 0)
+    return placed
+
+
+def made_by_target(sliced: Slice, found: Values) -> Iterator[Problem]:
+    """A problem for each value that the cell makes itself."""
+    for name in found.written:
+        if any(time >= sliced.start for time in sliced.history.binders.get(name, [])):
+            message = f"--capture {name}: this cell makes '{name}' itself. Leave out the option, or what makes it."
+            yield Problem("capture", name, None, message)
+
+
+def unused(sliced: Slice, found: Values) -> Iterator[str]:
+    """A warning for each value that nothing reads."""
+    for name in found.written:
+        if name not in sliced.read:
+            yield f"--capture {name}: it travels, and nothing in the cell uses it"
+
+
+class _Refused(Exception):
+    pass
+
+
+def _written(name: str, namespace: Mapping[str, object]) -> Written:
+    if name not in namespace:
+        raise _Refused(f"the notebook has no '{name}'{nearest(name, [each for each in namespace if each[:1] != '_'])}")
+    value = namespace[name]
+    if SECRET.search(name) and isinstance(value, str | bytes):
+        raise _Refused("its name says that it is a secret, and snapshots hold none. Read it from os.environ")
+    if isinstance(value, type | types.FunctionType | types.ModuleType):
+        raise _Refused(f"'{name}' is a {type(value).__name__}, which travels as code")
+    _check_size(_bytes(value))
+    try:
+        written = write(value)
+    except _Refused:
+        raise
+    except Exception as error:  # whatever its own code raises while it is pickled
+        raise _Refused(f"a {type(value).__name__} cannot be stored: {type(error).__name__}: {error}") from None
+    _check_size(len(written.data))
+    return written
+
+
+def _check_size(count: int) -> None:
+    if count > MAX_BYTES:
+        most = f"more than a snapshot holds ({size(MAX_BYTES)})"
+        raise _Refused(f"it has {size(count)}, {most}. Write it to a file that the job reads")
+
+
+def _bytes(value: object) -> int:
+    """How much memory it surely takes, where that is quickly known."""
+    count = getattr(value, "nbytes", 0)
+    return count if isinstance(count, int) else sys.getsizeof(value)
+
+
+def _last(times: Sequence[int], end: int) -> int:
+    return max((time for time in times if time < end), default=-1)

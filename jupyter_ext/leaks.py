@@ -1,0 +1,49 @@
+"""Secrets in anything that would travel: each is refused, by its place and never by its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from jupyter_ext.capture import Capture, Problem
+from jupyter_ext.capture.secrets import OVERRIDE, find_secrets
+from kernel_backend.model.record import Value
+from kernel_backend.model.snapshot import CAPTURED, PROJECT
+
+_BINARY = ("npy", "safetensors", "parquet")
+_WAY_OUT = (
+    "A snapshot is kept, and shown to others. Read it from os.environ, and set it where Daylight's service is started"
+)
+_BEGINNING = 8192  # bytes that tell a text from anything else
+
+
+def leaks(
+    capture: Capture, files: Mapping[str, bytes], given: Mapping[str, Value], known: Sequence[str]
+) -> Iterator[Problem]:
+    """A problem for each line of the definition, of `files` or of `given` that holds what looks like a secret."""
+    for line, kind in find_secrets(capture.source, known):
+        place = capture.where(line)
+        cell = re.match(r"cell \[(\d+)\]", place)
+        yield _problem(place, kind, int(cell[1]) if cell else None, f"end the line with # {OVERRIDE}")
+    for name, data in sorted(files.items()):
+        yield from _in_file(name, data, known)
+    for name, value in given.items():
+        if isinstance(value, str) and (found := find_secrets(f"{name} = {value!r}", known)):
+            yield _problem(f"{name}=... on the line", found[0][1], None, "give the hyperparameter another name")
+
+
+def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
+    top, _, own = name.partition("/")
+    if name.endswith(_BINARY) or (top != CAPTURED and b"\0" in data[:_BEGINNING]):
+        return
+    for line, kind in find_secrets(data.decode(errors="replace"), known):
+        if top == CAPTURED:
+            yield _problem(f"--capture {own.partition('.')[0]}", kind, None, "leave it out of what is captured")
+            return
+        mine = f"end the line with # {OVERRIDE}" if own.endswith(".py") else "name the file in .daylightignore"
+        yield _problem(f"{own if top == PROJECT else name} line {line}", kind, None, mine)
+
+
+def _problem(place: str, kind: str, cell: int | None, otherwise: str) -> Problem:
+    message = f"{place} holds what looks like {kind}. {_WAY_OUT}. If it is none, {otherwise}."
+    return Problem("secret", kind, cell, message)

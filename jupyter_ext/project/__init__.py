@@ -1,0 +1,9 @@
+"""What travels beside the cell: local modules that it imports, and files that `--include` names."""
+
+from __future__ import annotations
+
+from jupyter_ext.project.collect import LIMIT, Travelling, collect
+from jupyter_ext.project.root import Place, place_of
+from jupyter_ext.project.seen import Imported
+
+__all__ = ["LIMIT", "Imported", "Place", "Travelling", "collect", "place_of"]

@@ -1,0 +1,216 @@
+"""The files that a definition needs beside itself: local modules that it imports, and what `--include` names."""
+
+from __future__ import annotations
+
+import ast
+import glob
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jupyter_ext.capture.problems import Problem
+from jupyter_ext.project.files import Tree
+from jupyter_ext.project.ignored import Ignored
+from jupyter_ext.project.imports import Import, imports
+from jupyter_ext.project.modules import OURS, Found, Modules, editable_folders, foreign
+from jupyter_ext.project.root import Place
+from kernel_backend.model.snapshot import PROJECT, Project
+from kernel_backend.text import size as size_text
+
+LIMIT = 64_000_000  # bytes, unless --project-limit says another
+
+
+@dataclass(frozen=True)
+class Travelling:
+    """What goes into the archive beside the definition: `files` by their names in it."""
+
+    project: Project | None = None
+    files: dict[str, bytes] = field(default_factory=dict)
+    modules: dict[str, Path] = field(default_factory=dict)  # those of them that are imported, by full name
+    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def collect(
+    source: str,
+    place: Place,
+    *,
+    where: Callable[[int], str] = "line {}".format,
+    search: Sequence[Path] = (),
+    include: Sequence[str] = (),
+    limit: int = LIMIT,
+) -> Travelling:
+    """The local modules that `source` imports, theirs in turn, and what `include` names (relative to `place.cwd`).
+
+    `where` says a line of `source` in the person's words. Raises nothing: what stands in the way is in `problems`.
+    """
+    collector = _Collector(place, Modules(search), where)
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):  # told by whoever parses the definition
+        tree = ast.Module([], [])
+    collector.follow(imports(tree))
+    for each in include:
+        collector.include(each)
+    return collector.read(limit)
+
+
+class _Collector:
+    def __init__(self, place: Place, modules: Modules, where: Callable[[int], str]) -> None:
+        self.place, self.modules, self.where = place, modules, where
+        self.tree = Tree(place.root)
+        self.sizes: dict[Path, int] = {}
+        self.entries: dict[Path, str] = {}  # file -> what of the project it is a part of, as a person looks at it
+        self.paths: dict[str, None] = {}
+        self.taken: dict[str, Path] = {}
+        self.warnings: list[str] = []
+        self.problems: list[Problem] = []
+        self._seen: set[str] = set()
+        self._packages: set[Path] = set()
+
+    # Modules
+
+    def follow(self, first: Sequence[Import]) -> None:
+        """Take the local ones of these modules, and what they import."""
+        for each in first:
+            self._check(each)
+        queue = deque((name, True) for each in first for name in _names(each))
+        while queue:
+            name, own = queue.popleft()
+            if name not in self._seen:
+                self._seen.add(name)
+                queue += [(deeper, False) for each in self._take(name, own) for deeper in _names(each)]
+
+    def _check(self, wanted: Import) -> None:
+        top = wanted.name.split(".")[0]
+        if wanted.certain and top not in OURS and not self.modules.exists(top):
+            message = (
+                f"{self.where(wanted.line)} imports {wanted.name}, which this Python does not have. Install it first."
+            )
+            self._problem("module", wanted.name, message)
+
+    def _take(self, name: str, own: bool) -> list[Import]:
+        """Ship this module if it is local; what it imports for its part."""
+        top = self.modules.find(name.split(".")[0])
+        found = None if top is None or top.name in OURS or foreign(top) else self.modules.find(name)
+        if found is None or top is None:
+            return []
+        bases = [self.place.below(each.parent) for each in top.places if self.place.below(each)]
+        if not any(self.place.below(each) for each in found.places) or None in bases:
+            if found is top and own:
+                self._tell_outside(found)
+            return []
+        self.paths |= dict.fromkeys(filter(None, bases))
+        if found.file is None:
+            return []
+        if found.folders and not any(found.folders[0].is_relative_to(each) for each in self._packages):
+            self._packages.add(found.folders[0])
+            self._folder(found.folders[0])
+        self.taken[name] = found.file
+        if found.file not in self.sizes:  # a module of its own, or one that is ignored and yet imported
+            self._file(found.file)
+        return imports(_parsed(found.file), name if found.folders else name.rpartition(".")[0])
+
+    def _tell_outside(self, found: Found) -> None:
+        path = found.places[0]
+        if not any(path.is_relative_to(each) for each in editable_folders()):
+            self.warnings.append(
+                f"{found.name} ({path}) lies outside of the project folder {self.place.root} and does not travel: "
+                "a rerun elsewhere lacks it"
+            )
+
+    # Files
+
+    def include(self, pattern: str) -> None:
+        """Take a file, a folder or all that a glob finds; what is named so travels though it may be ignored."""
+        found = sorted(glob.glob(os.path.join(self.place.cwd, os.path.expanduser(pattern)), recursive=True))
+        if not found:
+            self._problem("include", pattern, f"--include {pattern}: there is nothing of that name in {self.place.cwd}")
+        for path in (Path(os.path.abspath(each)) for each in found):
+            if self.place.below(path) is None:
+                outside = f"{path} lies outside of the project folder {self.place.root}. Move it into the project."
+                self._problem("include", pattern, f"--include {pattern}: {outside}")
+            elif path.is_dir():
+                self._folder(path, Ignored(path))
+            else:
+                self._file(path)
+
+    def _file(self, path: Path) -> None:
+        try:
+            self.sizes[path] = path.stat().st_size
+        except OSError as error:
+            self._unreadable(path, error)
+        self.entries[path] = self._name(path)
+
+    def _folder(self, folder: Path, ignored: Ignored | None = None) -> None:
+        try:
+            for path, size in self.tree.files(folder, ignored):
+                inner = path.relative_to(folder).parts
+                shown = self._name(folder / inner[0])
+                self.sizes[path], self.entries[path] = size, shown if len(inner) == 1 else f"{shown}/"
+        except OSError as error:
+            self._unreadable(Path(error.filename or folder), error)
+
+    # The end
+
+    def read(self, limit: int) -> Travelling:
+        """All of it, read."""
+        left = [f"{self._name(each)} leads out of the project folder and does not travel" for each in self.tree.left]
+        files: dict[str, bytes] = {}
+        if sum(self.sizes.values()) > limit:
+            self._problem("size", "project", self._too_large(limit))
+        else:
+            files = {f"{PROJECT}/{self._name(path)}": data for path, data in self._read()}
+        project = None
+        if self.sizes:
+            cwd = self.place.below(self.place.cwd) or "."
+            project = Project(root=str(self.place.root), cwd=cwd, paths=tuple(self.paths))
+        return Travelling(project, files, self.taken, (*self.warnings, *left), tuple(self.problems))
+
+    def _read(self) -> Iterator[tuple[Path, bytes]]:
+        for path in sorted(self.sizes):
+            try:
+                yield path, path.read_bytes()
+            except FileNotFoundError as error:
+                if path.suffix == ".py":  # another file may have been an editor's, for a moment
+                    self._unreadable(path, error)
+            except OSError as error:
+                self._unreadable(path, error)
+
+    def _too_large(self, limit: int) -> str:
+        sizes: Counter[str] = Counter()
+        for path, size in self.sizes.items():
+            sizes[self.entries[path]] += size
+        largest = ", ".join(f"{name} ({size_text(size)})" for name, size in sizes.most_common(5))
+        return (
+            f"the project files that would travel have {size_text(sum(sizes.values()))}, more than {size_text(limit)}. "
+            f"The largest: {largest}. Name what the job does not need in .daylightignore, or raise the limit: "
+            "--project-limit 200MB."
+        )
+
+    def _unreadable(self, path: Path, error: OSError) -> None:
+        self._problem("file", self._name(path), f"{self._name(path)} cannot be read: {error.strerror or error}")
+
+    def _problem(self, code: str, name: str, message: str) -> None:
+        self.problems.append(Problem(code, name, None, message))
+
+    def _name(self, path: Path) -> str:
+        return self.place.below(path) or str(path)
+
+
+def _names(wanted: Import) -> Iterator[str]:
+    """`a`, `a.b`, `a.b.c` of `from a.b import c`."""
+    parts = wanted.name.split(".")
+    yield from (".".join(parts[: end + 1]) for end in range(len(parts)))
+    yield from (f"{wanted.name}.{each}" for each in wanted.perhaps)
+
+
+def _parsed(file: Path) -> ast.Module:
+    if file.suffix == ".py":
+        try:
+            return ast.parse(file.read_bytes())
+        except (OSError, SyntaxError, ValueError, RecursionError):  # told when it is read, or run
+            pass
+    return ast.Module([], [])

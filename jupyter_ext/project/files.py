@@ -1,0 +1,45 @@
+"""The files below a folder that travel with it, by what is ignored and where links lead."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from jupyter_ext.project.ignored import Ignored
+
+
+class Tree:
+    """Goes through folders of the project; `left` names links that lead out of it, which stay behind."""
+
+    def __init__(self, root: Path) -> None:
+        self.left: list[Path] = []
+        self._root = root
+        self._real = root.resolve()
+        self._ignored = Ignored(root)
+
+    def files(self, folder: Path, ignored: Ignored | None = None) -> Iterator[tuple[Path, int]]:
+        """Regular files below a folder, with their bytes, in a fixed order; raises OSError for one it may not list."""
+        yield from self._files(folder, ignored or self._ignored, frozenset({folder.resolve()}))
+
+    def _files(self, folder: Path, ignored: Ignored, above: frozenset[Path]) -> Iterator[tuple[Path, int]]:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        for entry in found:
+            path = Path(entry.path)
+            try:
+                about = entry.stat()
+            except OSError:  # a link to nothing, or gone meanwhile
+                continue
+            is_folder = stat.S_ISDIR(about.st_mode)
+            if ignored(path, is_folder):
+                continue
+            if entry.is_symlink() and not path.resolve().is_relative_to(self._real):
+                self.left.append(path)
+            elif is_folder:
+                real = path.resolve()
+                if real not in above:  # else a link back up, without end
+                    yield from self._files(path, ignored, above | {real})
+            elif stat.S_ISREG(about.st_mode):
+                yield path, about.st_size

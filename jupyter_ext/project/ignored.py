@@ -1,0 +1,53 @@
+"""What `.gitignore` and `.daylightignore` leave behind, and what never travels."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+_SECRETS = {".env", ".netrc", ".pypirc", ".pgpass", ".git-credentials"}
+NEVER = frozenset({".git", "__pycache__", ".venv", "node_modules", ".ipynb_checkpoints", *_SECRETS})
+_RULES = (".gitignore", ".daylightignore")  # the second has the last word
+
+
+class Ignored:
+    """The rules of a tree of folders: those of a deeper folder come first, as git has it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._rules = cache(_rules)
+
+    def __call__(self, path: Path, folder: bool) -> bool:
+        """Whether a path under the root stays behind."""
+        if path.name in NEVER or (folder and (path / "pyvenv.cfg").is_file()):
+            return True
+        for above in path.parents:
+            if (rules := self._rules(above)) is not None:
+                name = path.relative_to(above).as_posix()
+                verdict = rules.check_file(f"{name}/" if folder else name).include
+                if verdict is not None:
+                    return verdict
+            if above == self._root:
+                break
+        return False
+
+
+def _rules(folder: Path) -> GitIgnoreSpec | None:
+    lines: list[str] = []
+    for name in _RULES:
+        try:
+            lines += (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:  # there is none
+            continue
+    kept = [line for line in lines if _readable(line)]
+    return GitIgnoreSpec.from_lines(kept) if kept else None
+
+
+def _readable(line: str) -> bool:
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:  # a pattern that git would not read either
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""Modules of the project as they were when this kernel imported them: a job gets their files as they are now."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import NamedTuple
+
+import xxhash
+
+from jupyter_ext.project.modules import is_installed
+
+
+class _Seen(NamedTuple):
+    spec: ModuleSpec  # `reload` makes a new one
+    file: Path
+    digest: str | None
+
+
+class Imported:
+    """Looks after each cell at what is new in `sys.modules`, which takes some microseconds."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, object] = {}  # what has been looked at: name -> its spec then
+        self._seen: dict[str, _Seen] = {}
+
+    def look(self) -> None:
+        """Remember the sources of modules that were imported, or loaded again, since the last look."""
+        for name, module in list(sys.modules.items()):
+            spec = getattr(module, "__spec__", None)
+            if self._known.get(name, self) is not spec:
+                self._known[name] = spec
+                self._seen.pop(name, None)
+                if isinstance(spec, ModuleSpec) and spec.has_location and str(spec.origin).endswith(".py"):
+                    file = Path(str(spec.origin))
+                    if not is_installed(file):
+                        self._seen[name] = _Seen(spec, file, _digest(file))
+
+    def changed(self, files: Mapping[str, Path]) -> Iterator[str]:
+        """A sentence for each of these modules (name -> file) whose file is another since it was imported."""
+        self.look()
+        for name, file in sorted(files.items()):
+            seen = self._seen.get(name)
+            if seen is not None and seen.file == file and seen.digest != _digest(file):
+                yield (
+                    f"{file.name} has changed since this kernel imported it: the job gets the file as it is now. "
+                    f"Restart the kernel, or importlib.reload({name}), to see the same here"
+                )
+
+
+def _digest(file: Path) -> str | None:
+    try:
+        return xxhash.xxh3_128_hexdigest(file.read_bytes())
+    except OSError:
+        return None

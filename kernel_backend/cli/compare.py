@@ -1,0 +1,169 @@
+"""The verbs that lay experiments beside each other: diff, rerun, verify, history."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+
+from kernel_backend.cli.follow import wait
+from kernel_backend.cli.output import print_json, print_table, say
+from kernel_backend.cli.verb import FAILED, OK, Verb, count, takes_json, takes_one
+from kernel_backend.client import Client
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.diff import Diff
+from kernel_backend.model.ids import parse_reference
+from kernel_backend.model.options import OptionParser, add_options, given_settings
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.space import parse_assignments
+from kernel_backend.text import head_text
+
+
+def _diff(options: Namespace) -> int:
+    client, a, b = Client.connect(), options.reference.experiment, options.other.experiment
+    if options.attribute:
+        return _attribute(client, a, b, options)
+    found = client.diff(a, b)
+    if options.json:
+        print_json(found)
+    else:
+        _show(found)
+    return OK
+
+
+def _attribute(client: Client, a: int, b: int, options: Namespace) -> int:
+    from jupyter_ext.attribute import attribute
+    from jupyter_ext.views.beside import attribution_head, attribution_lines, attribution_row
+
+    found = attribute(client, a, b, say)
+    if options.json:
+        print_json(found)
+    else:
+        print_table(attribution_head(found), [attribution_row(row) for row in found.rows], "")
+        print("\n".join(attribution_lines(found)))
+    return OK
+
+
+def _show(diff: Diff) -> None:
+    from jupyter_ext.views.beside import diff_lines
+
+    if not sys.stdout.isatty():
+        print("\n".join(diff_lines(diff)))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    colours = {"+": "green", "-": "red", "~": "yellow", "@": "dim", ".": "dim"}
+    console = Console()
+    for line in diff_lines(diff):
+        detail = line.startswith(" " * 20)
+        console.print(Text(line, colours.get(line.strip()[:1], "") if detail else ""))
+
+
+def _diff_arguments(parser: OptionParser) -> None:
+    takes_one(parser)
+    parser.add_argument("other", metavar="OTHER", type=parse_reference, help="the experiment to lay beside it")
+    text = "train again with one group of causes after the other put back, and say how much each makes"
+    parser.add_argument("--attribute", action="store_true", help=text)
+    takes_json(parser)
+
+
+def _rerun(options: Namespace) -> int:
+    from jupyter_ext.again import plan
+
+    client, number = Client.connect(), _number(options.words)
+    params = parse_assignments(options.words[1:])
+    planned = plan(client, number, params, given_settings(options), options.name)
+    for note in planned.notes:
+        say(f"note: {note}")
+    return _seen_to_its_end(client, client.rerun(number, planned.asked), options, strict=False)
+
+
+def _number(words: list[str]) -> int:
+    if not words or "=" in words[0]:
+        raise InvalidRequest("rerun takes an experiment first: daylight rerun 41 lr=0.1")
+    return parse_reference(words[0]).experiment
+
+
+def _rerun_arguments(parser: OptionParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="NUMBER name=value", help="the experiment, and what shall be other")
+    add_options(parser, "terminal")
+
+
+def _verify(options: Namespace) -> int:
+    client = Client.connect()
+    return _seen_to_its_end(client, client.retrain(options.reference.experiment), options, strict=True)
+
+
+def _verify_arguments(parser: OptionParser) -> None:
+    takes_one(parser)
+    parser.set_defaults(quiet=False, wait=True)
+    takes_json(parser)
+
+
+def _seen_to_its_end(client: Client, overview: Overview, options: Namespace, strict: bool) -> int:
+    """Tell of the new experiment, wait if asked to, and say whether bits agree; `strict`: else it has failed."""
+    from jupyter_ext.again import verdict_text
+
+    number, origin = overview.experiment.number, overview.experiment.rerun_of
+    assert origin is not None
+    if not options.wait:
+        if options.json:
+            print_json(overview)
+        else:
+            print(number if options.quiet else head_text(overview, time.time()))
+            say(f"daylight diff {origin} {number} tells whether its bits agree")
+        return OK
+    ended, code = wait(client, overview, sys.stderr if options.json or options.quiet else sys.stdout)
+    if ended is None or code != OK:
+        return code
+    found = client.diff(origin, number)
+    if options.json:
+        print_json(found)
+    else:
+        print(verdict_text(found, verifies=strict))
+    return FAILED if strict and not found.results.identical else OK
+
+
+def _history(options: Namespace) -> int:
+    from jupyter_ext.views.beside import HISTORY_HEAD, history_row
+
+    found = Client.connect().history(options.search, options.limit)
+    if options.json:
+        print_json({"history": found})
+    else:
+        print_table(HISTORY_HEAD, [history_row(each, time.time()) for each in found], "no experiments")
+    return OK
+
+
+def _history_arguments(parser: OptionParser) -> None:
+    parser.add_argument("--search", metavar="TEXT", help="names that contain it")
+    parser.add_argument("--limit", metavar="N", type=count, default=20, help="at most so many, newest first [20]")
+    takes_json(parser)
+
+
+VERBS = (
+    Verb(
+        "diff",
+        "say what differs between two experiments, the likeliest cause first",
+        _diff,
+        _diff_arguments,
+        ("diff 41 97", "diff 41 97 --attribute", "diff 41 97 --json | jq .results.identical"),
+    ),
+    Verb(
+        "rerun",
+        "train an experiment's snapshot again",
+        _rerun,
+        _rerun_arguments,
+        ("rerun 41 --wait", "rerun 41 lr=0.1 --epochs 20"),
+        mixed=True,
+    ),
+    Verb(
+        "verify",
+        "train an experiment's first steps again, and say whether bits agree",
+        _verify,
+        _verify_arguments,
+        ("verify 41",),
+    ),
+    Verb("history", "say what has changed from experiment to experiment", _history, _history_arguments, ("history",)),
+)

@@ -1,0 +1,106 @@
+"""Digests of files by what `stat` says of them: a file that looks as it did is not read again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# A file that was changed at about the time when it was read may have changed again since, within the same tick of its
+# file system's clock: git calls such an entry racily clean. Clocks of network drives go by others, FAT's in 2 s steps.
+RACY_NS = 2 * 10**9
+PATIENCE_S = 2.0  # for another process that writes; then it goes without
+_TABLE = """
+CREATE TABLE IF NOT EXISTS files (
+  path BLOB PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER, device INTEGER, digest TEXT
+) WITHOUT ROWID
+"""
+
+
+class Looks(NamedTuple):
+    """How a file looks from outside; times are in nanoseconds."""
+
+    size: int
+    mtime: int
+    ctime: int
+    inode: int
+    device: int
+
+    def settled(self, now: int) -> bool:
+        """Whether a change after `now` (nanoseconds) would be seen."""
+        return max(self.mtime, self.ctime) < now - RACY_NS
+
+
+class Entry(NamedTuple):
+    """How a file looked, and the digest of its content."""
+
+    looks: Looks
+    digest: str
+
+
+def looks(status: os.stat_result) -> Looks:
+    """What of a `stat` changes when a file does. Its ctime cannot be put back, as its mtime can."""
+    return Looks(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+
+
+class StatCache:
+    """A file of SQLite; where it is damaged, locked or cannot be written everything is read anew, and nothing fails."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+
+    def of(self, paths: Iterable[bytes]) -> dict[bytes, Entry]:
+        """What is known of these files, by path."""
+        try:
+            with self._opened() as db:
+                found = (db.execute("SELECT * FROM files WHERE path = ?", (path,)).fetchone() for path in paths)
+                return dict(map(_entry, filter(None, found)))
+        except sqlite3.Error as error:
+            self._gave_up(error)
+            return {}
+
+    def below(self, root: bytes) -> dict[bytes, Entry]:
+        """What is known of a file, or of a folder and everything in it, by path."""
+        inside = root.rstrip(b"/") + b"/"
+        query = "SELECT * FROM files WHERE path = ? OR (path >= ? AND path < ?)"
+        try:
+            with self._opened() as db:
+                return dict(map(_entry, db.execute(query, (root, inside, inside[:-1] + b"0"))))
+        except sqlite3.Error as error:
+            self._gave_up(error)
+            return {}
+
+    def change(self, learned: Mapping[bytes, Entry], forgotten: Collection[bytes] = ()) -> None:
+        """Keep what was learned, and forget files that are gone."""
+        if not learned and not forgotten:
+            return
+        rows = ((path, *entry.looks, entry.digest) for path, entry in learned.items())
+        try:
+            with self._opened() as db, db:
+                db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                db.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in forgotten))
+        except sqlite3.Error as error:
+            self._gave_up(error)
+
+    def _opened(self) -> contextlib.closing[sqlite3.Connection]:
+        db = sqlite3.connect(self._file or ":memory:", timeout=PATIENCE_S)
+        try:
+            db.execute("PRAGMA synchronous = OFF")  # what a power cut damages is made again
+            db.execute(_TABLE)
+        except sqlite3.Error:
+            db.close()
+            raise
+        return contextlib.closing(db)
+
+    def _gave_up(self, error: sqlite3.Error) -> None:
+        if self._file is not None and not isinstance(error, sqlite3.OperationalError):  # damaged, not merely in use
+            with contextlib.suppress(OSError):
+                self._file.unlink()
+
+
+def _entry(row: tuple[Any, ...]) -> tuple[bytes, Entry]:
+    path, *seen, digest = row
+    return path, Entry(Looks(*seen), digest)

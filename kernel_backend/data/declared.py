@@ -1,0 +1,68 @@
+"""What `--data` declares, as it becomes a part of a snapshot; and the way from a path or URL to its fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_backend.data import folders, objects
+from kernel_backend.data.base import Fingerprint, Say, changed_text
+from kernel_backend.data.cache import StatCache
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.home import home
+from kernel_backend.model.snapshot import DATA, Data
+
+CACHE = "fingerprints.db"  # in the home
+
+
+class Declared(NamedTuple):
+    """What goes into a snapshot."""
+
+    data: tuple[Data, ...] = ()
+    files: dict[str, bytes] = {}  # the lists, by their names in the archive
+    warnings: tuple[str, ...] = ()
+
+
+def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None) -> Fingerprint:
+    """What lies at an absolute path or below a URL now.
+
+    `say` hears how far it is where that takes long; `at` is the home whose cache of digests is used, else this user's.
+    Raises InvalidRequest where nothing is there.
+    """
+    if is_url(path):
+        return objects.fingerprint(path)
+    return folders.fingerprint(Path(path), StatCache((at or home()) / CACHE), say)
+
+
+def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> Declared:
+    """Fingerprints of what was declared, each name once; relative ones start at `cwd`. Raises InvalidRequest."""
+    data: list[Data] = []
+    files: dict[str, bytes] = {}
+    warnings: list[str] = []
+    for number, name in enumerate(dict.fromkeys(names)):
+        path = name if is_url(name) else str((cwd / Path(name).expanduser()).absolute())
+        found, listed = fingerprint(path, say), f"{DATA}/{number}.tsv"
+        files[listed] = found.listed
+        sizes = {"files": len(found.files), "bytes": found.bytes}
+        data.append(Data(name=name, path=path, digest=found.digest, listed=listed, **sizes))
+        if found.unreadable:
+            warnings.append(
+                f"--data {name}: {len(found.unreadable):,} of {len(found.files):,} files cannot be read (first: "
+                f"{found.unreadable[0]}): what is in them is not known, and a change of it will not be seen"
+            )
+    return Declared(tuple(data), files, tuple(warnings))
+
+
+def changed_since(data: Data, listed: bytes, at: Path | None = None) -> str:
+    """How declared data differs from its list in the snapshot, in a sentence; empty where it is as it was."""
+    try:
+        found = fingerprint(data.path, at=at)
+    except InvalidRequest as error:
+        return error.message
+    return "" if found.digest == data.digest else changed_text(data.path, listed, found.listed)
+
+
+def is_url(path: str) -> bool:
+    """Whether this names something in an object store, and no file of this machine."""
+    return "://" in path

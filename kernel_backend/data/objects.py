@@ -1,0 +1,38 @@
+"""The fingerprint of what lies below a URL in an object store: by ETag or version, without reading an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kernel_backend.data.base import File, Fingerprint, fingerprint_of, printable
+from kernel_backend.errors import InvalidRequest
+
+# Under which names stores say what a content is, the surest first: S3, Google, Azure and others.
+_MARKS = ("ETag", "etag", "md5Hash", "generation", "VersionId", "content_md5", "checksum", "mtime", "LastModified")
+
+
+def fingerprint(url: str) -> Fingerprint:
+    """What lies below the URL now.
+
+    Raises InvalidRequest where there is nothing, the store cannot be reached, or fsspec has no way to it.
+    """
+    try:
+        import fsspec
+    except ImportError:
+        raise InvalidRequest(f"--data {url}: a URL needs fsspec; pip install 'daylight[remote]'") from None
+    try:
+        store, root = fsspec.core.url_to_fs(url)
+        store.invalidate_cache()  # else it would answer from its last listing
+        found: dict[str, Mapping[str, Any]] = store.find(root, detail=True)
+    except Exception as error:  # of many kinds: each store has its own
+        raise InvalidRequest(f"--data {url} cannot be listed: {error or type(error).__name__}") from error
+    if not found:
+        raise InvalidRequest(f"--data {url}: there is no object below it")
+    return fingerprint_of(_file(path, root, facts) for path, facts in found.items())
+
+
+def _file(path: str, root: str, facts: Mapping[str, Any]) -> File:
+    name = path.removeprefix(root.rstrip("/")).lstrip("/") or path.rsplit("/", 1)[-1]
+    mark = next((str(facts[key]).strip('"') for key in _MARKS if facts.get(key) is not None), "")
+    return File(printable(name), int(facts.get("size") or 0), mark)

@@ -1,0 +1,86 @@
+"""Files that were read: which of them are data, and what is in them, as far as a budget goes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from kernel_backend.data.base import UNREADABLE, printable
+from kernel_backend.data.cache import Entry, Looks, StatCache, looks
+from kernel_backend.data.declared import CACHE
+from kernel_backend.data.folders import digest_of
+from kernel_backend.model.facts import Observed, ObservedFile
+
+LISTED = 5_000
+LARGEST = 2 * 2**30  # bytes of a file that is read once more; of a larger one size and time must do
+ALTOGETHER = 8 * 2**30  # bytes that are read once more for all of them
+
+_SYSTEMS = ("/proc", "/dev", "/sys", "/etc", "/run", "/usr/lib", "/usr/share", "/lib", "/lib64")
+_PACKAGES = ("site-packages", "dist-packages", "__pycache__")
+_PYTHONS = tuple({sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
+_OWN = str(Path(__file__).parents[1])
+
+
+def is_data(path: str, ours: Iterable[str]) -> bool:
+    """Whether a file that was opened may be data: none of the system, of Python, of its packages, or in our folders."""
+    if any(part in _PACKAGES for part in path.split("/")):
+        return False
+    return not any(_within(path, folder) for folder in (*_SYSTEMS, *_PYTHONS, _OWN, *ours))
+
+
+def installed_in(folders: Iterable[str]) -> list[str]:
+    """Those folders into which packages have been installed: the environment has their names and versions."""
+    return [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
+
+
+def observed(paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False) -> Observed:
+    """What these files are now; those that are gone are left out. While `hurry()` no more content is read."""
+    found = sorted(set(paths))
+    cache = StatCache(home / CACHE)
+    reading = _Reading(cache.of(map(os.fsencode, found[:LISTED])), hurry)
+    files = tuple(file for file in map(reading.file, found[:LISTED]) if file is not None)
+    cache.change(reading.learned)
+    return Observed(files=files, more=len(found[LISTED:]))
+
+
+class _Reading:
+    """Looks at one file after the other, and into it while there is budget."""
+
+    def __init__(self, known: Mapping[bytes, Entry], hurry: Callable[[], bool]) -> None:
+        self._known, self._hurry = known, hurry
+        self._budget, self._began = ALTOGETHER, time.time_ns()
+        self.learned: dict[bytes, Entry] = {}
+
+    def file(self, path: str) -> ObservedFile | None:
+        """What a file is; None where it is gone, or was never one."""
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError):
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        digest = self._digest(os.fsencode(path), looks(status))
+        return ObservedFile(path=printable(path), size=status.st_size, mtime=status.st_mtime, digest=digest)
+
+    def _digest(self, path: bytes, seen: Looks) -> str | None:
+        known = self._known.get(path)
+        if known is not None and known.looks == seen:
+            return known.digest
+        if seen.size > min(LARGEST, self._budget) or self._hurry():
+            return None
+        self._budget -= seen.size
+        entry = digest_of(path)
+        if entry is None or entry.digest == UNREADABLE:
+            return None
+        if entry.looks.settled(self._began):
+            self.learned[path] = entry
+        return entry.digest
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

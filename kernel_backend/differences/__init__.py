@@ -1,0 +1,1 @@
+"""Why two experiments gave different results: plain functions of what is known about each."""

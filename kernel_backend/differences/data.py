@@ -1,0 +1,119 @@
+"""Differences of data: what was declared, what was delivered, and which files were read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from kernel_backend.differences.listing import NAMED, Changes, changes, changes_lines, changes_text, read_list
+from kernel_backend.differences.side import Side
+from kernel_backend.model.diff import Difference
+from kernel_backend.model.facts import Delivered, Observed, ObservedFile
+from kernel_backend.model.snapshot import Data
+
+_PRETRAINED = {".pt", ".pth", ".safetensors", ".bin", ".ckpt", ".h5", ".onnx", ".keras", ".npz", ".gguf"}
+_DETAILS = 40  # lines
+
+
+def data(a: Side, b: Side) -> Iterator[Difference]:
+    """What the training was given: files that were declared, external versions, samples, files that were read."""
+    yield from _declared(a, b)
+    if a.snapshot.commits != b.snapshot.commits:
+        before, after = (" ".join(side.snapshot.commits) or "none" for side in (a, b))
+        yield Difference(kind="data", name="external", text=f"external versions: {before}, now {after}")
+    yield from _delivered(a, b)
+    yield from _observed(a, b)
+
+
+def pretrained(a: Side, b: Side) -> Iterator[Difference]:
+    """Files of weights that were loaded, and the model at step 0."""
+    found = _between(a, b, weights=True)
+    if any(found):
+        yield _files("weights", "pretrained", "pretrained files: ", found)
+    before, after = (side.facts.get("weights") for side in (a, b))
+    if before and after and before["digest"] != after["digest"]:
+        differ = changes(before["tensors"], after["tensors"])
+        names = [*differ.changed, *differ.added, *differ.removed]
+        count = f"{len(names)} of {len({**before['tensors'], **after['tensors']})} tensors"
+        text = f"the model at step 0: {count} differ, first {names[0]}" if names else "the model at step 0 differs"
+        yield Difference(kind="weights", name="step 0", text=text, detail=tuple(names[:_DETAILS]))
+
+
+def _declared(a: Side, b: Side) -> Iterator[Difference]:
+    for before, after in _paired(a.snapshot.data, b.snapshot.data):
+        if before is None or after is None:
+            one = before or after
+            assert one is not None
+            text = f"--data {one.name} is {'no longer' if before else 'newly'} declared"
+            yield Difference(kind="data", name=one.name, text=text)
+        elif before.digest != after.digest:
+            found = changes(read_list(a.files[before.listed]), read_list(b.files[after.listed]))
+            yield _files("data", after.name, f"{after.name}: ", found)
+
+
+def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | None, Data | None]]:
+    """By name; those that are left, by their place: a folder may have moved."""
+    names = {each.name for each in a} & {each.name for each in b}
+    for name in [each.name for each in a if each.name in names]:
+        yield next(each for each in a if each.name == name), next(each for each in b if each.name == name)
+    rest_a, rest_b = ([each for each in side if each.name not in names] for side in (a, b))
+    for index in range(max(len(rest_a), len(rest_b))):
+        yield (
+            rest_a[index] if index < len(rest_a) else None,
+            rest_b[index] if index < len(rest_b) else None,
+        )
+
+
+def _delivered(a: Side, b: Side) -> Iterator[Difference]:
+    before, after = (Delivered.model_validate(s.facts["delivered"]) if "delivered" in s.facts else None for s in (a, b))
+    if before is None or after is None or before.whole != after.whole:
+        return
+    if before.samples != after.samples:
+        text = f"{before.samples:,} samples were delivered in the first epoch, now {after.samples:,}"
+        yield Difference(kind="data", name="delivered", text=text)
+    elif (before.seed, before.code) == (after.seed, after.code) and before.digest != after.digest:
+        text = f"{after.samples:,} samples were delivered as before, with other content"
+        yield Difference(kind="data", name="delivered", text=text)
+
+
+def _observed(a: Side, b: Side) -> Iterator[Difference]:
+    found = _between(a, b, weights=False)
+    if any(found):
+        yield _files("data", "observed", "files that were read: ", found)
+
+
+def _between(a: Side, b: Side, *, weights: bool) -> Changes:
+    before, after = (Observed.model_validate(s.facts["observed"]) if "observed" in s.facts else None for s in (a, b))
+    if before is None or after is None:
+        return Changes((), (), ())
+    old, new = _contents(a, before, weights), _contents(b, after, weights)
+    for name in old.keys() & new.keys():
+        if None in (old[name][1], new[name][1]):  # too large to be read once more, on one side
+            old[name], new[name] = (old[name][0], None), (new[name][0], None)
+    found = changes(old, new)
+    if before.more or after.more:  # what is missing from a list may not be missing at all
+        return Changes((), (), found.changed)
+    return found
+
+
+def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
+    """Name -> size and digest."""
+    files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
+    declared = [each.path for each in side.snapshot.data]
+    theirs = [each for each in files if not any(PurePath(each.path).is_relative_to(path) for path in declared)]
+    return {_name(each, side.experiment.cwd): (each.size, each.digest) for each in theirs}
+
+
+def _name(file: ObservedFile, cwd: str) -> str:
+    """Relative to where the experiment ran: the same files in another folder are the same."""
+    path = PurePath(file.path)
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else file.path
+
+
+def _files(kind: str, name: str, head: str, found: Changes) -> Difference:
+    lines = changes_lines(found)
+    if len(lines) <= NAMED:  # the sentence has them all
+        lines = ()
+    more = (f"... and {len(lines) - _DETAILS:,} more",) if len(lines) > _DETAILS else ()
+    fields = {"kind": kind, "name": name, "text": head + changes_text(found), "detail": (*lines[:_DETAILS], *more)}
+    return Difference.model_validate(fields)

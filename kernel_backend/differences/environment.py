@@ -1,0 +1,69 @@
+"""Differences of what the code ran with: Python, packages, and the machine."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from kernel_backend.differences.side import Side
+from kernel_backend.model.diff import Difference
+from kernel_backend.model.differences import differences
+from kernel_backend.model.snapshot import DEFINITION
+
+# What a package is called where its import has another name.
+_DISTRIBUTIONS = {
+    "sklearn": "scikit-learn",
+    "PIL": "pillow",
+    "cv2": "opencv-python",
+    "yaml": "pyyaml",
+    "skimage": "scikit-image",
+}
+_OURS = "daylight"
+_NAMED = 4  # packages, in a sentence
+# Of a rank's own facts those about the machine and how it is used; the others are told elsewhere.
+_MACHINE = ("device", "cpu", "cpu_capability", "threads", "deterministic", "cuda", "cudnn", "nccl", "driver")
+
+
+def environment(a: Side, b: Side) -> Iterator[Difference]:
+    """Python and packages; those first that the code imports. Our own version is told by itself."""
+    found = differences(a.snapshot.environment, b.snapshot.environment)
+    for each in found:
+        if each.kind in ("python", "variable"):
+            yield Difference(kind="environment", name=each.name, text=str(each))
+    imported = _imported(a) | _imported(b)
+    packages = [each for each in found if each.kind == "package" and not each.name.startswith(_OURS)]
+    named = [str(each) for each in sorted(packages, key=lambda each: each.name.split()[0] not in imported)]
+    if named:
+        shown = ", ".join([*named[:_NAMED], *(["..."] if len(named) > _NAMED else [])])
+        count = f"{len(named)} packages: " if len(named) > 1 else ""
+        detail = tuple(named if len(named) > _NAMED else ())
+        yield Difference(kind="environment", name="packages", text=count + shown, detail=detail)
+
+
+def hardware(a: Side, b: Side) -> Iterator[Difference]:
+    """The machine, and how many threads computed: what ranks saw goes before what was asked for."""
+    begun = all("runtime" in side.facts for side in (a, b))
+    before, after = (_machine(side, begun) for side in (a, b))
+    for name in {**before, **after}:
+        old, new = before.get(name, "unset"), after.get(name, "unset")
+        if old != new:
+            yield Difference(kind="hardware", name=name, text=f"{name} {old} -> {new}")
+
+
+def _machine(side: Side, begun: bool) -> dict[str, str]:
+    known = side.snapshot.environment
+    asked = {"cpu": known.cpu, "threads": str(side.experiment.config.threads), "driver": known.driver or ""}
+    told = side.facts["runtime"] if begun else {}
+    seen = {name: str(value) for name, value in told.items() if name in _MACHINE}
+    return {name: value for name, value in (asked | seen).items() if value}
+
+
+def _imported(side: Side) -> set[str]:
+    try:
+        tree = ast.parse(side.files.get(DEFINITION, b""))
+    except SyntaxError:
+        return set()
+    modules = {each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names}
+    modules |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    tops = {module.split(".")[0] for module in modules}
+    return {_DISTRIBUTIONS.get(top, top.replace("_", "-").lower()) for top in tops}

@@ -1,0 +1,54 @@
+"""Lists of files, as `--data` declares them: what was added, what is gone, what has other bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+NAMED = 3  # in a sentence
+
+
+class Changes(NamedTuple):
+    """Names, sorted."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def read_list(data: bytes) -> dict[str, tuple[str, ...]]:
+    """Name -> (size, digest) of a list in an archive: a tab-separated line a file."""
+    rows = (line.split("\t") for line in data.decode().split("\n") if line)
+    return {row[0]: tuple(row[1:]) for row in rows}
+
+
+def changes(before: Mapping[str, Hashable], after: Mapping[str, Hashable]) -> Changes:
+    """How the files of `after` differ from those of `before`; values are compared as they are."""
+    return Changes(
+        added=tuple(sorted(after.keys() - before.keys())),
+        removed=tuple(sorted(before.keys() - after.keys())),
+        changed=tuple(sorted(name for name in before.keys() & after.keys() if before[name] != after[name])),
+    )
+
+
+def changes_text(found: Changes) -> str:
+    """`112 files were added (img_0931.png, ...), 1 has other bytes (a.csv)`; empty where nothing changed."""
+    parts = [
+        _part(found.added, "was added", "were added"),
+        _part(found.removed, "is gone", "are gone"),
+        _part(found.changed, "has other bytes", "have other bytes"),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def changes_lines(found: Changes) -> tuple[str, ...]:
+    """A line for each file: `+ new`, `- gone`, `~ changed`."""
+    marked = (("+", found.added), ("-", found.removed), ("~", found.changed))
+    return tuple(f"{mark} {name}" for mark, names in marked for name in names)
+
+
+def _part(names: Sequence[str], one: str, many: str) -> str:
+    if not names:
+        return ""
+    shown = ", ".join([*names[:NAMED], *(["..."] if len(names) > NAMED else [])])
+    return f"{len(names):,} file{'' if len(names) == 1 else 's'} {one if len(names) == 1 else many} ({shown})"

@@ -1,0 +1,64 @@
+"""Differences of what was asked for: hyperparameters, seed, configuration, and our own version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from kernel_backend.differences.side import Side
+from kernel_backend.model.diff import Difference
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.record import Record
+
+# They say how a training is run and watched, and no bit of its result follows from them.
+_HARMLESS = {"loader_workers", "checkpoint_every", "keep", "max_restarts", "hang_timeout", "on_log", "until", "env"}
+_ELSEWHERE = {"seed", "threads"}
+_UNSET = object()
+
+
+def hyperparameters(a: Side, b: Side) -> Iterator[Difference]:
+    """Arguments of the definition's functions, defaults included."""
+    before, after = a.experiment.params, b.experiment.params
+    for name in {**before, **after}:
+        old, new = before.get(name, _UNSET), after.get(name, _UNSET)
+        if repr(old) != repr(new):
+            yield Difference(kind="hyperparameters", name=name, text=f"{name} {_shown(old)} -> {_shown(new)}")
+
+
+def seed(a: Side, b: Side) -> Iterator[Difference]:
+    """What all randomness comes from."""
+    before, after = a.experiment.config, b.experiment.config
+    if before.seed != after.seed:
+        yield Difference(kind="seed", name="seed", text=f"seed {before.seed} -> {after.seed}")
+
+
+def configuration(a: Side, b: Side) -> Iterator[Difference]:
+    """The other options; those that change no bit are last, and say so."""
+    before, after = a.experiment.config, b.experiment.config
+    differing = [name for name in Config.model_fields if getattr(before, name) != getattr(after, name)]
+    for name in sorted(set(differing) - _ELSEWHERE, key=lambda name: (name in _HARMLESS, differing.index(name))):
+        text = f"{name.replace('_', ' ')} {_shown(getattr(before, name))} -> {_shown(getattr(after, name))}"
+        neutral = name in _HARMLESS or (name == "slots" and before.logical_workers and after.logical_workers)
+        yield Difference(kind="configuration", name=name, text=text, harmless=bool(neutral))
+
+
+def daylight(a: Side, b: Side) -> Iterator[Difference]:
+    """Our own version, where seeds, batching and metrics live."""
+    before, after = a.snapshot, b.snapshot
+    if before.numerics != after.numerics:
+        text = f"Daylight's numerics {before.numerics} -> {after.numerics}: seeds or sums are made in another way"
+        yield Difference(kind="daylight", name="numerics", text=text)
+    versions = [
+        f"{side.version} ({(side.environment.daylight or '')[:12]})".removesuffix(" ()") for side in (before, after)
+    ]
+    if versions[0] != versions[1]:
+        text = f"Daylight {versions[0]} -> {versions[1]}"
+        yield Difference(kind="daylight", name="version", text=text, harmless=before.numerics == after.numerics)
+
+
+def _shown(value: Any) -> str:
+    if value is _UNSET:
+        return "unset"
+    if value is None:
+        return "default"
+    return value.model_dump_json(exclude_none=True) if isinstance(value, Record) else repr(value)

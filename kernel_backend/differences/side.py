@@ -1,0 +1,25 @@
+"""All that is known about one experiment when it is laid beside another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.facts import FactName
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Side:
+    """An experiment with its snapshot, its facts, and what its first trial has told."""
+
+    experiment: Experiment
+    snapshot: Snapshot
+    files: Mapping[str, bytes]  # of the archive; for captured values, which may be large, their digests
+    facts: Mapping[FactName, Mapping[str, Any]] = field(default_factory=dict)
+    reports: Sequence[StoredReport] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)  # the newest validation
+    checkpoints: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # by step: each part's digest

@@ -1,0 +1,68 @@
+"""Which tensor of a checkpoint's part differs first: the part is a safetensors file, read piece by piece."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+Piece = bytes | memoryview
+
+
+def first_difference(a: Iterable[Piece], b: Iterable[Piece]) -> str | None:
+    """The name of the first tensor whose bytes differ, by its place in the file; None where no byte does.
+
+    Format: eight bytes of the header's length (little endian), a JSON header with each tensor's `data_offsets`, data.
+    """
+    before, after = _Reader(a), _Reader(b)
+    headers: list[dict[str, Any]] = [
+        json.loads(each.take(int.from_bytes(each.take(8), "little"))) for each in (before, after)
+    ]
+    shapes = [{name: _kind(entry) for name, entry in header.items() if name != "__metadata__"} for header in headers]
+    for name in {**shapes[0], **shapes[1]}:
+        if shapes[0].get(name) != shapes[1].get(name):
+            return name
+    offset = _first_differing(before.rest(), after.rest())
+    if offset is None:
+        return None
+    places: dict[str, list[int]] = {name: kind[2] for name, kind in shapes[0].items()}
+    return next((name for name, (begin, end) in places.items() if begin <= offset < end), None)
+
+
+def _kind(entry: dict[str, Any]) -> tuple[str, list[int], list[int]]:
+    return entry["dtype"], entry["shape"], entry["data_offsets"]
+
+
+def _first_differing(a: Iterator[bytes], b: Iterator[bytes]) -> int | None:
+    offset, left, right = 0, b"", b""
+    while True:
+        left, right = left or next(a, b""), right or next(b, b"")
+        count = min(len(left), len(right))
+        if not count:
+            return offset if left or right else None
+        if left[:count] != right[:count]:
+            return offset + next(i for i in range(count) if left[i] != right[i])
+        offset, left, right = offset + count, left[count:], right[count:]
+
+
+class _Reader:
+    """Bytes that come in pieces, by number."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self._pieces, self._held = iter(pieces), b""
+
+    def take(self, count: int) -> bytes:
+        """The next bytes; raises ValueError where there are not as many."""
+        while len(self._held) < count:
+            piece = next(self._pieces, None)
+            if piece is None:
+                raise ValueError(f"{count} bytes wanted, {len(self._held)} left")
+            self._held += piece
+        taken, self._held = self._held[:count], self._held[count:]
+        return taken
+
+    def rest(self) -> Iterator[bytes]:
+        """All that is left."""
+        held, self._held = self._held, b""
+        yield held
+        yield from (bytes(piece) for piece in self._pieces)

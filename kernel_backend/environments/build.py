@@ -1,0 +1,79 @@
+"""An environment built from its lock: aside, then put in place by a rename."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernel_backend.environments import uv
+from kernel_backend.environments.lock import Lock
+from kernel_backend.environments.present import version_of
+from kernel_backend.errors import NoEnvironment
+from kernel_backend.model.snapshot import Environment
+from kernel_backend.snapshots.archive import digest
+
+_CONTENTS = "daylight.txt"  # of a built environment: the names of what was installed
+
+
+def build(
+    venv: Path, environment: Environment, lock: Lock, wheels: Mapping[str, Path], python: Path | None = None
+) -> None:
+    """Make the folder `venv` hold what a lock says; `wheels` are files by name, one of them our own.
+
+    Its interpreter is `python` where that still has the version, else one that uv finds. What is there is replaced.
+    Raises NoEnvironment with uv's own words (a full disk, no network); nothing half-made is left then.
+    """
+    folder = venv.parent
+    for left in folder.glob(".venv-*"):  # of a build that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    aside = Path(tempfile.mkdtemp(dir=folder, prefix=".venv-"))
+    try:
+        base = interpreter(environment.python, python)
+        new = aside / "bin" / "python"
+        uv.run("venv", "--relocatable", "--python", base, str(aside), folder=folder, python=new)
+        requirements = aside / "requirements.txt"
+        requirements.write_text(lock.text + "".join(map(_line, wheels, wheels.values())))
+        options = ["--python", str(new), "--require-hashes"]
+        settled = python if python and python.exists() else new
+        uv.run("pip", "sync", *options, str(requirements), folder=folder, python=settled)
+        if lock.pinned:
+            options = ["--python", str(new), "--no-deps", *lock.pinned.values()]
+            uv.run("pip", "install", *options, folder=folder, python=settled)
+        (aside / _CONTENTS).write_text("\n".join(_contents(aside)))
+        if venv.exists():
+            shutil.rmtree(venv)
+        aside.rename(venv)
+    except NoEnvironment as error:
+        raise NoEnvironment(f"the locked environment cannot be built: {error.message}") from None
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def whole(venv: Path) -> bool:
+    """Whether an environment was built to its end and still has its interpreter and every distribution."""
+    try:
+        there = (venv / _CONTENTS).read_text().splitlines()
+        return os.access(venv / "bin" / "python", os.X_OK) and set(there) <= set(_contents(venv))
+    except OSError:
+        return False
+
+
+def interpreter(version: str, python: Path | None) -> str:
+    """The Python to build on: `python` where it has this version or one of the same minor, else what uv looks for."""
+    minor = version.rpartition(".")[0]
+    if python is not None and (found := version_of(python)) and found.rpartition(".")[0] == minor:
+        return str(python)
+    return minor
+
+
+def _contents(venv: Path) -> list[str]:
+    return sorted(each.name for each in venv.glob("lib/python*/site-packages/*.dist-info"))
+
+
+def _line(name: str, wheel: Path) -> str:
+    """A requirement of a file; its digest is in the URL too, from where uv records it."""
+    sha256 = digest(wheel.read_bytes())
+    return f"{name} @ {wheel.as_uri()}#sha256={sha256} --hash=sha256:{sha256}\n"

@@ -1,0 +1,148 @@
+"""What is kept of environments: wheels, locks, and what was built of them, each by a digest."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from kernel_backend.environments import lock as locks
+from kernel_backend.environments.build import build, whole
+from kernel_backend.environments.lock import Lock
+from kernel_backend.environments.present import own_root_of
+from kernel_backend.environments.wheel import own_wheel
+from kernel_backend.errors import NoEnvironment
+from kernel_backend.model.snapshot import Environment
+from kernel_backend.snapshots import installed
+from kernel_backend.snapshots.archive import digest
+
+
+class Environments:
+    """The environments of a home. Each of them can be made from its lock again, so any of their folders may be deleted.
+
+        <home>/snapshots/wheels/<digest>/<name>.whl     our own, and those that came from files
+        <home>/environments/<id>/lock.txt               for people and pip
+        <home>/environments/<id>/lock.json              the same, with what could not be locked and why
+        <home>/environments/<id>/venv/                  built of it
+
+    Methods block for as long as they take, and may be called from any thread.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._locks, self._wheels = home / "environments", home / "snapshots" / "wheels"
+
+    def lock(self, environment: Environment) -> Lock | None:
+        """The stored lock of an environment; None before it was made."""
+        with suppress(OSError, ValueError):
+            return Lock.model_validate_json((self._folder(environment) / "lock.json").read_bytes())
+        return None
+
+    def make_lock(self, environment: Environment, python: Path) -> Lock:
+        """The lock of an environment, made and stored where there is none, and the wheels that it needs kept.
+
+        `python` is the interpreter that it was recorded of. Takes seconds; raises NoEnvironment, also where the
+        files of Daylight that ran are gone: the wheels that could be kept are kept all the same.
+        """
+        with self._alone(environment):
+            unkept = self._keep_files(environment)
+            self._keep_ours(environment, python)
+            lock = self.lock(environment)
+            if lock is None:
+                folder = self._folder(environment)
+                lock = locks.make(environment, python, folder)
+                files = {name: each for name, each in lock.files.items() if name not in unkept}
+                lock = lock.model_copy(update={"files": files, "unlocked": {**lock.unlocked, **unkept}})
+                _write(folder / "lock.txt", lock.text.encode())
+                _write(folder / "lock.json", lock.model_dump_json(indent=1).encode())
+        return lock
+
+    def python(self, environment: Environment) -> Path | None:
+        """The interpreter of an environment that is built and whole; None of any other."""
+        venv = self._folder(environment) / "venv"
+        return venv / "bin" / "python" if whole(venv) else None
+
+    def build(self, environment: Environment, python: Path) -> Path:
+        """The interpreter of an environment, locked and built where it is not; raises NoEnvironment."""
+        if found := self.python(environment):
+            return found
+        lock = self.make_lock(environment, python)
+        wheels = {name: self._wheel(digest) for name, digest in lock.files.items()}
+        wheels["daylight"] = self._wheel(environment.daylight or "")
+        gone = [name for name, wheel in wheels.items() if wheel is None]
+        if gone:
+            raise NoEnvironment(f"the wheels of {', '.join(gone)} are no longer kept, and cannot be made again")
+        with self._alone(environment):
+            if self.python(environment) is None:  # another service has built it meanwhile
+                there = {name: wheel for name, wheel in wheels.items() if wheel is not None}
+                build(self._folder(environment) / "venv", environment, lock, there, python)
+        return self._folder(environment) / "venv" / "bin" / "python"
+
+    def _folder(self, environment: Environment) -> Path:
+        return self._locks / environment.id
+
+    def _wheel(self, digest: str) -> Path | None:
+        return next((self._wheels / digest).glob("*.whl"), None) if digest else None
+
+    def _keep_ours(self, environment: Environment, python: Path) -> None:
+        """Keep the wheel of the Daylight that ran: usually the one that is running here."""
+        if environment.daylight is None:
+            raise NoEnvironment("this snapshot does not say which Daylight it ran with: it cannot be locked")
+        if self._wheel(environment.daylight) is None:
+            here = installed.own_root()
+            same = here is not None and installed.digest_of(installed.own_files(here)) == environment.daylight
+            root = here if same else own_root_of(python)
+            if root is None:
+                raise NoEnvironment(f"Daylight is no longer installed in {python}")
+            name, data = own_wheel(root, environment.daylight)
+            self._keep(environment.daylight, name, data)
+
+    def _keep_files(self, environment: Environment) -> dict[str, str]:
+        """Keep each wheel that was installed from a file; why that could not be, by name."""
+        unkept = {}
+        for name, expected in locks.requirements(environment).files.items():
+            if self._wheel(expected) is None:
+                file = Path(unquote(urlsplit(environment.urls[name]).path))
+                try:
+                    data = file.read_bytes()
+                except OSError as error:
+                    unkept[name] = f"installed from {file}, which cannot be read now: {error.strerror}"
+                    continue
+                if digest(data) != expected:
+                    unkept[name] = f"installed from {file}, which has other content now"
+                else:
+                    self._keep(expected, file.name, data)
+        return unkept
+
+    def _keep(self, digest: str, name: str, data: bytes) -> None:
+        folder = self._wheels / digest
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(folder / name, data)
+
+    @contextmanager
+    def _alone(self, environment: Environment) -> Iterator[None]:
+        """Have an environment's folder for oneself: two services may share one over a file system."""
+        folder = self._folder(environment)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with (folder / "lock").open("a") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield
+        except OSError as error:
+            raise NoEnvironment(f"the environment cannot be kept in {folder}: {error.strerror or error}") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Put a file in place whole, or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

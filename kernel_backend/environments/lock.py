@@ -1,0 +1,120 @@
+"""From a recorded environment to a lock: every distribution by version and hash, or named with why not."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from kernel_backend.environments import uv
+from kernel_backend.errors import NoEnvironment
+from kernel_backend.model.record import Record
+from kernel_backend.model.snapshot import Environment
+
+_UNKNOWN = re.compile(r"Because (?:there is no version of )?([\w.-]+?)(?:==\S+)? (?:was not found|and you require)")
+
+
+class Lock(Record):
+    """What an environment is built from; `unlocked` says of each distribution that has no hash why that is so."""
+
+    text: str  # requirements with hashes, as `pip install --require-hashes -r` takes them
+    files: dict[str, str] = {}  # name -> sha256 of a wheel that came from a file: the wheels that are kept have it
+    pinned: dict[str, str] = {}  # name -> requirement by a commit, which no hash follows from
+    unlocked: dict[str, str] = {}  # name -> why it is neither
+
+    def __len__(self) -> int:
+        """How many distributions are locked by hash."""
+        return len(re.findall(r"^[\w.-]+==", self.text, re.MULTILINE)) + len(self.files)
+
+
+def make(environment: Environment, python: Path, folder: Path) -> Lock:
+    """The lock of an environment, with hashes from the indexes that `python`'s pip knows; `folder` is any folder.
+
+    Takes seconds. Raises NoEnvironment where no index can be reached.
+    """
+    plan = requirements(environment)
+    wanted, unlocked = dict(plan.wanted), dict(plan.unlocked)
+    text = ""
+    while wanted:
+        try:
+            text = _compile(wanted, python, folder)
+            break
+        except NoEnvironment as error:
+            unknown = [name for each in _UNKNOWN.findall(error.message) if (name := canonicalize_name(each)) in wanted]
+            if not unknown or uv.offline(error.message):  # then a cache is all that was looked into
+                raise NoEnvironment(f"the environment cannot be locked: {error.message}") from None
+            for name in unknown:
+                unlocked[name] = f"no index that pip is set up for has {wanted.pop(name)}"
+    text, bare = with_hashes(text, local_hashes(uv.find_links(python), wanted))
+    unlocked |= dict.fromkeys(bare, "its index tells no digest of it")
+    return Lock(text=text, files=plan.files, pinned=plan.pinned, unlocked=dict(sorted(unlocked.items())))
+
+
+class Plan(Record):
+    """What each distribution of an environment asks for: one of these."""
+
+    wanted: dict[str, str] = {}  # name -> name==version, to be looked up in an index
+    files: dict[str, str] = {}
+    pinned: dict[str, str] = {}
+    unlocked: dict[str, str] = {}
+
+
+def requirements(environment: Environment) -> Plan:
+    """How each distribution can be had again; Daylight's own wheel is made of its files, and so is not among them."""
+    wanted, files, pinned, unlocked = {}, {}, {}, {}
+    for name, version in environment.distributions.items():
+        url = environment.urls.get(name)
+        if name == "daylight":
+            continue
+        if name in environment.editable:
+            unlocked[name] = "editable: its sources travel in the snapshot"
+        elif url is None:
+            wanted[name] = f"{name}=={version}"
+        elif "+" in url.partition(":")[0]:
+            pinned[name] = f"{name} @ {url}"
+        elif (digest := environment.origins[name]) == url:
+            unlocked[name] = f"installed from {url}, of which no digest is known"
+        elif url.startswith("file:"):
+            files[name] = digest
+        else:
+            wanted[name] = f"{name} @ {url}"
+    for name in environment.conda:
+        if canonicalize_name(name) not in environment.distributions:
+            unlocked[name] = "a conda package: recorded with its digest, and not built here"
+    return Plan(wanted=wanted, files=files, pinned=pinned, unlocked=unlocked)
+
+
+def _compile(wanted: Mapping[str, str], python: Path, folder: Path) -> str:
+    options = ["--no-deps", "--generate-hashes", "--no-header", "--no-annotate", "--python", str(python)]
+    return uv.run("pip", "compile", *options, "-", folder=folder, python=python, stdin="\n".join(wanted.values()))
+
+
+def local_hashes(folders: list[Path], wanted: Mapping[str, str]) -> dict[str, list[str]]:
+    """The digests of wheels in these folders, by `name==version` as wanted: of these uv tells none."""
+    found: dict[str, list[str]] = {}
+    for wheel in sorted(each for folder in folders for each in folder.glob("*.whl")):
+        try:
+            name, version, _, _ = parse_wheel_filename(wheel.name)
+        except InvalidWheelFilename:
+            continue
+        if wanted.get(name) == f"{name}=={version}":
+            with wheel.open("rb") as file:
+                found.setdefault(f"{name}=={version}", []).append(hashlib.file_digest(file, "sha256").hexdigest())
+    return found
+
+
+def with_hashes(text: str, known: Mapping[str, list[str]]) -> tuple[str, list[str]]:
+    """A lock in which each requirement has hashes, those of `known` added, and the names that have none: left out."""
+    kept, bare = [], []
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        requirement = block.partition(" \\")[0].strip()
+        hashes = [digest for digest in known.get(requirement, []) if digest not in block]
+        block = " \\\n".join([block, *(f"    --hash=sha256:{digest}" for digest in hashes)])
+        if "--hash=" in block:
+            kept.append(block)
+        elif requirement:
+            bare.append(re.split(r"[=\s]", requirement)[0])
+    return "\n".join(kept) + "\n", bare

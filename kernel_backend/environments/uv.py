@@ -1,0 +1,116 @@
+"""uv, driven as a command, looking for packages where pip would."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from kernel_backend.errors import NoEnvironment
+
+_SECONDS = 1800.0  # gigabytes over a slow line
+_FROM_PIP = {  # what uv reads in place of pip's settings; a person's own settings for uv have the last word
+    "index-url": "UV_INDEX_URL",
+    "extra-index-url": "UV_EXTRA_INDEX_URL",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+}
+
+
+def find() -> str | None:
+    """uv's executable: the one that came as a package, else the one on the PATH."""
+    try:
+        from uv import find_uv_bin  # not at the top: a kernel needs none
+
+        return str(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        return shutil.which("uv")
+
+
+def run(*arguments: str, folder: Path, python: Path, stdin: str = "") -> str:
+    """What a uv command prints, run in `folder`, with the package indexes that `python`'s pip is set up for.
+
+    Raises NoEnvironment with uv's own words where it fails, and where there is no uv.
+    """
+    executable = find()
+    if executable is None:
+        raise NoEnvironment("there is no uv, which locks and builds environments: pip install uv")
+    try:
+        done = subprocess.run(
+            [executable, "--quiet", *arguments],
+            cwd=folder,
+            env=variables(pip_settings(str(python)), os.environ),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoEnvironment(f"uv {' '.join(arguments[:2])} could not be run: {error}") from None
+    if done.returncode:
+        raise NoEnvironment(_said(done.stderr))
+    return done.stdout
+
+
+def variables(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a uv process: what is given, and of pip's settings those that it does not override.
+
+    As variables and not as options, since an index's URL may hold a password, and a command line is everyone's to see.
+    pip knows no order among its indexes, hence the strategy; hashes say which file is meant.
+    """
+    ours = {_FROM_PIP[name]: value for name, value in settings.items() if name in _FROM_PIP}
+    if "UV_FIND_LINKS" in ours:
+        ours["UV_FIND_LINKS"] = ",".join(ours["UV_FIND_LINKS"].split())
+    defaults = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
+    outside = {name: value for name, value in given.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")}
+    return {**defaults, **ours, **outside}
+
+
+def offline(said: str = "") -> bool:
+    """Whether uv was not to use the network, as its environment or its own words tell."""
+    return os.environ.get("UV_OFFLINE", "0").lower() not in ("", "0", "false") or "network was disabled" in said
+
+
+@cache
+def pip_settings(python: str) -> dict[str, str]:
+    """pip's settings for an interpreter by name, those of the environment above those of files; none without pip."""
+    for each in (python, sys.executable):
+        command = [each, "-m", "pip", "config", "list"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return parse_settings(done.stdout)
+    return {}
+
+
+def parse_settings(text: str) -> dict[str, str]:
+    """`pip config list`, read: `global.index-url='https://...'` is `{"index-url": "https://..."}`."""
+    found: dict[int, dict[str, str]] = {0: {}, 1: {}, 2: {}}
+    for section, name, value in re.findall(r"^(:env:|global|install)\.([\w-]+)=(.*)$", text, re.MULTILINE):
+        try:
+            found[("global", "install", ":env:").index(section)][name] = " ".join(str(ast.literal_eval(value)).split())
+        except (ValueError, SyntaxError):
+            continue
+    return {**found[0], **found[1], **found[2]}
+
+
+def find_links(python: Path) -> list[Path]:
+    """The folders of this machine in which pip and uv look for wheels."""
+    said = variables(pip_settings(str(python)), os.environ).get("UV_FIND_LINKS", "")
+    return [folder for each in re.split(r"[,\s]+", said) if each and (folder := Path(each)).is_dir()]
+
+
+def _said(stderr: str) -> str:
+    """uv's complaint on one line."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("warning:")]
+    return re.sub(r"^error: ", "", "; ".join(lines)) or "uv failed and said nothing"

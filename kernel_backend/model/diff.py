@@ -1,0 +1,91 @@
+"""What differs between two experiments, and what came of it: the likeliest cause first."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.record import Record, Value
+
+# In the order in which they are told.
+DifferenceKind = Literal[
+    "code", "hyperparameters", "data", "environment", "seed", "hardware", "configuration", "weights", "daylight"
+]
+
+
+class Difference(Record):
+    """One thing that is not as it was: a sentence with the first experiment's value before the second's."""
+
+    kind: DifferenceKind
+    name: str  # of what differs: a file, a hyperparameter, `delivered`, `packages`, `threads`
+    text: str
+    detail: tuple[str, ...] = ()  # lines: a unified diff, names of files
+    harmless: bool = False  # it changes no bit of a result
+
+
+class Results(Record):
+    """How far two trainings went the same way."""
+
+    identical: bool | None  # None: not enough is known
+    text: str
+    equal_to: int | None = None  # the newest step at which everything that both told was equal
+    parted_at: int | None = None  # the first one at which something was not
+    metrics: dict[str, tuple[float | None, float | None]] = {}  # newest validation of each
+
+
+class Diff(Record):
+    """Experiment `b` beside experiment `a`."""
+
+    a: int
+    b: int
+    differences: tuple[Difference, ...]
+    results: Results
+
+
+class AttributionRow(Record):
+    """A training of the story: as it was, as found, or with causes put back."""
+
+    label: str
+    experiment: int | None  # None: it could not be trained
+    value: float | None  # of the metric, at its end
+    off: float | None  # from the baseline
+    note: str = ""  # why there is no value
+
+
+class Attribution(Record):
+    """How much of the difference between two experiments each group of causes makes."""
+
+    a: int
+    b: int
+    metric: str
+    rows: tuple[AttributionRow, ...]
+    beyond: tuple[str, ...]  # what could not be put back
+    results: Results | None  # the last row beside the baseline
+
+
+class HistoryEntry(Record):
+    """An experiment, and what has changed since the one before it of the same notebook or name."""
+
+    number: int
+    name: str
+    state: str
+    created_at: float  # seconds since the epoch
+    before: int | None  # what it is compared with: the experiment that it is a rerun of, else the one before
+    differences: tuple[Difference, ...]
+    metrics: dict[str, float]
+
+
+class Rerun(Record):
+    """The body of `POST /api/experiments/N/rerun`: what shall be other than it was."""
+
+    params: dict[str, Value] = {}
+    config: dict[str, object] = Field({}, description="fields of Config")
+    python: str | None = None  # the interpreter; by default that of then
+    cwd: str | None = None
+    name: str | None = Field(None, max_length=200)
+
+    def applied(self, config: Config) -> Config:
+        """The configuration with what is asked for; raises ValidationError."""
+        return Config.model_validate({**config.model_dump(), **self.config})

@@ -1,0 +1,253 @@
+"""Digests of samples: what a loader delivers, told apart by content alone, whatever the order it comes in.
+
+A sample is walked through before it is collated. Each number, text or tensor in it becomes some bytes that begin with
+its kind (of a tensor the xxh3-64 of its memory stands for the values), what holds others begins with how many, and the
+xxh3-64 of all of them is the sample's digest. Digests of many samples are added up modulo 2**64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+import struct
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from xxhash import xxh3_64_digest, xxh3_64_intdigest
+
+MODULUS = 2**64
+
+
+class Seen(NamedTuple):
+    """What some samples were."""
+
+    samples: int = 0
+    digest: int = 0  # the sum of theirs, modulo 2**64
+    uncovered: int = 0  # samples of which there is no digest
+
+    def and_(self, other: Seen) -> Seen:
+        """What these and those were."""
+        digest = (self.digest + other.digest) % MODULUS
+        return Seen(self.samples + other.samples, digest, self.uncovered + other.uncovered)
+
+
+def see(samples: Sequence[Any]) -> Seen:
+    """What these samples are. Draws no random number; copies no tensor that is contiguous and on the host."""
+    digest = uncovered = 0
+    for sample in samples:
+        found = sample_digest(sample)
+        if found is None:
+            uncovered += 1
+        else:
+            digest += found
+    return Seen(len(samples), digest % MODULUS, uncovered)
+
+
+def see_rows(tensors: Sequence[Tensor]) -> Seen:
+    """What the samples are whose values are rows of these tensors: as `see` says of tuples of rows, much faster."""
+    count = len(tensors[0])
+    try:
+        columns = [_of_rows(tensor) for tensor in tensors]
+    except Exception:  # of a kind that no memory can be read of
+        return Seen(count, 0, count)
+    first, *others = columns
+    first = [_holds(b"(", len(columns)) + word for word in first]
+    digest = sum(xxh3_64_intdigest(b"".join(words)) for words in zip(first, *others, strict=True))
+    return Seen(count, digest % MODULUS)
+
+
+def sample_digest(sample: Any) -> int | None:
+    """The xxh3-64 of a sample; None where it holds something that can be neither looked into nor pickled."""
+    words: list[bytes] = []
+    try:
+        _walk(sample, words.append)
+    except Exception:  # code of a class of the user's, or a list that holds itself
+        return None
+    return xxh3_64_intdigest(b"".join(words))
+
+
+Say = Callable[[bytes], None]
+
+
+def _walk(value: Any, say: Say) -> None:
+    _KINDS.get(type(value), _other)(value, say)
+
+
+def _tensor(value: Tensor, say: Say) -> None:
+    say(_head(value.dtype, value.shape))
+    try:
+        array: Any = value.numpy()
+        digest = xxh3_64_digest(array)
+    except (
+        TypeError,
+        RuntimeError,
+        ValueError,
+        BufferError,
+    ):  # it lies elsewhere, or in another order: asking costs more
+        digest = xxh3_64_digest(_memory(value))
+    say(digest)
+
+
+def _memory(value: Tensor) -> Any:
+    """A tensor's values as bytes in order: its own memory wherever they lie there so."""
+    if value.requires_grad:
+        value = value.detach()
+    if value.device.type != "cpu":
+        value = value.cpu()
+    if value.is_complex():
+        value = value.resolve_conj()
+    if value.is_neg():
+        value = value.resolve_neg()
+    if not value.is_contiguous():
+        value = value.contiguous()
+    if (like := _UNKNOWN_TO_NUMPY.get(value.dtype)) is not None:
+        value = value.view(like)
+    return value.numpy()
+
+
+_UNKNOWN_TO_NUMPY = {torch.bfloat16: torch.int16} | {
+    each: torch.uint8 for name, each in vars(torch).items() if isinstance(each, torch.dtype) and "float8" in name
+}
+_heads: dict[tuple[Any, ...], bytes] = {}
+
+
+def _head(dtype: Any, shape: tuple[int, ...]) -> bytes:
+    found = _heads.get((dtype, shape))
+    if found is None:
+        found = _marked(b"t", f"{dtype}{tuple(shape)}".encode())
+        if len(_heads) < 10_000:  # sentences of every length
+            _heads[dtype, shape] = found
+    return found
+
+
+def _of_rows(tensor: Tensor) -> list[bytes]:
+    """What `_tensor` says of each row."""
+    head = _head(tensor.dtype, tensor.shape[1:])
+    memory = memoryview(_memory(tensor).reshape(-1).view("u1"))
+    size = len(memory) // len(tensor)
+    return [head + xxh3_64_digest(memory[row * size : (row + 1) * size]) for row in range(len(tensor))]
+
+
+def _holds(mark: bytes, count: int) -> bytes:
+    return b"%b%d," % (mark, count)
+
+
+def _marked(mark: bytes, content: bytes) -> bytes:
+    return b"%b%d,%b" % (mark, len(content), content)
+
+
+def _list(value: Sequence[Any], say: Say) -> None:
+    say(_holds(b"[" if isinstance(value, list) else b"(", len(value)))
+    for each in value:
+        _KINDS.get(type(each), _other)(each, say)
+
+
+def _dict(value: Mapping[Any, Any], say: Say) -> None:
+    say(_holds(b"{", len(value)))
+    for key in value if len(value) < 2 else sorted(value, key=_encoded):
+        _walk(key, say)
+        _walk(value[key], say)
+
+
+def _set(value: AbstractSet[Any], say: Say) -> None:
+    say(_holds(b"<", len(value)))
+    for each in sorted(map(_encoded, value)):
+        say(each)
+
+
+def _encoded(value: Any) -> bytes:
+    words: list[bytes] = []
+    _walk(value, words.append)
+    return b"".join(words)
+
+
+def _int(value: int, say: Say) -> None:
+    say(b"i%d," % value)
+
+
+def _float(value: float, say: Say) -> None:
+    say(struct.pack("<cd", b"f", value))
+
+
+def _array(value: Any, say: Say) -> None:
+    numpy = sys.modules["numpy"]
+    say(_marked(b"a", f"{value.dtype.str}{value.shape}".encode()))
+    if value.dtype.hasobject:
+        _list(value.ravel().tolist(), say)
+    else:
+        say(xxh3_64_digest(numpy.ascontiguousarray(value).reshape(-1).view("u1")))
+
+
+def _image(value: Any, say: Say) -> None:
+    say(_marked(b"p", f"{value.mode}{value.size}".encode()))
+    say(xxh3_64_digest(value.tobytes()))
+
+
+_KINDS: dict[type, Callable[[Any, Say], None]] = {
+    Tensor: _tensor,
+    tuple: _list,
+    list: _list,
+    dict: _dict,
+    set: _set,
+    frozenset: _set,
+    int: _int,
+    float: _float,
+    bool: lambda value, say: say(b"T" if value else b"F"),
+    type(None): lambda value, say: say(b"N"),
+    str: lambda value, say: say(_marked(b"s", value.encode("utf-8", "surrogatepass"))),
+    bytes: lambda value, say: say(_marked(b"b", value)),
+    bytearray: lambda value, say: say(_marked(b"b", value)),
+    complex: lambda value, say: say(struct.pack("<cdd", b"c", value.real, value.imag)),
+}
+
+
+def _other(value: Any, say: Say) -> None:
+    """What is of another class: as what it is a kind of, with the name of its class where that has a say."""
+    kind = type(value)
+    if isinstance(value, Tensor):
+        with torch._C.DisableTorchFunctionSubclass():
+            _tensor(value.as_subclass(Tensor), say)
+    elif (known := _of_library(value)) is not None:
+        known(value, say)
+    elif isinstance(value, tuple | list):
+        say(_marked(b"o", kind.__qualname__.encode()))
+        _list(value, say)
+    elif isinstance(value, Mapping):
+        _dict(value, say)
+    elif dataclasses.is_dataclass(value):
+        say(_marked(b"o", kind.__qualname__.encode()))
+        _dict({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, say)
+    else:
+        with io.BytesIO() as written:
+            pickler = _Pickler(written)
+            pickler.root = value
+            pickler.dump(value)
+            say(_marked(b"o", written.getvalue()))
+
+
+def _of_library(value: Any) -> Callable[[Any, Say], None] | None:
+    """For arrays and images, where somebody has imported their libraries."""
+    numpy, images = sys.modules.get("numpy"), sys.modules.get("PIL.Image")
+    if numpy is not None and isinstance(value, numpy.ndarray | numpy.generic):
+        return _array if isinstance(value, numpy.ndarray) else _scalar
+    return _image if images is not None and isinstance(value, images.Image) else None
+
+
+def _scalar(value: Any, say: Say) -> None:
+    _array(sys.modules["numpy"].asarray(value), say)
+
+
+class _Pickler(pickle.Pickler):
+    """Of tensors, arrays and images within an object their digests are enough."""
+
+    root: Any = None
+
+    def persistent_id(self, value: Any) -> bytes | None:
+        if value is not self.root and (isinstance(value, Tensor) or _of_library(value) is not None):
+            return _encoded(value)
+        return None

@@ -1,0 +1,31 @@
+"""Digests of tensors: of one by its dtype, shape and values, and of a model's weights tensor by tensor."""
+
+from __future__ import annotations
+
+import xxhash
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+from kernel_backend.checkpoints.streams import Digesting
+from kernel_backend.checkpoints.writer import pieces
+from kernel_backend.model.facts import Weights
+
+
+def tensor_digest(tensor: Tensor) -> str:
+    """The xxh3-128 of dtype, shape and values; raises DaylightError for a tensor that no checkpoint can hold."""
+    seen = Digesting()
+    for piece in pieces({"": tensor}):
+        seen.take(piece)
+    return seen.digest
+
+
+def weights(model: nn.Module, beside: dict[str, nn.Module]) -> Weights:
+    """Parameters and buffers of a model, and of modules beside it by name; without what a first batch makes."""
+    modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
+    tensors = {
+        f"{prefix}{name}": tensor_digest(tensor)
+        for prefix, module in modules.items()
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
+        if not is_lazy(tensor)
+    }
+    return Weights(digest=xxhash.xxh3_128_hexdigest(repr(sorted(tensors.items())).encode()), tensors=tensors)

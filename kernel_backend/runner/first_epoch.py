@@ -1,0 +1,128 @@
+"""What the first epoch of a training was made of: samples and files, over all ranks and attempts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kernel_backend.data.observed import LISTED, installed_in, is_data, observed
+from kernel_backend.model.code import code_id, is_code
+from kernel_backend.model.facts import Delivered
+from kernel_backend.model.job import Job
+from kernel_backend.model.reports import Fact
+from kernel_backend.runner import opened
+from kernel_backend.runner.data import Batch
+from kernel_backend.runner.data.seen import Seen
+from kernel_backend.runner.link import Spool
+from kernel_backend.runner.ranks import Ranks
+
+LAST_WORDS_S = 10.0  # for files that are still being read when the training is over
+
+
+class FirstEpoch:
+    """Adds up what samples were trained on and which files were opened, and says both when the epoch is over.
+
+    Every method is called by all ranks, at the same step.
+    """
+
+    def __init__(self, job: Job, ranks: Ranks, spool: Spool, code: str) -> None:
+        """`code` is the snapshot's `code_id`: samples that are augmented follow from it, and from the seed."""
+        self._job, self._ranks, self._spool, self._code = job, ranks, spool, code
+        self._own = Seen()
+        self._before: Seen | None = Seen()  # in earlier attempts, all ranks; None where nobody knows
+        self._over = False
+        self._ended = threading.Event()  # the training has
+        self._looking: threading.Thread | None = None
+
+    def take(self, shares: Iterable[Batch]) -> None:
+        """Add the batches of a step. With the last one of the epoch all is said."""
+        if self._over:
+            return
+        for each in shares:
+            self._own = self._own.and_(each.seen)
+            self._over = each.last
+        if self._over:
+            self._say(whole=True)
+
+    def finish(self) -> None:
+        """The training has ended: say what there was if the epoch has not."""
+        if not self._over:
+            self._say(whole=False)
+
+    def close(self) -> None:
+        """Let what is being said come to its end; content is not looked into any more."""
+        self._ended.set()
+        if self._looking is not None:
+            self._looking.join(LAST_WORDS_S)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint at this step keeps, as JSON."""
+        if self._over:
+            return {"over": True}
+        seen, files = self._everyones()
+        # Numbers of 64 bits are not the same to everybody who reads JSON.
+        words = seen and [seen.samples, f"{seen.digest:x}", seen.uncovered]
+        return {"over": False, "seen": words, "files": files[:LISTED]}
+
+    def restore(self, state: dict[str, Any] | None) -> None:
+        """Go on from the state of a checkpoint; None of one from before there was such a thing."""
+        self._over = state is not None and state["over"]
+        seen = state and state.get("seen")
+        self._before = Seen(seen[0], int(seen[1], 16), seen[2]) if seen else None
+        if self._over:
+            opened.stop()
+        elif state and self._ranks.rank == 0:
+            opened.add(state["files"])
+
+    def _everyones(self) -> tuple[Seen | None, list[str]]:
+        """What all samples were, None where nobody knows; and on rank 0 all files."""
+        mine = self._own, opened.heard()
+        found = self._before
+        for seen, files in self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]:
+            found = found and found.and_(seen)
+            if self._ranks.rank == 0:
+                opened.add(files)
+        return found, opened.all_opened()
+
+    def _say(self, whole: bool) -> None:
+        seen, files = self._everyones()
+        opened.stop()
+        if self._ranks.rank != 0:
+            return
+        if seen is not None:
+            fact = Delivered(
+                samples=seen.samples,
+                digest=f"{seen.digest:016x}",
+                seed=self._job.config.seed,
+                code=self._code,
+                whole=whole,
+                uncovered=seen.uncovered,
+            )
+            self._spool.say(Fact(name="delivered", value=fact.to_json()))
+        self._looking = threading.Thread(target=self._look, args=(files,), name="observed files", daemon=True)
+        self._looking.start()
+
+    def _look(self, files: list[str]) -> None:
+        """Say what is in the files: reading them once more takes its time, beside the training."""
+        found = observed(files, Path(self._job.home), hurry=self._ended.is_set)
+        self._spool.say(Fact(name="observed", value=found.to_json()))
+
+
+def code_of(folder: Path) -> str:
+    """The `code_id` of a snapshot's files in a folder, as they are before anything of it is imported."""
+    names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    # Another rank may have imported some of it already.
+    code = {name: path for name, path in names.items() if is_code(name) and "__pycache__" not in path.parts}
+    return code_id({name: path.read_bytes() for name, path in code.items()})
+
+
+def watch_files(job: Job) -> None:
+    """Listen from now on to which files are opened, but for what the training itself lives in."""
+    ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
+    attempt = str(Path(job.code).parent)
+    opened.watch(partial(is_data, ours=(*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))))

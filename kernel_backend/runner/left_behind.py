@@ -1,0 +1,47 @@
+"""Modules of the live project folder that were imported and are not in the snapshot: a rerun may lack them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernel_backend.model.frames import OURS
+from kernel_backend.model.snapshot import Snapshot
+
+_NAMED = 5  # in one sentence
+_OURS = ("kernel_backend", "jupyter_ext", "daylight")
+
+
+def left_behind(code: Path, cwd: Path, snapshot: Snapshot | None) -> str | None:
+    """A sentence about modules that came from the project's own folder; None where all came from the snapshot."""
+    root = Path(snapshot.project.root) if snapshot and snapshot.project else cwd
+    found = sorted(_imported_from({root, cwd}, code))
+    if not found:
+        return None
+    modules = [f"{name} ({_shown(path, cwd)})" for name, path in found[:_NAMED]]
+    listed = ", ".join(modules) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+    return (
+        f"imported from the project folder, though not in the snapshot: {listed}. A rerun may lack it or find another: "
+        f"submit with --include {_shown(found[0][1], cwd)}"
+    )
+
+
+def _imported_from(folders: set[Path], code: Path) -> Iterator[tuple[str, Path]]:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not any(Path(file).is_relative_to(folder) for folder in folders):
+            continue
+        path = Path(file)
+        ours = path.is_relative_to(OURS.parent) and name.split(".")[0] in _OURS
+        if not (ours or "site-packages" in path.parts or path.is_relative_to(code) or _is_python(path)):
+            yield name, path
+
+
+def _is_python(path: Path) -> bool:
+    """Whether it belongs to an interpreter, which may have been installed inside of the project."""
+    return any(path.is_relative_to(Path(prefix) / "lib") for prefix in (sys.prefix, sys.base_prefix))
+
+
+def _shown(path: Path, cwd: Path) -> str:
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else str(path)

@@ -1,0 +1,140 @@
+"""Experiments beside each other: what differs, what has changed from one to the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from kernel_backend.checkpoints.base import Checkpoints, Manifest
+from kernel_backend.checkpoints.places import Places
+from kernel_backend.differences.diff import causes, diff
+from kernel_backend.differences.side import Side
+from kernel_backend.differences.tensors import first_difference
+from kernel_backend.errors import DaylightError, NotFound
+from kernel_backend.model.code import is_code
+from kernel_backend.model.diff import Diff, HistoryEntry
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.facts import FactName
+from kernel_backend.model.snapshot import CAPTURED, DATA, Snapshot
+from kernel_backend.service.visible import visible
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Store
+
+REMEMBERED = 64  # snapshots: an archive never changes
+ALL = 2**31 - 1  # experiments at once
+
+
+class CompareVerbs:
+    """The verbs that lay experiments side by side. Nothing of them changes anything."""
+
+    def __init__(self, store: Store, archive: Archive, places: Places) -> None:
+        self._store, self._archive, self._places = store, archive, places
+        self._submitted = lru_cache(REMEMBERED)(self._read)
+
+    async def diff(self, who: str, a: int, b: int) -> Diff:
+        """What differs between two of the person's experiments; raises NotFound."""
+        before, after = await visible(self._store, who, a), await visible(self._store, who, b)
+        return await asyncio.to_thread(self._diff, before, after)
+
+    async def history(self, who: str, search: str | None, limit: int) -> list[HistoryEntry]:
+        """The person's experiments, newest first: each with what has changed since the one before it."""
+        known = await asyncio.to_thread(self._store.experiments, who, None, None, ALL)
+        shown = await asyncio.to_thread(self._store.experiments, who, None, search, limit)
+        return await asyncio.to_thread(lambda: [self._entry(each, known) for each in shown])
+
+    def _diff(self, before: Experiment, after: Experiment) -> Diff:
+        a, b = self._side(before), self._side(after)
+        found = diff(a, b)
+        parted = found.results.parted_at
+        if parted is None or parted not in a.checkpoints or parted not in b.checkpoints:
+            return found
+        where = self._first_difference(before.number, after.number, parted)
+        results = found.results.model_copy(update={"text": f"{found.results.text}; {where}"}) if where else None
+        return found.model_copy(update={"results": results}) if results else found
+
+    def _entry(self, experiment: Experiment, known: Sequence[Experiment]) -> HistoryEntry:
+        before = _before(experiment, known)
+        told = self._store.trial(experiment.number, 1).metrics
+        sides = [self._side(each, results=False) for each in (before, experiment) if each is not None]
+        return HistoryEntry(
+            number=experiment.number,
+            name=experiment.name,
+            state=experiment.state,
+            created_at=experiment.created_at,
+            before=before.number if before else None,
+            differences=causes(*sides) if len(sides) == 2 else (),
+            metrics=told,
+        )
+
+    def _side(self, experiment: Experiment, *, results: bool = True) -> Side:
+        snapshot, files = self._submitted(experiment.snapshot)
+        facts: dict[FactName, Mapping[str, Any]] = {}
+        for fact in self._store.facts(experiment.number, 1):
+            facts.setdefault(fact.name, fact.value)  # of the first attempt that said so
+        side = Side(experiment, snapshot, files, facts)
+        if not results:
+            return side
+        return Side(
+            experiment,
+            snapshot,
+            files,
+            facts,
+            reports=self._store.reports(experiment.number, 1),
+            metrics=self._store.trial(experiment.number, 1).metrics,
+            checkpoints={each.step: _parts(each) for _, each in self._committed(experiment.number)},
+        )
+
+    def _read(self, id: str) -> tuple[Snapshot, Mapping[str, bytes]]:
+        snapshot = self._archive.snapshot(id)
+        files = self._archive.files(id, lambda name: _is_read(name) and not name.startswith(f"{CAPTURED}/"))
+        return snapshot, files | {each.file: each.digest.encode() for each in snapshot.captured}
+
+    def _committed(self, number: int) -> Iterator[tuple[Checkpoints, Manifest]]:
+        try:
+            place = self._places.open(number, 1)
+            yield from ((place, manifest) for manifest in place.committed())
+        except OSError:  # storage is away: what is known without it is still worth telling
+            return
+
+    def _first_difference(self, a: int, b: int, step: int) -> str:
+        """`first in 0.weight of model`, by the bytes of the two checkpoints of this step."""
+        try:
+            (before, old), (after, new) = self._of_step(a, step), self._of_step(b, step)
+            for part in old.parts:
+                other = new.part(part.name)
+                if other is not None and other.digest != part.digest:
+                    name = first_difference(before.stream(old, part.name), after.stream(new, part.name))
+                    return f"first in {name} of {part.name}" if name else ""
+        except (OSError, DaylightError):
+            return ""
+        return ""
+
+    def _of_step(self, number: int, step: int) -> tuple[Checkpoints, Manifest]:
+        for place, manifest in self._committed(number):
+            if manifest.step == step:
+                return place, manifest
+        raise NotFound(f"experiment #{number} has no checkpoint of step {step}")
+
+
+def _is_read(name: str) -> bool:
+    return is_code(name) or name.startswith(f"{DATA}/")
+
+
+def _parts(manifest: Manifest) -> dict[str, str]:
+    return {part.name: part.digest for part in manifest.parts}
+
+
+def _before(experiment: Experiment, known: Sequence[Experiment]) -> Experiment | None:
+    """The one that it is a rerun of, else the one before of the same notebook, else of the same name."""
+    older = [each for each in known if each.number < experiment.number]
+    if experiment.rerun_of is not None:
+        return next((each for each in older if each.number == experiment.rerun_of), None)
+    return next((each for each in older if each.rerun_of is None and _akin(each, experiment)), None)
+
+
+def _akin(older: Experiment, experiment: Experiment) -> bool:
+    if experiment.notebook:
+        return older.notebook == experiment.notebook
+    return bool(experiment.name) and older.name == experiment.name

@@ -1,0 +1,147 @@
+"""Environments on their way: locked after a submission, built before a start, never on the way of either."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+from kernel_backend.environments import uv
+from kernel_backend.environments.kept import Environments
+from kernel_backend.errors import DaylightError, NoEnvironment
+from kernel_backend.model.environments import EnvironmentInfo
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.snapshot import Environment
+from kernel_backend.snapshots.archive import Archive
+
+AGAIN_S = 60.0  # after a build that failed: it may have been the network
+NAMED = 5  # of what a locked environment lacks
+_log = logging.getLogger(__name__)
+
+
+class Preparation:
+    """What becomes of experiments' environments. Works in threads of its own, which end with the service."""
+
+    def __init__(self, archive: Archive, environments: Environments, wake: Callable[[], None]) -> None:
+        self._environments, self._wake = environments, wake
+        self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
+        self._guard = threading.Lock()
+        self._building: dict[str, float] = {}  # id -> since when, as time.monotonic() tells it
+        self._failed: dict[str, tuple[float, str]] = {}  # id -> when, and why
+        self._locking: set[str] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Remember the running event loop: it is woken when a build has ended."""
+        self._loop = asyncio.get_running_loop()
+
+    def check(self, snapshot: str) -> None:
+        """Pass where a locked environment of this snapshot is there or may be built; raises NoEnvironment."""
+        environment = self.recorded(snapshot)
+        if self._environments.python(environment) is not None:
+            return
+        if environment.daylight is None:
+            raise NoEnvironment(
+                "--env locked: this snapshot does not say which Daylight it ran with: use --env current"
+            )
+        if uv.find() is None:
+            raise NoEnvironment("--env locked: there is no uv, which builds environments: pip install uv")
+
+    def keep(self, snapshot: str, python: str) -> None:
+        """Lock the environment of a snapshot, and keep its wheels, if that is still to be done; returns at once.
+
+        Where it cannot be done, offline perhaps, the log says why, and the next submission tries again.
+        """
+        environment = self.recorded(snapshot)
+        with self._guard:
+            if environment.id in self._locking or environment.daylight is None:
+                return
+            self._locking.add(environment.id)
+        _in_thread(self._keep, environment, Path(python))
+
+    def info(self, snapshot: str) -> EnvironmentInfo:
+        """The environment of a snapshot, and what has become of it."""
+        environment = self.recorded(snapshot)
+        lock, python = self._environments.lock(environment), self._environments.python(environment)
+        return EnvironmentInfo(
+            id=environment.id,
+            recorded=environment,
+            lock=lock and lock.text,
+            locked=len(lock) if lock else 0,
+            unlocked=lock.unlocked if lock else {},
+            built=python and str(python),
+        )
+
+    def wait(self, experiment: Experiment) -> str:
+        """What an experiment with `--env locked` waits for, whose environment is then being built; "" for nothing."""
+        if experiment.config.env != "locked":
+            return ""
+        try:
+            environment = self.recorded(experiment.snapshot)
+        except (DaylightError, OSError):
+            return ""  # whoever starts it says so
+        if self._environments.python(environment) is not None:
+            return ""
+        with self._guard:
+            when, why = self._failed.get(environment.id, (0.0, ""))
+            if why and time.monotonic() - when < AGAIN_S:
+                return f"{why}; this is tried again"
+            if environment.id not in self._building:
+                self._building[environment.id] = time.monotonic()
+                _in_thread(self._build, environment, Path(experiment.python))
+            seconds = time.monotonic() - self._building[environment.id]
+        return f"its locked environment is being built ({seconds:.0f} s)"
+
+    def python(self, experiment: Experiment) -> str:
+        """The interpreter of its ranks; raises NoEnvironment where one that was built is gone since."""
+        if experiment.config.env != "locked":
+            return experiment.python
+        found = self._environments.python(self.recorded(experiment.snapshot))
+        if found is None:
+            raise NoEnvironment("its locked environment is gone, and is built again")
+        return str(found)
+
+    def note(self, experiment: Experiment) -> str | None:
+        """What a person should know of the locked environment that an experiment runs in."""
+        if experiment.config.env != "locked":
+            return None
+        lock = self._environments.lock(self.recorded(experiment.snapshot))
+        if lock is None or not lock.unlocked:
+            return None
+        named = [f"{name} ({why})" for name, why in list(lock.unlocked.items())[:NAMED]]
+        more = f" and {len(lock.unlocked) - NAMED} more" if len(lock.unlocked) > NAMED else ""
+        return f"not in the locked environment: {', '.join(named)}{more}"
+
+    def _keep(self, environment: Environment, python: Path) -> None:
+        try:
+            self._environments.make_lock(environment, python)
+        except DaylightError as error:
+            _log.warning("environment %s is not locked yet: %s", environment.id[:12], error)
+        finally:
+            with self._guard:
+                self._locking.discard(environment.id)
+
+    def _build(self, environment: Environment, python: Path) -> None:
+        began, why = time.monotonic(), ""
+        try:
+            self._environments.build(environment, python)
+            _log.info("environment %s was built in %.1f s", environment.id[:12], time.monotonic() - began)
+        except Exception as error:  # whatever it is, its experiment says it
+            why = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
+            _log.warning("environment %s: %s", environment.id[:12], why)
+        with self._guard:
+            del self._building[environment.id]
+            self._failed.pop(environment.id, None)
+            if why:
+                self._failed[environment.id] = time.monotonic(), why
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
+
+
+def _in_thread(work: Callable[[Environment, Path], None], environment: Environment, python: Path) -> None:
+    """Not a pool's: at its end a service waits for those, and a download may take long."""
+    threading.Thread(target=work, args=(environment, python), daemon=True).start()

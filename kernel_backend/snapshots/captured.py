@@ -1,0 +1,198 @@
+"""Values of the notebook that travel by `--capture`: how they are written, and how a definition reads them.
+
+Named formats before pickle: numpy's, safetensors and parquet are read by any version of any tool.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import pickle
+import sys
+import types
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import xxhash
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.snapshot import CAPTURED, DESCRIPTION, Captured, Snapshot
+
+NOTEBOOK = "__main__"  # the module that a kernel's own classes are of; in a job that is the definition
+_SUFFIX = {"npy": "npy", "safetensors": "safetensors", "parquet": "parquet", "json": "json", "pickle": "pkl"}
+_LAYOUT = "layout"  # in the metadata of safetensors: how the tensors were held
+
+
+class Written(NamedTuple):
+    """A value as a file; `needs` are the notebook's own classes and functions that it refers to by name."""
+
+    format: str
+    data: bytes
+    needs: tuple[str, ...] = ()
+
+    def file(self, name: str) -> str:
+        """The member of the archive for a value of this name."""
+        return f"{CAPTURED}/{name}.{_SUFFIX[self.format]}"
+
+
+def write(value: object) -> Written:
+    """The value in the plainest format that gives it back equal; raises whatever pickle raises where there is none."""
+    for attempt in (_as_npy, _as_safetensors, _as_parquet, _as_json):
+        if (written := attempt(value)) is not None:
+            return written
+    return _as_pickle(value)
+
+
+def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
+    """The value that `write` wrote; the notebook's own classes are looked up in `namespace`."""
+    if format == "npy":
+        import numpy
+
+        return numpy.load(io.BytesIO(data), allow_pickle=False)
+    if format == "safetensors":
+        return _from_safetensors(data)
+    if format == "parquet":
+        import pandas
+
+        return pandas.read_parquet(io.BytesIO(data))
+    return json.loads(data) if format == "json" else _Unpickler(io.BytesIO(data), namespace).load()
+
+
+def captured(name: str) -> Any:
+    """The notebook's value of this name, as it was at submit: to be called by a definition, from its own top level.
+
+    Raises InvalidRequest where nothing of the name travelled, or its file is not the one that did.
+    """
+    namespace = sys._getframe(1).f_globals
+    folder = Path(namespace["__file__"]).parent
+    snapshot = Snapshot.model_validate_json((folder / DESCRIPTION).read_bytes())
+    found: Captured | None = next((each for each in snapshot.captured if each.name == name), None)
+    if found is None:
+        raise InvalidRequest(f"captured({name!r}): nothing of that name travelled; submit with --capture {name}")
+    data = (folder / found.file).read_bytes()
+    if xxhash.xxh3_128_hexdigest(data) != found.digest:
+        raise InvalidRequest(f"{found.file} is not the file that was submitted: its digest is another")
+    return read(found.format, data, namespace)
+
+
+def _as_npy(value: Any) -> Written | None:
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject or value.dtype.metadata:
+        return None
+    buffer = io.BytesIO()
+    numpy.save(buffer, value, allow_pickle=False)
+    back = numpy.load(io.BytesIO(buffer.getvalue()), allow_pickle=False)  # some kinds lose their names
+    return Written("npy", buffer.getvalue()) if back.dtype == value.dtype else None
+
+
+def _as_safetensors(value: Any) -> Written | None:
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "Tensor"):
+        return None
+    layout = next((name for kind, name in _held(torch) if type(value) is kind), None)
+    tensors: dict[Any, Any] = {"tensor": value} if layout == "tensor" else value if layout else {}
+    if (
+        layout is None
+        or not tensors
+        or not all(type(key) is str and _is_plain(each, torch) for key, each in tensors.items())
+    ):
+        return None
+    from safetensors.torch import save
+
+    metadata = {_LAYOUT: layout, "order": json.dumps(list(tensors))}
+    # Weights that are tied become two that are equal, which is what loading them into a model takes.
+    apart = {key: each.detach().clone(memory_format=torch.contiguous_format) for key, each in tensors.items()}
+    return Written("safetensors", save(apart, metadata))
+
+
+def _held(torch: types.ModuleType) -> list[tuple[type, str]]:
+    return [(torch.Tensor, "tensor"), (dict, "dict"), (OrderedDict, "ordered")]
+
+
+def _is_plain(value: Any, torch: types.ModuleType) -> bool:
+    return (
+        type(value) is torch.Tensor
+        and value.layout is torch.strided
+        and not (value.requires_grad or value.is_quantized or value.is_complex() or value.is_conj() or value.is_neg())
+    )
+
+
+def _from_safetensors(data: bytes) -> Any:
+    from safetensors.torch import load
+
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]
+    tensors = load(data)
+    if header[_LAYOUT] == "tensor":
+        return tensors["tensor"]
+    made = OrderedDict if header[_LAYOUT] == "ordered" else dict
+    return made((key, tensors[key]) for key in json.loads(header["order"]))
+
+
+def _as_parquet(value: Any) -> Written | None:
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not hasattr(pandas, "DataFrame") or type(value) is not pandas.DataFrame or value.attrs:
+        return None
+    try:
+        buffer = io.BytesIO()
+        value.to_parquet(buffer)
+        back = pandas.read_parquet(io.BytesIO(buffer.getvalue()))
+        pandas.testing.assert_frame_equal(value, back, check_exact=True, check_freq=True)
+    except Exception:  # no pyarrow, or a table that parquet cannot hold as it is
+        return None
+    return Written("parquet", buffer.getvalue())
+
+
+def _as_json(value: Any) -> Written | None:
+    if not _is_json(value, set()):
+        return None
+    return Written("json", json.dumps(value, allow_nan=False).encode())
+
+
+def _is_json(value: Any, seen: set[int]) -> bool:
+    """Whether JSON gives the value back with the same types; an object that is held twice would become two."""
+    if value is None or type(value) in (bool, int, str):
+        return not isinstance(value, int) or abs(value) < 10**4000  # more digits Python reads only when told to
+    if type(value) is float:
+        return value - value == 0  # neither nan nor infinity
+    if type(value) not in (list, dict) or id(value) in seen or len(seen) > 100_000:
+        return False
+    seen.add(id(value))
+    try:
+        if isinstance(value, dict):
+            return all(type(key) is str and _is_json(each, seen) for key, each in value.items())
+        return all(_is_json(each, seen) for each in value)
+    except RecursionError:
+        return False
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.needs: dict[str, None] = {}
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | types.FunctionType) and obj.__module__ == NOTEBOOK:
+            self.needs[obj.__qualname__.split(".")[0]] = None
+        return NotImplemented
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, namespace: Mapping[str, Any]) -> None:
+        super().__init__(file)
+        self._namespace = namespace
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module != NOTEBOOK:
+            return super().find_class(module, name)
+        first, *rest = name.split(".")
+        return functools.reduce(getattr, rest, self._namespace[first])
+
+
+def _as_pickle(value: object) -> Written:
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer)
+    pickler.dump(value)
+    return Written("pickle", buffer.getvalue(), tuple(pickler.needs))

@@ -1,0 +1,167 @@
+"""A value's digest: equal for what is equal, in the notebook and in a job, whatever process it is in.
+
+Equal means of the same kind and content. NaN is equal to itself, 0.0 to -0.0; the order counts in a dict, since what
+goes through one may depend on it, and not in a set. Nothing is imported for it: a value of numpy's kind is known by the
+numpy that this process has imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import pathlib
+import reprlib
+import struct
+import sys
+from collections import OrderedDict, defaultdict
+from typing import Any
+
+import xxhash
+
+from kernel_backend.model.snapshot import State
+
+MOST_BYTES = 400 * 2**20  # of one value; a larger one is left out
+MOST_PARTS = 200_000  # of containers in one value, for each is visited
+_SHOWN = 60  # characters
+
+
+def state_of(value: object) -> State | None:
+    """The state of a value; None for one of a kind that cannot be compared, or that is too large for it."""
+    digest = digest_of(value)
+    return None if digest is None else State(digest=digest, shown=shown(value, digest))
+
+
+def digest_of(value: object) -> str | None:
+    """The xxh3-128 of kind and content in hexadecimal; None as `state_of` has it."""
+    try:
+        return _Digest().of(value).hex()
+    except Exception:  # of a kind that is unknown, or whose own code fails: it cannot be compared
+        return None
+
+
+def shown(value: object, digest: str) -> str:
+    """A value as a person reads it, in a line: large ones by kind, shape and the beginning of their digest."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is not None and dtype is not None and math.prod(shape) > 8:
+        return f"{type(value).__name__} of {str(dtype).removeprefix('torch.')} {tuple(shape)} ({digest[:8]})"
+    if (shape is not None and dtype is None) or _is_module(value):
+        return f"{type(value).__name__} ({digest[:8]})"
+    text = " ".join(_repr.repr(value).split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 14]}... ({digest[:8]})"
+
+
+class _Unknown(Exception):
+    pass
+
+
+class _Digest:
+    def __init__(self) -> None:
+        self.parts = 0
+        self.bytes = 0
+
+    def of(self, value: Any) -> bytes:
+        self.parts += 1
+        if self.parts > MOST_PARTS:
+            raise _Unknown
+        kind = type(value)
+        if kind in _PLAIN:
+            return self._hashed(kind.__name__, _PLAIN[kind](value))
+        if kind in (list, tuple):
+            return self._hashed(kind.__name__, *map(self.of, value))
+        if kind in (dict, OrderedDict, defaultdict):
+            return self._hashed(kind.__name__, *(self.of(part) for pair in value.items() for part in pair))
+        if kind in (set, frozenset):
+            return self._hashed(kind.__name__, *sorted(map(self.of, value)))
+        return self._of_object(value) or self._of_library(value)
+
+    def _of_object(self, value: Any) -> bytes | None:
+        """Of records whose class is plain: it is known by its own name, for its module is another in a job."""
+        name = type(value).__qualname__
+        if isinstance(value, enum.Enum):
+            return self._hashed("enum", name.encode(), value.name.encode())
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return self._hashed("tuple", name.encode(), *map(self.of, value))
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = [(field.name.encode(), self.of(getattr(value, field.name))) for field in dataclasses.fields(value)]
+            return self._hashed("dataclass", name.encode(), *(part for pair in fields for part in pair))
+        if isinstance(value, pathlib.PurePath):
+            return self._hashed("path", str(value).encode())
+        return None
+
+    def _of_library(self, value: Any) -> bytes:
+        numpy, torch, pandas = (sys.modules.get(name) for name in ("numpy", "torch", "pandas"))
+        if numpy is not None and (type(value) is numpy.ndarray or isinstance(value, numpy.generic)):
+            return self._of_array(value, numpy)
+        if torch is not None and isinstance(value, torch.nn.Module):
+            parts = [part for name, each in value.state_dict().items() for part in (name.encode(), self.of(each))]
+            return self._hashed("module", type(value).__qualname__.encode(), *parts)
+        if torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter):
+            return self._of_tensor(value, torch)
+        if torch is not None and isinstance(value, torch.dtype | torch.device | torch.Size):
+            return self._hashed("torch", str(value).encode())
+        if pandas is not None and isinstance(value, pandas.DataFrame):
+            columns = [self.of(value.iloc[:, at].to_numpy()) for at in range(value.shape[1])]
+            return self._hashed("table", self.of(list(value.columns)), self.of(value.index.to_numpy()), *columns)
+        if pandas is not None and isinstance(value, pandas.Series | pandas.Index):
+            index = [self.of(value.index.to_numpy())] if isinstance(value, pandas.Series) else []
+            return self._hashed("series", self.of(value.name), self.of(value.to_numpy()), *index)
+        raise _Unknown
+
+    def _of_array(self, value: Any, numpy: Any) -> bytes:
+        array = numpy.asarray(value)
+        if array.dtype.hasobject:
+            return self._hashed("objects", repr(array.shape).encode(), self.of(array.ravel().tolist()))
+        self._count(array.nbytes)
+        content = numpy.ascontiguousarray(array).reshape(-1).view("u1").data
+        return self._hashed("array", repr((array.dtype.descr, array.shape)).encode(), content)
+
+    def _of_tensor(self, value: Any, torch: Any) -> bytes:
+        self._count(value.numel() * value.element_size())
+        plain = value.detach().resolve_conj().resolve_neg().cpu().contiguous()
+        content = plain.reshape(-1).view(torch.uint8).numpy().data
+        return self._hashed("tensor", repr((str(value.dtype), tuple(value.shape))).encode(), content)
+
+    def _count(self, size: int) -> None:
+        self.bytes += size
+        if self.bytes > MOST_BYTES:
+            raise _Unknown
+
+    def _hashed(self, kind: str, *parts: Any) -> bytes:
+        found = xxhash.xxh3_128(kind.encode())
+        for part in parts:
+            size = len(part)
+            self._count(size if kind in ("bytes", "str") else 0)
+            found.update(struct.pack("<q", size))
+            found.update(part)
+        return found.digest()
+
+
+def _float(value: float) -> bytes:
+    return b"nan" if math.isnan(value) else struct.pack("<d", value + 0.0)  # -0.0 + 0.0 is 0.0
+
+
+def _integer(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+
+
+_PLAIN: dict[type, Any] = {
+    type(None): lambda value: b"",
+    type(...): lambda value: b"",
+    bool: lambda value: bytes([value]),
+    int: _integer,
+    float: _float,
+    complex: lambda value: _float(value.real) + _float(value.imag),
+    str: lambda value: value.encode(errors="surrogatepass"),
+    bytes: bytes,
+    bytearray: bytes,
+    range: lambda value: repr(value).encode(),
+}
+_repr = reprlib.Repr()
+_repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = 8
+_repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
+
+
+def _is_module(value: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)

@@ -1,0 +1,58 @@
+"""The same thing submitted again while it goes on is the same experiment, unless another is wanted."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kernel_backend.client import Client
+from kernel_backend.model.experiment import Config, Submission
+from tests.api.served import DEFINITION, archive
+
+OTHERS = [
+    {"params": {"lr": 0.5}},
+    {"config": Config(slots=1, epochs=3)},
+    {"cwd": "/tmp"},
+    {"python": "/usr/bin/python3.99"},
+    {"definition": DEFINITION + "x = 1\n"},
+    {"again": True},
+    {"rerun_of": 1},
+]
+
+
+def submit(client: Client, definition: str = DEFINITION, **asked: object) -> tuple[int, bool]:
+    """The experiment's number, and whether it is new."""
+    id, data = archive(definition)
+    client.upload_snapshot(id, data)
+    standard = {"snapshot": id, "config": Config(slots=1), "python": "/usr/bin/python3", "cwd": "/"}
+    overview, new = client.submit_once(Submission.model_validate(standard | asked))
+    return overview.experiment.number, new
+
+
+def test_it_is_shown_again_whatever_its_name_comments_and_place(client: Client) -> None:
+    assert submit(client) == (1, True)
+    assert submit(client) == (1, False)
+    assert submit(client, definition="# a comment\n\n" + DEFINITION, name="another name") == (1, False)
+    client.pause(1)
+    assert submit(client) == (1, False)
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=lambda other: next(iter(other)))
+def test_anything_that_changes_a_result_makes_another(client: Client, other: dict[str, object]) -> None:
+    assert submit(client) == (1, True)
+    assert submit(client, **other) == (2, True)
+
+
+def test_one_that_has_ended_is_made_again(client: Client) -> None:
+    submit(client)
+    client.stop(1)
+    assert submit(client) == (2, True)
+    assert submit(client) == (2, False)
+
+
+def test_of_many_at_once_one_is_made(client: Client) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: submit(client), range(8)))
+    assert {number for number, _ in found} == {1}
+    assert sum(new for _, new in found) == 1

@@ -1,0 +1,59 @@
+"""Before the first step rank 0 compares what the job made with what the notebook had."""
+
+from __future__ import annotations
+
+import pytest
+from gang import DIGITS
+
+from kernel_backend.snapshots.state import state_of
+
+pytestmark = pytest.mark.distributed
+
+CELLS = """
+import random, os, torch
+cfg = {"lr": 0.3}
+names = list({"a", "b", "c", "d", "e", "f", "g", "h"})
+weights = torch.randn(3)
+draw = random.random()
+seeded = random.Random(1).random()
+"""
+
+
+def as_notebook(**values):
+    return {"state": {name: state_of(value) for name, value in values.items()}}
+
+
+def run(trial, **values):
+    return trial(source=CELLS + DIGITS, slots=1, described=as_notebook(**values)).run()
+
+
+def test_values_that_the_cells_do_not_make_end_it_before_the_first_step(trial):
+    attempt = run(trial, cfg={"lr": 0.1}, draw=0.5, seeded=0.25, gone=1)
+    failure = attempt.failures()[0]
+    assert failure.type == "InvalidDefinition"
+    lines = failure.message.split("\n")
+    assert lines[0] == "cfg differs: notebook {'lr': 0.1}, job {'lr': 0.3} (cell [4])"
+    assert lines[1].startswith("seeded differs: notebook 0.25, job 0.134")
+    assert lines[2] == "gone differs: notebook 1, job nothing"
+    assert "--capture cfg,seeded,gone" in lines[3]
+    assert "--no-state-check" in lines[3]
+    assert attempt.step == 0
+
+
+def test_values_that_chance_makes_are_a_warning(trial):
+    import torch
+
+    attempt = run(trial, cfg={"lr": 0.3}, draw=0.5, weights=torch.zeros(3), names=["h", "a"])
+    assert set(attempt.codes) == {0}, attempt.logs()
+    (note,) = [text for text in attempt.notes() if "made by chance" in text]
+    for name in ("draw (cell [4])", "weights (cell [4])", "names (cell [4])"):
+        assert name in note
+    assert "cfg" not in note
+
+
+def test_equal_values_say_nothing(trial):
+    import random
+
+    attempt = run(trial, cfg={"lr": 0.3}, seeded=random.Random(1).random())
+    assert set(attempt.codes) == {0}, attempt.logs()
+    assert not any("differ" in text for text in attempt.notes())

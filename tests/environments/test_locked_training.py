@@ -1,0 +1,107 @@
+"""A training in a locked environment: its ranks see the packages of the lock, and nothing beside them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from kernel_backend.environments.kept import Environments
+from kernel_backend.environments.present import present
+from kernel_backend.model.differences import packages
+from kernel_backend.model.snapshot import Environment
+from kernel_backend.snapshots.environment import record
+from tests.environments.index import needs_index
+from tests.world import DEFINITION, World, until
+
+pytestmark = [pytest.mark.distributed, needs_index, pytest.mark.timeout(600)]
+
+
+def needed(*roots: str) -> set[str]:
+    """These distributions and all that they ask for, by name."""
+    found: set[str] = set()
+    left = list(roots)
+    while left:
+        name = re.sub(r"[-_.]+", "-", left.pop()).lower()
+        try:
+            asked = requires(name) or []
+        except PackageNotFoundError:
+            continue
+        if name not in found:
+            found.add(name)
+            wanted = [
+                each for each in map(Requirement, asked) if not each.marker or each.marker.evaluate({"extra": ""})
+            ]
+            left += [each.name for each in wanted]
+    return found
+
+
+@pytest.fixture(scope="module")
+def small() -> Environment:
+    """This environment without what no rank needs."""
+    found = record()
+    kept = needed("daylight", "torch", "horovod", "numpy") | {"cloudpickle", "psutil", "pyyaml"}
+    distributions = {name: version for name, version in found.distributions.items() if name in kept}
+    return found.model_copy(update={"distributions": distributions})
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, online: None) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("world") / "home")
+    # It must not matter: what lies there hides the locked torch.
+    hiding = made.home / "hiding"
+    hiding.mkdir()
+    (hiding / "sitecustomize.py").write_text("import sys; sys.hidden = True\n")
+    made.environment["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", "."), str(hiding)])
+    made.serve()
+    yield made
+    made.close()
+
+
+TELLING = """
+import sys
+print("python", sys.prefix)
+print("hidden", getattr(sys, "hidden", False))
+import kernel_backend
+print("daylight", kernel_backend.__file__)
+"""
+
+
+def test_a_locked_training_runs_on_its_own_packages_and_gives_the_bits_of_an_unlocked_one(world, small):
+    number = world.submit(TELLING + DEFINITION, environment=small, env="locked").experiment.number
+    other = world.submit(DEFINITION).experiment.number
+    assert world.ended(other).state == "completed"
+    reason = until(lambda: (wait := world.overview(number).wait) is None or wait.reason, "it waits or has begun")
+    assert reason is True or "locked environment is being built" in reason
+    until(lambda: world.overview(number).attempts, "it begins", patience=400)
+    overview = world.ended(number)
+    assert overview.state == "completed", overview
+    venv = world.home / "environments" / small.id / "venv"
+    log = (world.home / "attempts" / f"{number}.1-1" / "rank-0.log").read_text()
+    assert f"python {venv}" in log
+    assert "hidden False" in log
+    assert f"daylight {venv}" in log
+    assert world.weights(number) == world.weights(other)
+    assert packages(small, present(Path(venv, "bin", "python"), {})) == []
+
+
+def test_the_next_one_starts_in_it_at_once(world, small):
+    assert Environments(world.home).python(small) is not None
+    number = world.submit(environment=small, env="locked").experiment.number
+    assert world.overview(number).wait is None or "being built" not in world.overview(number).wait.reason
+    assert world.ended(number).state == "completed"
+
+
+def test_one_that_cannot_be_built_waits_with_the_reason_and_holds_nobody_up(world, small):
+    broken = small.model_copy(update={"daylight": "0" * 64})
+    number = world.submit(environment=broken, env="locked").experiment.number
+    other = world.submit().experiment.number
+    assert world.ended(other).state == "completed"
+    wait = until(lambda: (w := world.overview(number).wait) and "files have changed" in w.reason and w, "it is told")
+    assert wait.reason.endswith("this is tried again")
+    assert world.overview(number).attempts == ()

@@ -1,0 +1,112 @@
+"""A snapshot trains again to the same bits, and where it does not it is said from which step on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.client import Client
+from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.model.diff import Rerun
+from tests.torture import reruns
+from tests.world import DEFINITION, World
+
+pytestmark = pytest.mark.distributed
+
+
+def client(world: World) -> Client:
+    return Client.connect(start=False, home=world.home)
+
+
+def test_five_reruns_give_equal_bits(world: World) -> None:
+    assert reruns.run(5, world).startswith("5 of 5 reruns")
+
+
+def test_a_rerun_says_whose_it_is(world: World) -> None:
+    first = world.submit(epochs=1).experiment.number
+    again = client(world).rerun(first).experiment
+    assert (again.rerun_of, again.name) == (first, f"rerun of #{first}")
+    client(world).stop(first)
+    client(world).stop(again.number)
+
+
+def test_a_rerun_with_another_hyperparameter_says_so_and_where_results_part(world: World) -> None:
+    first = world.submit().experiment.number
+    world.ended(first)
+    again = client(world).rerun(first, Rerun(params={"lr": 0.02})).experiment.number
+    world.ended(again)
+    found = client(world).diff(first, again)
+    assert [(each.kind, each.text) for each in found.differences] == [("hyperparameters", "lr 0.01 -> 0.02")]
+    assert found.results.identical is False
+    assert found.results.parted_at is not None
+    assert found.results.parted_at <= 2
+
+
+def test_a_rerun_works_when_its_folder_is_gone(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    first = world.submit(cwd=folder).experiment.number
+    world.ended(first)
+    shutil.rmtree(folder)
+    again = client(world).rerun(first).experiment.number
+    assert world.ended(again).state == "completed"
+    assert client(world).diff(first, again).results.identical
+
+
+def test_what_cannot_be_asked_of_a_rerun_is_refused(world: World) -> None:
+    first = world.submit().experiment.number
+    with pytest.raises(InvalidRequest, match="no configuration: slots"):
+        client(world).rerun(first, Rerun(config={"slots": 0}))
+    with pytest.raises(InvalidRequest, match="no configuration: colour"):
+        client(world).rerun(first, Rerun(config={"colour": 1}))
+    with pytest.raises(NotFound):
+        client(world).rerun(10**6)
+
+
+def test_the_first_steps_after_a_checkpoint_are_verified(world: World) -> None:
+    first = world.submit(checkpoint_every={"steps": 6}, keep={"latest": 9, "best": 0}).experiment.number
+    world.ended(first)
+    again = client(world).retrain(first).experiment
+    assert (again.begins_from, again.config.until) == (f"{first}.1/6-1", 8)  # saved after its validation
+    assert world.ended(again.number).state == "completed"
+    found = client(world).diff(first, again.number)
+    assert found.results.identical, found.results.text
+    assert "checkpoints of step 8" in found.results.text
+
+
+def test_a_training_with_one_checkpoint_is_verified_from_its_beginning(world: World) -> None:
+    first = world.submit(epochs=1).experiment.number
+    with pytest.raises(NotFound, match="no checkpoint to compare with"):
+        client(world).retrain(first)
+    world.ended(first)
+    again = client(world).retrain(first).experiment
+    assert (again.begins_from, again.config.until) == (None, 8)
+    world.ended(again.number)
+    assert client(world).diff(first, again.number).results.identical
+
+
+def test_a_mismatch_names_the_first_tensor_that_differs(world: World) -> None:
+    drifting = DEFINITION.replace("time.sleep(pause)", "output = output + time.time_ns() % 97 * 1e-3")
+    first = world.submit(drifting).experiment.number
+    world.ended(first)
+    again = client(world).retrain(first).experiment.number
+    world.ended(again)
+    results = client(world).diff(first, again).results
+    assert results.identical is False
+    assert "differ" in results.text or "part at step" in results.text
+
+
+def test_a_history_says_what_has_changed_since_the_one_before(world: World) -> None:
+    name = "history of one"
+    numbers = [world.submit(name=name).experiment.number]
+    numbers += [world.submit(name=name, lr=0.5).experiment.number]
+    numbers += [world.submit(DEFINITION.replace("mse_loss", "l1_loss"), name=name, lr=0.5).experiment.number]
+    newest, middle, oldest = client(world).history(name)
+    assert [newest.number, middle.number, oldest.number] == numbers[::-1]
+    assert (oldest.before, oldest.differences) == (None, ())
+    assert [each.text for each in middle.differences] == ["lr 0.01 -> 0.5"]
+    assert [each.kind for each in newest.differences] == ["code"]
+    for number in numbers:
+        client(world).stop(number)

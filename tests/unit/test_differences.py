@@ -1,0 +1,237 @@
+"""What differs between two experiments is named by its cause, and what changes nothing is passed over."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kernel_backend.differences.diff import diff
+from kernel_backend.differences.listing import changes, changes_text
+from kernel_backend.differences.side import Side
+from kernel_backend.model.diff import Diff
+from kernel_backend.model.facts import Delivered, Observed, ObservedFile, Weights
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.snapshot import Captured, Data
+from tests.sides import PACKAGES, SOURCE, side
+
+
+def told(a: Side, b: Side) -> list[tuple[str, str]]:
+    return [(each.kind, each.text) for each in diff(a, b).differences]
+
+
+def reports(*losses: float, kind: str = "training") -> list[StoredReport]:
+    return [
+        StoredReport.model_validate(
+            {
+                "seq": step,
+                "trial": 1,
+                "attempt": 1,
+                "at": 0.0,
+                "kind": kind,
+                "step": step,
+                "epoch": 0.0,
+                "metrics": {"loss": loss},
+            }
+        )
+        for step, loss in enumerate(losses, 1)
+    ]
+
+
+def listed(**files: bytes) -> tuple[Data, dict[str, bytes]]:
+    rows = [f"{name}\t{len(data)}\t{hashlib.md5(data).hexdigest()}" for name, data in sorted(files.items())]
+    text = "\n".join(rows).encode()
+    digest = hashlib.md5(text).hexdigest()
+    data = Data(name="leslie", path="/data/leslie", files=len(files), bytes=0, digest=digest, listed="data/0.tsv")
+    return data, {"data/0.tsv": text}
+
+
+def observed(*files: tuple[str, str]) -> dict[str, Any]:
+    seen = [ObservedFile(path=path, size=9, mtime=1.0, digest=digest) for path, digest in files]
+    return {"observed": Observed(files=tuple(seen)).to_json()}
+
+
+def delivered(**fields: Any) -> dict[str, Any]:
+    known = {"samples": 1797, "digest": "ab", "seed": 0, "code": "c", "whole": True}
+    return {"delivered": Delivered(**(known | fields)).to_json()}
+
+
+CAUSES = {
+    "a cell": (side(SOURCE.replace("* scale", "+ scale")), [("code", "the definition differs in cell [2]")]),
+    "a helper cell": (side(SOURCE.replace("scale = 2", "scale = 3")), [("code", "the definition differs in cell [1]")]),
+    "a project file": (side(files={"project/net/layers.py": b"x = 1"}), [("code", "net/layers.py is new")]),
+    "a default": (
+        side(SOURCE.replace("width=8", "width=9"), params={"lr": 0.1, "width": 9}),
+        [("code", "the definition differs in cell [2]"), ("hyperparameters", "width 8 -> 9")],
+    ),
+    "a hyperparameter": (side(params={"lr": 0.2, "width": 8}), [("hyperparameters", "lr 0.1 -> 0.2")]),
+    "its type": (side(params={"lr": 0.1, "width": 8.0}), [("hyperparameters", "width 8 -> 8.0")]),
+    "the seed": (side(config={"seed": 7}), [("seed", "seed 0 -> 7")]),
+    "threads": (side(config={"threads": 2}), [("hardware", "threads 1 -> 2")]),
+    "threads that ranks saw": (
+        side(config={"threads": 2}, facts={"runtime": {"threads": "2"}}), [("hardware", "threads 1 -> 2")],
+    ),
+    "loader workers": (side(config={"loader_workers": 2}), [("configuration", "loader workers default -> 2")]),
+    "slots": (side(config={"slots": 2}), [("configuration", "slots 1 -> 2")]),
+    "a processor": (side(environment={"cpu": "EPYC"}), [("hardware", "cpu Xeon -> EPYC")]),
+    "a package": (
+        side(environment={"distributions": PACKAGES | {"torch": "2.13.0"}}),
+        [("environment", "torch 2.12.0 -> 2.13.0")],
+    ),
+    "packages, torch first": (
+        side(environment={"distributions": {"torch": "2.13.0", "numpy": "2.2.0"}}),
+        [("environment", "3 packages: torch 2.12.0 -> 2.13.0, numpy 2.1.0 -> 2.2.0, six 1.16.0 -> missing")],
+    ),
+    "what is installed to be edited": (
+        side(environment={"editable": {"six": "ff"}}), [("environment", "six (sources) missing -> ff")],
+    ),
+    "python": (side(environment={"python": "3.12.1"}), [("environment", "python 3.11.7 -> 3.12.1")]),
+    "a variable": (
+        side(environment={"variables": {"MKL_CBWR": "AVX2"}}),
+        [("environment", "MKL_CBWR missing -> AVX2")],
+    ),
+    "our numerics": (
+        side(snapshot={"numerics": 4}),
+        [("daylight", "Daylight's numerics 3 -> 4: seeds or sums are made in another way")],
+    ),
+    "an external version": (
+        side(snapshot={"commits": ("lakefs://repo@c0ffee",)}),
+        [("data", "external versions: none, now lakefs://repo@c0ffee")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_cause_is_named_and_nothing_else(cause: str):
+    other, expected = CAUSES[cause]
+    assert told(side(), other) == expected
+
+
+HARMLESS = {
+    "a comment": side(SOURCE.replace("scale = 2", "scale = 2  # of the first layer")),
+    "blank lines and numbers of cells": side(SOURCE.replace("# cell [2]\n", "\n\n# cell [17]\n")),
+    "another folder": side(cwd="/home/danielle/net"),
+    "another commit": side(environment={"git_commit": "beef", "git_dirty": True}),
+}
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_what_changes_nothing_is_passed_over(change: str):
+    assert told(side(), HARMLESS[change]) == []
+
+
+def test_the_likeliest_cause_comes_first_and_what_changes_no_bit_last():
+    other = side(
+        SOURCE.replace("* scale", "+ scale"),
+        params={"lr": 0.2, "width": 8},
+        config={"seed": 3, "threads": 4, "max_restarts": 9, "batch_size": 64},
+        environment={"distributions": PACKAGES | {"torch": "2.13.0"}},
+        snapshot={"commits": ("dvc:1",)},
+    )
+    found = diff(side(), other).differences
+    kinds = [each.kind for each in found]
+    assert kinds == [
+        "code",
+        "hyperparameters",
+        "data",
+        "environment",
+        "seed",
+        "hardware",
+        "configuration",
+        "configuration",
+    ]
+    assert [each.harmless for each in found] == [False] * 7 + [True]
+
+
+def test_code_is_shown_line_by_line_without_the_numbers_of_cells():
+    (found,) = diff(side(), side(SOURCE.replace("[2]", "[9]").replace("* scale", "+ scale"))).differences
+    assert "-    return width * scale" in found.detail
+    assert "+    return width + scale" in found.detail
+    assert not [line for line in found.detail if "cell [" in line]
+
+
+def test_added_removed_and_edited_files_of_declared_data_are_named():
+    (before, old), (after, new) = listed(a=b"1", b=b"2", c=b"3"), listed(a=b"1", b=b"x", d=b"4", e=b"5")
+    a, b = side(snapshot={"data": (before,)}, files=old), side(snapshot={"data": (after,)}, files=new)
+    (found,) = diff(a, b).differences
+    assert found.text == "leslie: 2 files were added (d, e), 1 file is gone (c), 1 file has other bytes (b)"
+    assert found.detail == ("+ d", "+ e", "- c", "~ b")
+
+
+def test_many_files_are_counted():
+    found = changes({}, {f"{n:04}": 1 for n in range(1200)})
+    assert changes_text(found) == "1,200 files were added (0000, 0001, 0002, ...)"
+
+
+def test_samples_are_counted_and_compared_where_seed_and_code_agree():
+    a = side(facts=delivered())
+    assert told(a, side(facts=delivered(samples=1909))) == [
+        ("data", "1,797 samples were delivered in the first epoch, now 1,909")
+    ]
+    assert told(a, side(facts=delivered(digest="cd"))) == [
+        ("data", "1,797 samples were delivered as before, with other content")
+    ]
+    assert told(a, side(facts=delivered(digest="cd", code="d"))) == []
+    assert told(a, side(facts=delivered(samples=5, whole=False))) == []
+
+
+def test_files_that_were_read_are_compared_by_their_place_in_the_project():
+    a = side(facts=observed(("/home/dave/net/labels.csv", "aa"), ("/data/x", "bb")))
+    moved = observed(("/home/danielle/net/labels.csv", "aa"), ("/data/x", "bb"))
+    assert told(a, side(cwd="/home/danielle/net", facts=moved)) == []
+    edited = observed(("/home/dave/net/labels.csv", "cc"), ("/data/x", "bb"))
+    assert told(a, side(facts=edited)) == [("data", "files that were read: 1 file has other bytes (labels.csv)")]
+
+
+def test_pretrained_weights_are_a_class_of_their_own():
+    a = side(facts=observed(("/models/resnet.safetensors", "aa")))
+    b = side(facts=observed(("/models/resnet.safetensors", "bb")))
+    assert told(a, b) == [("weights", "pretrained files: 1 file has other bytes (/models/resnet.safetensors)")]
+
+
+def test_the_model_at_step_0_is_told_after_what_it_follows_from():
+    start = Weights(digest="aa", tensors={"0.weight": "1", "0.bias": "2"}).to_json()
+    other = Weights(digest="bb", tensors={"0.weight": "3", "0.bias": "2"}).to_json()
+    found = told(side(facts={"weights": start}), side(config={"seed": 1}, facts={"weights": other}))
+    assert [kind for kind, _ in found] == ["seed", "weights"]
+    assert found[1][1] == "the model at step 0: 1 of 2 tensors differ, first 0.weight"
+
+
+def test_a_captured_value_is_told_by_its_name():
+    kept = Captured(name="files", file="captured/files.json", format="json", bytes=1, digest="d", line=2)
+    a, b = (side(snapshot={"captured": (kept,)}, files={"captured/files.json": data}) for data in (b"aa", b"bb"))
+    assert told(a, b) == [("code", "the captured value files differs")]
+
+
+def verdict(a: Sequence[float], b: Sequence[float], ends: tuple[dict[int, str], dict[int, str]]) -> Diff:
+    before, after = ({step: {"model": digest} for step, digest in end.items()} for end in ends)
+    return diff(side(reports=reports(*a), checkpoints=before), side(reports=reports(*b), checkpoints=after, number=97))
+
+
+def test_equal_reports_and_checkpoints_are_bit_identical():
+    results = verdict([0.5, float("nan")], [0.5, float("nan")], ({10: "aa"}, {10: "aa"})).results
+    assert (results.identical, results.equal_to) == (True, 2)
+    assert results.text == "bit-identical: the checkpoints of step 10, and all 2 values that both reported are equal"
+
+
+def test_results_part_at_the_first_report_that_differs_in_a_bit():
+    results = verdict([0.5, 0.25, 0.1], [0.5, 0.25000000000000006, 0.2], ({10: "aa"}, {10: "bb"})).results
+    assert (results.identical, results.equal_to, results.parted_at) == (False, 1, 2)
+    assert results.text.startswith(
+        "results part at step 2: training loss 0.25 and 0.25000000000000006, equal up to step 1"
+    )
+
+
+def test_weights_may_part_where_no_report_tells():
+    results = verdict([0.5], [0.5], ({5: "aa", 10: "aa"}, {5: "aa", 10: "bb"})).results
+    assert (results.identical, results.parted_at) == (False, 10)
+    assert "the checkpoints of step 10 differ in model" in results.text
+
+
+@pytest.mark.parametrize("ends", [({}, {}), ({10: "aa"}, {20: "aa"}), ({}, {20: "aa"})])
+def test_without_a_common_checkpoint_nobody_says_identical(ends):
+    results = verdict([0.5], [0.5], ends).results
+    assert results.identical is None
+    assert "no checkpoints of the same step" in results.text

@@ -1,0 +1,195 @@
+"""Local modules and included files: which of a project's files travel, and what is said where they cannot."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_ext.project import Imported, Travelling, collect, place_of
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A project whose notebooks lie in `notebooks` and whose code lies in `src`, as a kernel there has it."""
+    root = tmp_path / "project"
+    write(root, {"pyproject.toml": "", "notebooks/a.ipynb": ""})
+    monkeypatch.chdir(root / "notebooks")
+    monkeypatch.syspath_prepend(str(root / "notebooks"))
+    monkeypatch.syspath_prepend(str(root / "src"))
+    before = set(sys.modules)
+    yield root
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    importlib.invalidate_caches()
+
+
+def taken(source: str, *include: str, **options: object) -> Travelling:
+    return collect(source, place_of(Path.cwd()), include=include, **options)  # type: ignore[arg-type]
+
+
+def names(source: str, *include: str) -> set[str]:
+    found = taken(source, *include)
+    assert not found.problems
+    return {name.removeprefix("project/") for name in found.files}
+
+
+def said(source: str, *include: str, **options: object) -> str:
+    return "\n".join(problem.message for problem in taken(source, *include, **options).problems)
+
+
+def test_modules_travel_with_what_they_import_in_turn_and_packages_as_whole_folders(root: Path):
+    write(
+        root,
+        {
+            "src/helpers.py": "import deeper, torch",
+            "src/deeper.py": "def late():\n    import importlib\n    importlib.import_module('latest')",
+            "src/latest.py": "",
+            "src/unused.py": "",
+            "src/nets/__init__.py": "",
+            "src/nets/blocks/conv.py": "",
+            "src/nets/words.txt": "beside the code",
+            "notebooks/local.py": "",
+        },
+    )
+    found = taken("import helpers\ndef model():\n    from nets.blocks import conv\nfrom local import *")
+    assert set(found.files) == {
+        f"project/{name}"
+        for name in (
+            "src/helpers.py", "src/deeper.py", "src/latest.py", "src/nets/__init__.py", "src/nets/blocks/conv.py",
+            "src/nets/words.txt", "notebooks/local.py",
+        )
+    }  # fmt: skip
+    assert found.project is not None
+    assert (found.project.root, found.project.cwd) == (str(root), "notebooks")
+    assert set(found.project.paths) == {"src", "notebooks"}
+    assert found.files["project/src/nets/words.txt"] == b"beside the code"
+
+
+def test_what_is_installed_or_our_own_does_not_travel(root: Path):
+    assert taken("import os, pathlib, pytest, numpy.linalg, daylight, kernel_backend.model") == Travelling()
+
+
+def test_ignored_files_stay_behind_but_not_modules_that_are_imported(root: Path):
+    write(
+        root,
+        {
+            ".gitignore": "*.csv\n_version.py\nprivate/\n",
+            "src/nets/.daylightignore": "samples/*\n!small.csv\n",
+            "src/nets/__init__.py": "from ._version import number",
+            "src/nets/_version.py": "number = 1",
+            "src/nets/large.csv": "1",
+            "src/nets/small.csv": "1",
+            "src/nets/samples/one.png": "1",
+            "src/nets/__pycache__/x.pyc": "1",
+            "src/nets/.venv/lib.py": "",
+            "src/nets/env/pyvenv.cfg": "",
+            "src/private/__init__.py": "",
+            "src/private/key.txt": "1",
+        },
+    )
+    own = {"src/nets/.daylightignore", "src/nets/__init__.py", "src/nets/_version.py", "src/nets/small.csv"}
+    assert names("import nets") == own
+    assert names("import private") == {"src/private/__init__.py"}
+
+
+def test_a_namespace_package_travels_by_the_modules_that_are_imported(root: Path):
+    write(root, {"src/space/one.py": "from . import two", "src/space/two.py": "", "src/space/large.bin": "1"})
+    assert names("import space.one") == {"src/space/one.py", "src/space/two.py"}
+
+
+def test_included_files_folders_and_globs_travel_though_they_are_ignored(root: Path):
+    write(root, {".gitignore": "data/\n*.json", "data/a.txt": "", "data/.gitignore": "b.txt", "data/b.txt": ""})
+    write(root, {"notebooks/one.json": "", "notebooks/two.json": ""})
+    assert names("", "../data") == {"data/a.txt", "data/.gitignore"}
+    assert names("", "*.json", "one.json") == {"notebooks/one.json", "notebooks/two.json"}
+    assert "--include nothing*: there is nothing of that name" in said("", "nothing*")
+    write(root.parent, {"outside.txt": ""})
+    assert "lies outside of the project folder" in said("", "../../outside.txt")
+
+
+def test_too_much_is_an_error_that_names_the_five_largest(root: Path):
+    write(root, {"src/nets/__init__.py": "", "src/helpers.py": "#" * 50})
+    write(root, {f"src/nets/part{i}/{j}.bin": "x" * 100 * i for i in range(1, 7) for j in range(2)})
+    text = said("import nets, helpers", limit=1000)
+    assert "have 4.2 kB, more than 1.0 kB" in text
+    assert text.index("src/nets/part6/ (1.2 kB)") < text.index("src/nets/part2/ (400 B)")
+    assert "part1" not in text
+    assert ".daylightignore" in text
+
+
+def test_links_travel_as_files_unless_they_lead_out_of_the_project(root: Path):
+    write(root, {"src/nets/__init__.py": "", "shared/words.txt": "shared"})
+    write(root.parent, {"elsewhere/secret.txt": "no"})
+    os.symlink(root / "shared", root / "src/nets/shared")
+    os.symlink(root / "src", root / "src/nets/round")
+    os.symlink(root.parent / "elsewhere", root / "src/nets/out")
+    os.symlink(root / "nowhere", root / "src/nets/broken")
+    found = taken("import nets")
+    assert found.files["project/src/nets/shared/words.txt"] == b"shared"
+    assert not any("secret" in name for name in found.files)
+    assert found.warnings == ("src/nets/out leads out of the project folder and does not travel",)
+    assert not found.problems
+
+
+def test_what_cannot_be_found_or_read_is_told_with_its_place(root: Path):
+    text = said("import os\nimport nowhere_at_all\ntry:\n    import perhaps_there\nexcept ImportError:\n    pass")
+    assert text == "line 2 imports nowhere_at_all, which this Python does not have. Install it first."
+    write(root, {"src/broken.py": "def ("})
+    assert names("import broken") == {"src/broken.py"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_a_problem(root: Path):
+    write(root, {"src/helpers.py": ""})
+    (root / "src/helpers.py").chmod(0)
+    assert said("import helpers") == "src/helpers.py cannot be read: Permission denied"
+
+
+def test_a_module_outside_of_the_project_is_told(root: Path, monkeypatch: pytest.MonkeyPatch):
+    write(root.parent, {"elsewhere/faraway.py": ""})
+    monkeypatch.syspath_prepend(str(root.parent / "elsewhere"))
+    found = taken("import faraway")
+    assert not found.files
+    assert "faraway" in found.warnings[0]
+    assert "lies outside of the project folder" in found.warnings[0]
+
+
+def test_a_script_has_the_modules_of_its_own_folder_first(root: Path):
+    write(root, {"jobs/helpers.py": "mine = 1", "src/helpers.py": "other = 1"})
+    place = place_of(root / "jobs", root)
+    found = collect("import helpers", place, search=[root / "jobs", root])
+    assert set(found.files) == {"project/jobs/helpers.py"}
+    assert found.project is not None
+    assert (found.project.cwd, found.project.paths) == (".", ("jobs",))
+
+
+def test_without_a_project_the_notebooks_folder_is_the_root(tmp_path: Path):
+    assert place_of(tmp_path).root == tmp_path
+
+
+def test_a_file_that_changed_after_the_kernel_imported_it_is_told_until_it_is_loaded_again(root: Path):
+    write(root, {"src/helpers.py": "width = 1"})
+    kernel = Imported()
+    kernel.look()
+    helpers = importlib.import_module("helpers")
+    kernel.look()
+    modules = taken("import helpers").modules
+    assert list(kernel.changed(modules)) == []
+    write(root, {"src/helpers.py": "width = 200"})
+    (said,) = kernel.changed(modules)
+    assert said.startswith("helpers.py has changed since this kernel imported it: the job gets the file as it is now")
+    importlib.reload(helpers)
+    assert list(kernel.changed(modules)) == []

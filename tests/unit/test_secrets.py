@@ -1,0 +1,199 @@
+"""Secrets never enter a snapshot: what looks like one is refused by its place, and its text is never repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from jupyter_ext import magics
+from jupyter_ext.capture import capture_cell, capture_file
+from jupyter_ext.capture.secrets import find_secrets, known_secrets
+from jupyter_ext.project import Imported
+from jupyter_ext.submit import Checked, Session, Wanted, check, describe
+from kernel_backend.errors import CaptureError
+from kernel_backend.snapshots.archive import pack_snapshot
+
+LONG = "abcdefghij" * 4
+PASSWORD = "correcthorse7"
+ROLES = "def model(): return {}\ndef train_data(): ...\ndef loss(): ...\n"
+
+SECRETS = [
+    'x = "AKIAIOSFODNN7ABCDEFG"',
+    f't = "ghp_{LONG}"',
+    f"github_pat_{LONG}",
+    f"glpat-{LONG}",
+    f"sk-ant-{LONG}",
+    f"sk-proj-{LONG}",
+    f"hf_{LONG}",
+    "xoxb-1234567890-abc",
+    "AIza" + "b" * 35,
+    "-----BEGIN RSA PRIVATE KEY-----",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3.SflKxwRJSMeKKF2QT4",
+    'password = "hunter2"',
+    "connect(user='ada', password='hunter2')",
+    '{"api_key": "9f8d7c6b5a"}',
+    'API_KEY: str = "9f8d7c6b5a"',
+    'os.environ["MY_API_KEY"] = "abc123"',
+    'os.environ.setdefault("WANDB_API_KEY", "abc123zz")',
+    "postgres://ada:hunter2@db/x",
+    'token = "f81d4fae7dec11d0a765"',
+    "# %env API_KEY=abc123",
+    "%env API_TOKEN abcdef123456789012",
+    "export DB_PASSWORD=hunter2",
+    'headers = {"Authorization": "Bearer f81d4fae7dec11d0a765"}',
+    'def f(secret="hunter2"): ...',
+    '"password = \\"hunter2\\"\\n"',
+]
+NONE = [
+    'password = ""',
+    'password = "..."',
+    'api_key="xxx"',
+    "api_key='<token>'",
+    'key = os.environ["API_KEY"]',
+    'api_key = os.getenv("API_KEY", "")',
+    'password = getpass("Password: ")',
+    'eos_token = "</s>"',
+    'pad_token="[PAD]"',
+    'tokenizer = "bert-base-uncased"',
+    'token = "hello"',
+    'sort(key="name")',
+    'api_key = "your-api-key"',
+    'password="{password}"',
+    "https://host:8080/x@y",
+    "http://user:<password>@h",
+    "risk-free-lunch-and-a-long-name",
+    'password = "hunter2"  # daylight: not a secret',
+    'assert password == "hunter2"',
+    'token_type="absolute"',
+    'author = "Ada Lovelace"',
+]
+
+
+@pytest.mark.parametrize("text", SECRETS)
+def test_what_looks_like_a_secret_is_found_on_its_line(text: str):
+    ((line, _),) = find_secrets(f"\n{text}\n")
+    assert line == 2
+
+
+@pytest.mark.parametrize("text", NONE)
+def test_placeholders_and_other_words_are_none(text: str):
+    assert find_secrets(text) == []
+
+
+def test_the_value_of_a_secret_variable_is_known_wherever_it_stands():
+    known = known_secrets({"WANDB_API_KEY": "plainwords", "HOME": "/home/ada", "SHORT_KEY": "ab", "A_TOKEN": "..." * 3})
+    assert known == ["plainwords"]
+    assert find_secrets("x = 'plainwords'", known) == [(1, "the value of a secret variable")]
+
+
+def archived(checked: Checked) -> bytes:
+    return pack_snapshot(checked.capture.source, describe(checked), checked.files)[1]
+
+
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> Checked:
+    """A cell that is checked with a secret planted in one way."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    cells, namespace, captured, include, given = list[str](), dict[str, object](), list[str](), list[str](), {}
+    name = f"helpers_{way.replace(' ', '_')}"
+    target = ROLES.format("x")
+    match way:
+        case "definition":
+            cells = [f"x = dict(password='{PASSWORD}')"]
+        case "comment":
+            target = f"# password = '{PASSWORD}'\n" + ROLES.format("1")
+        case "module":
+            cells = [f"import {name} as x"]
+            (tmp_path / f"{name}.py").write_text(f"db = 'sql://ada:{PASSWORD}@host'\n")
+        case "file beside a package":
+            cells = [f"import {name} as x"]
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "__init__.py").write_text("")
+            (tmp_path / name / "settings.json").write_text(f'{{"password": "{PASSWORD}"}}')
+        case "included":
+            target, include = ROLES.format("1"), ["conf.yaml"]
+            (tmp_path / "conf.yaml").write_text(f"db:\n  password: '{PASSWORD}'\n")
+        case "captured json":
+            namespace, captured = {"x": {"password": PASSWORD}}, ["x"]
+        case "captured pickle":
+            namespace, captured = {"x": {1: f"sql://ada:{PASSWORD}@host"}}, ["x"]
+        case "captured by its name":
+            namespace, captured, target = {"api_key": PASSWORD}, ["api_key"], ROLES.format("api_key")
+        case "hyperparameter":
+            given = {"password": PASSWORD}
+            target = ROLES.format("1").replace("model()", "model(password)")
+        case "written in":
+            namespace = {"x": {"password": PASSWORD}}
+        case "value of a variable":
+            monkeypatch.setenv("MY_TOKEN", PASSWORD)
+            cells = [f"x = ['{PASSWORD}']"]
+    capture = capture_cell(cells, target, namespace, captured=captured)
+    return check(capture, given, Wanted(include=tuple(include)), session=Session(namespace, Imported()))
+
+
+@pytest.mark.parametrize(
+    ("way", "place"),
+    [
+        ("definition", "cell [1] line 1 holds what looks like a secret"),
+        ("comment", "cell [1] line 1 holds"),
+        ("module", "helpers_module.py line 1 holds what looks like a password in a URL"),
+        ("file beside a package", "settings.json line 1 holds"),
+        ("included", "conf.yaml line 2 holds"),
+        ("captured json", "--capture x holds"),
+        ("captured pickle", "--capture x holds"),
+        ("captured by its name", "--capture api_key: its name says"),
+        ("hyperparameter", "password=... on the line holds"),
+        ("written in", "uses 'x' (line 1), which no executed cell defines"),
+        ("value of a variable", "cell [1] line 1 holds what looks like the value of a secret variable"),
+    ],
+)
+def test_a_planted_secret_is_refused_by_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, place: str
+):
+    with pytest.raises(CaptureError) as raised:
+        planted(tmp_path, monkeypatch, way)
+    assert place in raised.value.message
+    assert PASSWORD not in str(raised.value.to_json())
+
+
+def test_secrets_that_nothing_needs_stay_behind_and_stop_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "__init__.py").write_text("")
+    (tmp_path / "packed" / ".env").write_text(f"API_KEY={PASSWORD}")
+    (tmp_path / ".gitignore").write_text("credentials.json")
+    (tmp_path / "packed" / "credentials.json").write_text(f'{{"password": "{PASSWORD}"}}')
+    cells = [
+        f"password = '{PASSWORD}'",
+        f"%env API_KEY={PASSWORD}",
+        f"%env PLAIN_NAME=sql://ada:{PASSWORD}@host",
+        f"import os\nos.environ['DB'] = 'sql://ada:{PASSWORD}@host'",
+        f"!curl -H 'password: {PASSWORD}' host",
+        f"cfg = {{'password': os.environ.get('NOWHERE', ''), 'k': {len(PASSWORD)}}}\nimport packed",
+    ]
+    held = {"cfg": {"password": PASSWORD, "k": len(PASSWORD)}, "packed": 1}
+    capture = capture_cell(cells, ROLES.format("cfg, packed"), held)
+    checked = check(capture, {}, session=Session(held, Imported()))
+    assert PASSWORD.encode() not in archived(checked)
+    assert sum("looks like a secret and stays out" in warning for warning in checked.warnings) == 3
+    assert not checked.state
+
+
+def test_a_line_may_say_that_it_holds_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("password = 'hunter2'  # daylight: not a secret\n" + ROLES.format("1"))
+    check(capture_file(tmp_path / "train.py"), {}, file=tmp_path / "train.py")
+
+
+def test_a_dry_run_refuses_too(capsys: pytest.CaptureFixture[str]):
+    shell: Any = InteractiveShell()
+    magics.load(shell)
+    shell.run_cell(f"key = dict(password='{PASSWORD}')", store_history=True)
+    result = shell.run_cell(f"%%dlsubmit --dry-run\n{ROLES.format('key')}", store_history=True)
+    magics.unload(shell)
+    assert "cell [1] line 1 holds what looks like a secret" in str(result.error_in_exec)
+    assert PASSWORD not in capsys.readouterr().out
