@@ -34,8 +34,8 @@ test: setup browser ## every test
 	$(NPM) test
 	$(PYTEST)
 
-torture: setup ## the long proofs: hundreds of kills, corruptions and full disks, a million draws, a hundred reruns (half an hour)
-	@set -e; for proof in corruptions full_disks draws reruns kills; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
+torture: setup ## the long proofs: ten thousand notebooks, hundreds of kills, corruptions and full disks, a million draws, a hundred reruns (half an hour)
+	@set -e; for proof in notebooks corruptions full_disks draws reruns kills; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
 
 test-fast: setup ## the tests that start no worker processes, no kernels and no browser
 	$(NPM) test

@@ -18,6 +18,7 @@ class Recorder:
         self._shell = shell
         self._began = 0.0
         self._body: tuple[int | None] | None = None
+        self._depth = 0  # of cells within a cell: some magics, such as %%capture, run their body as one
         self.imported = Imported()
         self.imported.look()
         self.running = ""  # the text of the cell that runs now
@@ -37,10 +38,19 @@ class Recorder:
 
     def before(self, info: Any) -> None:
         """A cell is about to run."""
-        self._began, self.running, self._body = time.monotonic(), info.raw_cell, None
+        self._depth += 1
+        if self._depth == 1:
+            self._began, self.running, self._body = time.monotonic(), info.raw_cell, None
 
     def after(self, result: Any) -> None:
         """A cell has run, or failed; one that was no Python has done nothing."""
+        self._depth = max(self._depth - 1, 0)  # we may have begun to listen within a cell
+        if self._depth:
+            failed = result.error_in_exec
+            line = failed_line(result.info.raw_cell, failed, self._shell.user_ns) if failed is not None else None
+            above = len(self.running) - len(self.running.lstrip("\n")) + 1
+            self.body_ran(line + above if line is not None else None)
+            return
         self.imported.look()
         if result.info is None or result.error_before_exec is not None or result.execution_count is None:
             return

@@ -54,10 +54,14 @@ def parse_cell(source: str) -> Parsed:
     if opening:  # %%bash, %%html: no Python at all
         magic = Magic(1, f"%%{opening[1]}", opening[2].strip(), opening[0].strip())
         return Parsed(lines, _commented(lines), _NOTHING, (magic,))
+    if source.lstrip().startswith("In ["):  # which is Python, too: an annotation
+        source = _cleaned(source)
+        lines = tuple(source.split("\n"))
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
-        return _transformed(source, lines)
+        source = _cleaned(source)
+        return _transformed(source, tuple(source.split("\n")))
     return _parsed(lines, tree) if "get_ipython" in source else Parsed(lines, lines, tree)
 
 
@@ -90,6 +94,18 @@ def _without_cell_magic(source: str) -> str:
     if opening is None or opening[1] not in _TRANSPARENT:
         return source
     return "\n" * (source[: opening.end()].count("\n")) + source[opening.end() :]
+
+
+def _cleaned(source: str) -> str:
+    """Without the indentation of a whole cell and the prompts of what was pasted; IPython does not ask for these."""
+    from IPython.core.inputtransformer2 import classic_prompt, ipython_prompt, leading_indent
+
+    lines = source.split("\n")
+    blank = next((index for index, line in enumerate(lines) if line.strip()), 0)
+    kept = [f"{line}\n" for line in lines[blank:]]
+    for clean in (leading_indent, classic_prompt, ipython_prompt):
+        kept = clean(kept)  # type: ignore[no-untyped-call]
+    return "\n".join([*lines[:blank], "".join(kept)])[:-1]
 
 
 def _transformed(source: str, lines: tuple[str, ...]) -> Parsed:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import io
+import tokenize
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,11 +12,14 @@ from jupyter_ext.capture.cells import Cell
 from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.statements import analyse
 
+_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.With, ast.AsyncWith, ast.Match)
+
 
 class Executed:
     """Cells, their Python, and their statements; a time is an index of `statements`.
 
-    A failed cell contributes what came before the failing statement; the rest is in `unfinished`.
+    A failed cell contributes what came before the failing statement, and what that one did; it and the rest are in
+    `unfinished`.
     """
 
     def __init__(self, cells: Sequence[Cell]) -> None:
@@ -21,6 +27,7 @@ class Executed:
         self.parsed = [analyse(cell.source)[0] for cell in cells]
         self.statements: list[Statement] = []
         self.unfinished: list[tuple[Statement, int]] = []  # with the number of its cell
+        self.displayed: set[int] = set()  # times of statements whose value was shown
         self._cell: list[int] = []
         for index in range(len(cells) - 1):
             self._execute(index)
@@ -29,15 +36,25 @@ class Executed:
 
     def _execute(self, index: int) -> None:
         cell = self.cells[index]
-        for statement in analyse(cell.source)[1]:
-            if cell.displayed:
-                kept = [change for change in statement.changes if not change.looked]
-                statement = replace(statement, changes=kept)
+        statements = analyse(cell.source)[1]
+        for statement in statements:
             if cell.error_line is not None and statement.end >= cell.error_line:
                 self.unfinished.append((statement, cell.number or 0))
+                if statement.start <= cell.error_line and index < len(self.cells) - 1:
+                    self._fail(statement, index)
             else:
+                if cell.displayed and statement is statements[-1]:
+                    self.displayed.add(len(self.statements))
                 self.statements.append(statement)
                 self._cell.append(index)
+
+    def _fail(self, statement: Statement, index: int) -> None:
+        """What a failing statement changed before it failed has happened; what it binds at its end has not."""
+        blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
+        if len(statement.nodes) == 1 and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):
+            perhaps = dict.fromkeys(statement.binds, True) if blocks else {}
+            self.statements.append(replace(statement, binds=perhaps, failed=True))
+            self._cell.append(index)
 
     def index(self, time: int) -> int:
         """The index of the cell that a statement is in."""
@@ -55,3 +72,12 @@ class Executed:
         """The statement's own text."""
         statement = self.statements[time]
         return "\n".join(self.lines(time)[statement.start - 1 : statement.end])
+
+
+def can_be_tried(lines: Sequence[str]) -> bool:
+    """Whether these lines mean the same one level deeper: no text goes over several of them."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return False
+    return all(token.start[0] == token.end[0] or token.type in (tokenize.NEWLINE, tokenize.NL) for token in tokens)

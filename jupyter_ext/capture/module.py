@@ -11,10 +11,11 @@ from pathlib import Path
 from jupyter_ext.capture.cells import Cell
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.facts import FunctionNode
+from jupyter_ext.capture.history import History
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
-from jupyter_ext.capture.slice import History, Slice, sets_secret
+from jupyter_ext.capture.slice import Slice
 from jupyter_ext.capture.values import Values, made_by_target, places, unused, values
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.definition import LOOP_VALUES, is_role
@@ -81,7 +82,8 @@ def capture_cell(
     number = number if number is not None else (cells[-1].number or 0) + 1 if cells else 1
     executed = Executed([*cells, Cell(_plain(target), number=number)])
     held = values(captured, namespace)
-    sliced = Slice(History(executed.statements), executed.start, [*_shared(executed), *held.needs], held.written)
+    past = History(executed.statements, executed.displayed)
+    sliced = Slice(past, executed.start, [*_shared(executed), *held.needs], held.written)
     written = written_in(sliced, namespace)
     found = settings(zip(executed.cells, executed.parsed, strict=True))
     taken = [time for time in sorted(sliced.needed) if time < executed.start]
@@ -100,6 +102,7 @@ def capture_cell(
             *unused(sliced, held),
             *found.warnings,
             *_secrets(executed),
+            *_unseen(executed, sliced),
             *_heavy(executed, taken),
         ),
         problems=(
@@ -158,9 +161,16 @@ def _required(arguments: ast.arguments) -> list[str]:
 
 def _secrets(executed: Executed) -> Iterator[str]:
     for time, statement in enumerate(executed.statements):
-        if time < executed.start and sets_secret(statement):
+        if time < executed.start and statement.sets_secret:
             place = f"cell [{executed.cell(time).number}] line {statement.start}"
             yield f"{place} sets what looks like a secret and stays out of the snapshot: {KEPT_OUT}"
+
+
+def _unseen(executed: Executed, sliced: Slice) -> Iterator[str]:
+    for time in sliced.history.unseen:
+        if time < executed.start:
+            place = f"cell [{executed.cell(time).number}] line {executed.statements[time].start}"
+            yield f"{place} runs a text that it makes itself: what that does is not followed. Write it out as Python."
 
 
 def _heavy(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
@@ -212,6 +222,9 @@ class _Writer:
         for time, index, first, last in self._runs(taken):
             self._read_values(time)
             text = self.executed.parsed[index].plain[first - 1 : last]
+            if self.executed.statements[time].failed:
+                self._try(self.executed.cells[index].number, text, first)
+                continue
             self._piece(self.executed.cells[index].number, text, first)
 
     def write_target(self, cell_line: int) -> int:
@@ -224,23 +237,39 @@ class _Writer:
         return self.pieces[-1].line
 
     def _piece(self, number: int | None, text: Sequence[str], cell_line: int) -> None:
+        self._mark(number)
+        self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=cell_line))
+        self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
+
+    def _try(self, number: int | None, text: Sequence[str], first: int) -> None:
+        """A statement that failed in the notebook, on its way perhaps."""
+        self._mark(number)
+        self.lines.append("try:")
+        self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=first))
+        self.lines += [f"    {line}" if line else line for line in text]
+        self.lines += ["except Exception:", f"    pass  # as in cell [{number}]"]
+
+    def _mark(self, number: int | None) -> None:
         if self.lines:
             self.lines.append("")
         if not self.pieces or self.pieces[-1].cell != number:
             self.lines.append(f"# cell [{number}]")
-        self.pieces.append(Piece(cell=number, line=len(self.lines) + 1, count=len(text), cell_line=cell_line))
-        self.lines += [f"# {line}" if _FUTURE.match(line) else line for line in text]
 
     def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int, int]]:
-        """Time, cell index, first and last line of neighbouring statements, with the comments directly above them."""
+        """Time, cell index, first and last line of neighbouring statements, with the comments directly above them.
+
+        A statement that failed stands alone.
+        """
         runs: list[tuple[int, int, int, int]] = []
         previous = -2
         for time in taken:
-            index, end = self.executed.index(time), self.executed.statements[time].end
-            if previous == time - 1 and runs[-1][1] == index and time not in self._places.values():
-                runs[-1] = (*runs[-1][:3], end)
+            statement, index = self.executed.statements[time], self.executed.index(time)
+            alone = statement.failed or time in self._places.values()
+            if previous == time - 1 and runs[-1][1] == index and not alone:
+                runs[-1] = (*runs[-1][:3], statement.end)
             else:
-                runs.append((time, index, self._with_comments(time), end))
+                first = statement.start if statement.failed else self._with_comments(time)
+                runs.append((time, index, first, statement.end))
             previous = time
         return runs
 

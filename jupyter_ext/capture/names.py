@@ -7,7 +7,6 @@ import ast
 from jupyter_ext.capture.facts import FunctionNode
 
 _OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Constant)
-_PASSING = {"list", "tuple", "iter", "zip", "enumerate", "filter", "map", "reversed", "chain", "dict"}
 
 
 def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
@@ -25,21 +24,6 @@ def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
             return (node.id if isinstance(node, ast.Name) else None), tuple(reversed(path))
 
 
-def objects(value: ast.expr) -> list[str]:
-    """Names whose object `value` holds on to: `net.head`, `list(net.parameters())`, `(a, b)`."""
-    if isinstance(value, ast.Tuple | ast.List | ast.Set):
-        return [name for each in value.elts for name in objects(each)]
-    if isinstance(value, ast.Dict):
-        return [name for each in value.values for name in objects(each)]
-    if isinstance(value, ast.Call):
-        name, path = root(value.func)
-        inside = [each for each in value.args if isinstance(each, ast.Call) or (not path and name in _PASSING)]
-        method = [name] if name and path and not value.args else []
-        return method + [held for each in inside for held in objects(each)]
-    name, _ = root(value)
-    return [name] if name else []
-
-
 def parameters(arguments: ast.arguments) -> frozenset[str]:
     """All the names in a signature."""
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
@@ -55,12 +39,14 @@ def bound(body: list[ast.stmt]) -> set[str]:
         node = queue.pop()
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
-        elif isinstance(node, ast.Global):
+        elif isinstance(node, ast.Global | ast.Nonlocal):
             foreign |= set(node.names)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {(each.asname or each.name).split(".")[0] for each in node.names}
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             names.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            names.add(node.rest)
         if isinstance(node, FunctionNode | ast.ClassDef):
             names.add(node.name)
         elif not isinstance(node, _OWN_SCOPE):

@@ -8,113 +8,15 @@ from __future__ import annotations
 
 import ast
 import builtins
-import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from jupyter_ext.capture.facts import Change, Effects, Statement
-from jupyter_ext.capture.secrets import SECRET, find_secrets
+from jupyter_ext.capture.facts import FunctionNode, Statement
+from jupyter_ext.capture.history import History
 
 # Given by the import system to every module.
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}
 _KNOWN = frozenset(dir(builtins)) | _MODULE_NAMES
-# Calls on a module that set something: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
-_SETTING = re.compile(
-    r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
-    r"|basicConfig|config)"
-)
-_DRAWING = {"matplotlib", "seaborn", "plotly", "IPython", "pprint", "bokeh", "altair", "rich"}
-# What any later statement may depend on without naming it.
-_AMBIENT = {("sys", "path"), ("os", "environ")}
-
-
-class History:
-    """All executed statements in order, indexed by what they bind and what they may change."""
-
-    def __init__(self, executed: Sequence[Statement]) -> None:
-        self.executed = executed
-        self.binders: dict[str, list[int]] = defaultdict(list)
-        self.changers: dict[str, list[int]] = defaultdict(list)
-        self.ambient: list[int] = []
-        self.stars: list[int] = []
-        self._packages: dict[str, str] = {}  # import-bound name -> package
-        self._objects: dict[str, frozenset[object]] = {}  # name -> what it may share with others
-        self._holders: dict[object, set[str]] = defaultdict(set)  # and the other way round
-        self._effects: dict[str, Effects] = {}
-        for time, statement in enumerate(executed):
-            self._read(time, statement)
-
-    def _read(self, time: int, statement: Statement) -> None:
-        extended = {change.name for change in statement.changes if change.how == "store" and not change.path}
-        # Of `a, b = b, a` the right side is what they held before.
-        former = [self._held(other) for _, other in statement.aliases]
-        for name, perhaps in statement.binds.items():
-            self._packages.pop(name, None)
-            self.binders[name].append(time)
-            before = self._held(name) if perhaps else frozenset[object]()
-            if name not in extended:  # `xs += [1]` is still the same list
-                self._hold(name, before | {(name, time)})
-        for name, package in statement.imports.items():
-            self._packages[name] = package
-            self._hold(name, frozenset([package]))
-        for (name, other), objects in zip(statement.aliases, former, strict=True):
-            self._hold(name, self._held(name) | self._held(other) | objects)
-        self._effects |= statement.effects
-        if statement.star:
-            self.stars.append(time)
-        for name in self._changed(time, statement):
-            self.changers[name].append(time)
-
-    def _held(self, name: str) -> frozenset[object]:
-        return self._objects.get(name, frozenset([name]))
-
-    def _hold(self, name: str, objects: frozenset[object]) -> None:
-        for each in self._objects.get(name, ()):
-            self._holders[each].discard(name)
-        self._objects[name] = objects
-        for each in objects:
-            self._holders[each].add(name)
-
-    def _changed(self, time: int, statement: Statement) -> set[str]:
-        names = {change.name for change in statement.changes if self._counts(change, statement)}
-        for change in statement.changes:
-            package = self._packages.get(change.name)
-            if package and self._counts(change, statement) and change.path and (package, change.path[0]) in _AMBIENT:
-                self.ambient.append(time)
-        for function in statement.calls:
-            names |= self._by_calling(function)
-        return names.union(*(self._holders.get(each, ()) for name in names for each in self._held(name)))
-
-    def _counts(self, change: Change, statement: Statement) -> bool:
-        package = self._packages.get(change.name) or statement.imports.get(change.name)
-        if package == "os" and change.path[:1] == ("environ",) and sets_secret(statement):
-            return False
-        if change.how == "method":
-            return package is None or bool(change.path and _SETTING.match(change.path[-1]))
-        if change.how == "argument":
-            called = self._effects.get(change.function or "")
-            drawing = self._packages.get(change.function or "") in _DRAWING
-            return package is None and not drawing and (called is None or called.arguments)
-        return True
-
-    def _by_calling(self, function: str) -> set[str]:
-        found: set[str] = set()
-        seen, queue = set[str](), [function]
-        while queue:
-            name = queue.pop()
-            if name not in seen and name in self._effects:
-                seen.add(name)
-                found |= self._effects[name].changes
-                queue.extend(self._effects[name].calls)
-        return found
-
-
-def sets_secret(statement: Statement) -> bool:
-    """Whether `os.environ["API_KEY"] = ...` is in it: such values stay out of snapshots."""
-    sets = any(change.path[:1] == ("environ",) for change in statement.changes)
-    texts = (ast.unparse(node) for node in statement.nodes) if sets else ()
-    return any(SECRET.search(text) or find_secrets(text) for text in texts)
 
 
 class Slice:
@@ -158,7 +60,7 @@ class Slice:
         if any(times and times[-1] >= self.start for times in (binders, changers)):
             return False
         last = self.history.executed[binders[-1]]
-        return name not in last.effects and name not in last.imports
+        return name not in last.imports and not any(_defines(node, name) for node in last.nodes)
 
     def _work(self) -> None:
         while self._queue:
@@ -171,13 +73,15 @@ class Slice:
         """Statement `time` is needed, with the functions that it makes used at `used`."""
         statement = self.history.executed[time]
         self.needed.add(time)
-        self._queue += [(name, time, True) for name in statement.now]
+        must = not statement.failed
+        self._queue += [(name, time, must and name not in statement.binds) for name in statement.now]
+        self._queue += [(name, time, False) for name in self.history.read[time]]
         self._queue += [(name, time, False) for name in statement.annotations]
         for name in statement.later:
             found = self._before(name, used)
-            self._queue.append((name, used, not found and used == self.end))
+            self._queue.append((name, used, must and not found and used == self.end))
             if used != self.end:
-                self._queue.append((name, self.end, not found))
+                self._queue.append((name, self.end, must and not found))
 
     def take_stars(self) -> None:
         """Take every `from x import *` along."""
@@ -211,7 +115,7 @@ class Slice:
         found: list[int] = []
         for time in reversed(binders):
             found.append(time)
-            if not self.history.executed[time].binds[name]:
+            if not self.history.binds[time][name]:
                 break
         if name in self.history.executed[found[0]].imports:
             found += self._submodules(name, binders)
@@ -225,6 +129,10 @@ class Slice:
             if name in statement.dotted:
                 texts.setdefault(_imported(statement), time)
         return list(texts.values())
+
+
+def _defines(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, FunctionNode | ast.ClassDef) and node.name == name
 
 
 def _imported(statement: Statement) -> str:

@@ -1,0 +1,58 @@
+"""All executed statements in order, indexed by what they bind and what they may change."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+from jupyter_ext.capture.facts import Statement
+from jupyter_ext.capture.interpreter import Interpreter
+
+
+class History:
+    """A time is an index of `executed`; `displayed` are those of statements whose value the notebook showed."""
+
+    def __init__(self, executed: Sequence[Statement], displayed: Collection[int] = ()) -> None:
+        self.executed = executed
+        self.binders: dict[str, list[int]] = defaultdict(list)
+        self.changers: dict[str, list[int]] = defaultdict(list)
+        self.binds: list[dict[str, bool]] = []  # by time: name -> only perhaps
+        self.read: list[set[str]] = []  # by time, through the functions that are called
+        self.ambient: list[int] = []
+        self.stars: list[int] = []
+        self.unseen: list[int] = []  # those that run a text which is made when they run
+        interpreter = Interpreter()
+        interpreter.counts_subclasses = any(statement.counts_subclasses for statement in executed)
+        for time, statement in enumerate(executed):
+            done = interpreter.run(statement, displayed=time in displayed, secret=statement.sets_secret)
+            # Random numbers are drawn from a state that a seed has made and each draw changes.
+            drawn = {state for state in done.drawn if state in self.binders}
+            binds = {**dict.fromkeys(done.bound, True), **statement.binds, **dict.fromkeys(done.seeded, False)}
+            self.binds.append(binds)
+            self.read.append(done.read | drawn)
+            for name in binds:
+                self.binders[name].append(time)
+            for name in done.changed | drawn:
+                self.changers[name].append(time)
+            if done.ambient:
+                self.ambient.append(time)
+            if done.unseen:
+                self.unseen.append(time)
+            if statement.star:
+                self.stars.append(time)
+                for name in _star_names(statement):
+                    binds[name] = False
+                    self.binders[name].append(time)
+
+
+def _star_names(statement: Statement) -> set[str]:
+    """What `from x import *` binds, as far as the module is loaded."""
+    found: set[str] = set()
+    for node in statement.nodes:
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            module = sys.modules.get(node.module or "")
+            public = [name for name in vars(module) if not name.startswith("_")] if module else []
+            found |= set(getattr(module, "__all__", public))
+    return found

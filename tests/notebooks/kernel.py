@@ -1,0 +1,75 @@
+"""A real IPython that runs a notebook with our recorder listening, and the job that its capture makes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, TypeVar
+
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from jupyter_ext.recorder import Recorder
+
+T = TypeVar("T")
+
+
+def shell() -> InteractiveShell:
+    """An IPython without files of its own, which shows nothing."""
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "nocolor"
+    made = InteractiveShell(config=config, user_module=ModuleType("__main__"))
+    made.showtraceback = lambda *args, **more: None
+    made._format_exception_for_storage = lambda *args, **more: {}  # which takes most of the time
+    return made
+
+
+def execute(kernel: InteractiveShell, cells: Sequence[str]) -> Recorder:
+    """Run cells as a person would, going on after those that fail; what the recorder saw."""
+    recorder = Recorder(kernel)
+    recorder.cells.clear()
+    recorder.register()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        for cell in cells:
+            kernel.run_cell(cell, store_history=True)
+    recorder.unregister()
+    return recorder
+
+
+def load(source: str) -> dict[str, Any]:
+    """The names of a captured module, executed as a module of its own."""
+    module = ModuleType("definition")
+    sys.modules["definition"] = module
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(source, "definition.py", "exec"), vars(module))
+    return vars(module)
+
+
+def apart(work: Callable[[], T]) -> T:
+    """What `work` returns in a process of its own, so that what it does to modules is gone; raises what it raised."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            answer: tuple[bool, Any] = (True, work())
+        except BaseException:
+            answer = (False, traceback.format_exc())
+        with os.fdopen(writing, "wb") as stream:
+            stream.write(pickle.dumps(answer))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as stream:
+        data = stream.read()
+    os.waitpid(child, 0)
+    worked, value = pickle.loads(data)
+    if not worked:
+        raise RuntimeError(value)
+    return value
