@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kernel_backend.client import Client
-from kernel_backend.data.base import changed_text
-from kernel_backend.data.declared import fingerprint
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.data import changed_since
 from kernel_backend.model.diff import Diff, Rerun
 from kernel_backend.model.differences import packages
 from kernel_backend.model.experiment import Config
@@ -54,17 +52,9 @@ def plan(
 
 def data_notes(client: Client, number: int, snapshot: Snapshot) -> list[str]:
     """Where declared data is not what it was when experiment `number` was submitted, a sentence each."""
-    notes, files = list[str](), dict[str, bytes]()
-    for data in snapshot.data:
-        try:
-            now = fingerprint(data.path)
-        except InvalidRequest as error:
-            notes.append(error.message)
-            continue
-        if now.digest != data.digest:
-            files = files or contents(client.archive(number))
-            notes.append(f"{changed_text(data.name, files[data.listed], now.listed)} since #{number}")
-    return notes
+    files = contents(client.archive(number)) if snapshot.data else {}
+    said = [changed_since(data, files[data.listed]) for data in snapshot.data]
+    return [f"{each}, since #{number}" for each in said if each]
 
 
 def verdict_text(diff: Diff, verifies: bool = False) -> str:

@@ -68,7 +68,7 @@ def test_other_packages_lead_to_the_locked_environment(folder: Path):
 def test_data_that_has_changed_or_is_gone_is_named(folder: Path):
     kept = service(folder)
     (folder / "b.csv").write_text("2")
-    assert plan(kept, 41, {}, {}).notes == [f"{folder}: 1 file was added (b.csv) since #41"]
+    assert plan(kept, 41, {}, {}).notes == [f"{folder}: 1 file was added (b.csv), since #41"]
     for file in folder.iterdir():
         file.unlink()
     folder.rmdir()
