@@ -34,20 +34,23 @@ def submit(
     name: str | None = None,
     params: dict[str, Value] | None = None,
     include: Sequence[str] = (),
+    data: Sequence[str] = (),
+    commits: Sequence[str] = (),
     again: bool = False,
     **config: Any,
 ) -> Job:
     """Submit a file of roles; `config` are the options by name (`slots=2, epochs=10, batch_size=64`).
 
-    Files and folders that `include` names travel with it. Where the same goes on already, that is the answer, unless
-    another is wanted (`again`). Raises InvalidDefinition and InvalidRequest before anything is sent.
+    Files and folders that `include` names travel with it; what `data` names is listed with its digests, and `commits`
+    are versions of data that are kept elsewhere. Where the same goes on already, that is the answer, unless another is
+    wanted (`again`). Raises InvalidDefinition and InvalidRequest before anything is sent.
     """
     from jupyter_ext.capture import capture_file
     from jupyter_ext.job import Job
     from jupyter_ext.submit import Wanted, config_from
     from jupyter_ext.submit import submit as send
 
-    path, asked = Path(file), Wanted(include=tuple(include))
+    path, asked = Path(file), Wanted(include=tuple(include), data=tuple(data), commits=tuple(commits))
     overview = send(
         capture_file(path), config_from(config), params or {}, file=path, name=name, asked=asked, again=again
     )
