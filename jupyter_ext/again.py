@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kernel_backend.client import Client
 from kernel_backend.data import changed_since
 from kernel_backend.model.diff import Diff, Rerun
-from kernel_backend.model.differences import packages
+from kernel_backend.model.environments import packages
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot

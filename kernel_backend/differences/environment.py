@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
-from kernel_backend.model.differences import differences
+from kernel_backend.model.environments import changes
 from kernel_backend.model.snapshot import DEFINITION
 
 # What a package is called where its import has another name.
@@ -26,7 +26,7 @@ _MACHINE = ("device", "cpu", "cpu_capability", "threads", "deterministic", "cuda
 
 def environment(a: Side, b: Side) -> Iterator[Difference]:
     """Python and packages; those first that the code imports. Our own version is told by itself."""
-    found = differences(a.snapshot.environment, b.snapshot.environment)
+    found = changes(a.snapshot.environment, b.snapshot.environment)
     for each in found:
         if each.kind in ("python", "variable"):
             yield Difference(kind="environment", name=each.name, text=str(each))

@@ -1,9 +1,17 @@
-"""What an experiment ran with, as people look at it: recorded, locked, built."""
+"""What experiments ran with, as people look at it: recorded, locked, built; and how two of them differ."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal
+
 from kernel_backend.model.record import Record
 from kernel_backend.model.snapshot import Environment
+
+_FIRST = ("torch", "numpy", "horovod", "daylight")  # these compute
+_KINDS = ("package", "python", "variable", "machine")
+
+Kind = Literal["package", "python", "variable", "machine"]
 
 
 class EnvironmentInfo(Record):
@@ -15,3 +23,64 @@ class EnvironmentInfo(Record):
     locked: int  # how many distributions they are
     unlocked: dict[str, str]  # name -> why there is no hash of it
     built: str | None  # the interpreter of the environment that was built from the lock
+
+
+class Change(Record):
+    """One thing that is not as it was; None where there is none of it."""
+
+    kind: Kind
+    name: str
+    recorded: str | None
+    present: str | None
+
+    def __str__(self) -> str:
+        """As a person reads it: `torch 2.12.0 -> 2.13.0`."""
+        return f"{self.name} {self.recorded or 'missing'} -> {self.present or 'missing'}"
+
+
+def changes(recorded: Environment, present: Environment) -> list[Change]:
+    """What differs, sorted: torch, NumPy, Horovod and Daylight, other packages, Python, variables, machine.
+
+    Where git stands is no part of it: that is code.
+    """
+    before, now = _facts(recorded), _facts(present)
+    found = [
+        Change(kind=kind, name=name, recorded=before.get((kind, name)), present=now.get((kind, name)))
+        for kind, name in {**before, **now}
+        if before.get((kind, name)) != now.get((kind, name))
+    ]
+    return sorted(found, key=_rank)
+
+
+def packages(recorded: Environment, present: Environment) -> list[Change]:
+    """Those of `changes` that another environment on this machine would put right."""
+    return [each for each in changes(recorded, present) if each.kind in ("package", "python")]
+
+
+def _rank(difference: Change) -> tuple[int, int, str]:
+    name = difference.name.split()[0]
+    first = _FIRST.index(name) if difference.kind == "package" and name in _FIRST else len(_FIRST)
+    return first, _KINDS.index(difference.kind), difference.name
+
+
+def _facts(environment: Environment) -> dict[tuple[Kind, str], str]:
+    """The environment as a flat table of texts."""
+    tables: list[tuple[Kind, str, Mapping[str, str | None]]] = [
+        ("package", "", environment.distributions),
+        ("package", " (origin)", environment.origins),
+        ("package", " (sources)", {name: _short(digest) for name, digest in environment.editable.items()}),
+        ("package", " (sources)", {"daylight": environment.daylight and _short(environment.daylight)}),
+        ("package", " (conda)", environment.conda),
+        ("package", "", {f"horovod ({flag})": value for flag, value in environment.horovod.items()}),
+        ("python", "", {"python": environment.python, "implementation": environment.implementation}),
+        ("variable", "", environment.variables),
+        ("machine", "", {"platform": environment.platform, "cpu": environment.cpu, "cores": str(environment.cores)}),
+        ("machine", "", {"driver": environment.driver}),
+    ]
+    return {
+        (kind, name + what): value for kind, what, table in tables for name, value in table.items() if value is not None
+    }
+
+
+def _short(digest: str) -> str:
+    return digest[:12]

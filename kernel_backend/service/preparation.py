@@ -14,8 +14,7 @@ from kernel_backend.environments import uv
 from kernel_backend.environments.kept import Environments
 from kernel_backend.environments.present import present
 from kernel_backend.errors import DaylightError, NoEnvironment
-from kernel_backend.model.differences import packages
-from kernel_backend.model.environments import EnvironmentInfo
+from kernel_backend.model.environments import EnvironmentInfo, packages
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.archive import Archive

@@ -17,7 +17,7 @@ from kernel_backend.environments import uv
 from kernel_backend.environments.kept import Environments
 from kernel_backend.environments.present import present
 from kernel_backend.errors import NoEnvironment
-from kernel_backend.model.differences import packages
+from kernel_backend.model.environments import packages
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.archive import digest, pack
 from kernel_backend.snapshots.environment import record

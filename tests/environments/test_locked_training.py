@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from kernel_backend.environments.kept import Environments
 from kernel_backend.environments.present import present
-from kernel_backend.model.differences import packages
+from kernel_backend.model.environments import packages
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.environment import record
 from tests.environments.index import needs_index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_backend.model.differences import differences, packages
+from kernel_backend.model.environments import changes, packages
 from kernel_backend.model.snapshot import Environment
 
 HASH = "#sha256=" + "ab" * 32
@@ -21,7 +21,7 @@ def environment(**changes: object) -> Environment:
 
 
 def test_equal_environments_do_not_differ():
-    assert differences(environment(), environment(git_commit="c0ffee")) == []
+    assert changes(environment(), environment(git_commit="c0ffee")) == []
 
 
 def test_what_computes_is_told_first():
@@ -31,7 +31,7 @@ def test_what_computes_is_told_first():
         variables={"OMP_NUM_THREADS": "4"},
         distributions={"aaa": "2", "torch": "2.13.0", "new": "1"},
     )
-    assert [str(each) for each in differences(environment(), now)] == [
+    assert [str(each) for each in changes(environment(), now)] == [
         "torch 2.12.0 -> 2.13.0",
         "numpy 2.0 -> missing",
         "aaa 1 -> 2",
@@ -48,14 +48,14 @@ def test_a_file_is_the_same_wherever_it_lies():
         environment(urls={"a": f"file:///here/a.whl{HASH}"}),
         environment(urls={"a": f"file:///b/a.whl{HASH}"}),
     )
-    assert differences(here, there) == []
+    assert changes(here, there) == []
     assert here.id == there.id
 
 
 def test_changed_sources_of_ours_and_of_an_editable_one_are_told():
     before = environment(editable={"mine": "a" * 64}, daylight="b" * 64)
     now = environment(editable={"mine": "c" * 64}, daylight="d" * 64)
-    assert [str(each) for each in differences(before, now)] == [
+    assert [str(each) for each in changes(before, now)] == [
         "daylight (sources) bbbbbbbbbbbb -> dddddddddddd",
         "mine (sources) aaaaaaaaaaaa -> cccccccccccc",
     ]
