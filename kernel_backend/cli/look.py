@@ -66,7 +66,9 @@ def _show(options: Namespace) -> int:
 def _card(overview: Overview, given: str, failures: bool) -> list[str]:
     """An experiment in lines, with what it was `given`; `failures` can be left out where they have been told."""
     experiment = overview.experiment
-    said = [line for line in (guarantee_text(overview), given, *attempt_lines(overview)) if line]
+    origin = experiment.rerun_of
+    again = f"the snapshot of #{origin} again: daylight diff {origin} {experiment.number} compares them" if origin else ""
+    said = [line for line in (again, guarantee_text(overview), given, *attempt_lines(overview)) if line]
     lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
     for trial in overview.trials:
         lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
