@@ -67,7 +67,7 @@ def _card(overview: Overview, given: str, failures: bool) -> list[str]:
     """An experiment in lines, with what it was `given`; `failures` can be left out where they have been told."""
     experiment = overview.experiment
     origin = experiment.rerun_of
-    again = f"the snapshot of #{origin} again: daylight diff {origin} {experiment.number} compares them" if origin else ""
+    again = f"#{origin} again: daylight diff {origin} {experiment.number} compares them" if origin else ""
     said = [line for line in (again, guarantee_text(overview), given, *attempt_lines(overview)) if line]
     lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
     for trial in overview.trials:
