@@ -43,7 +43,9 @@ def _ends(a: Side, b: Side, shared: int) -> tuple[bool | None, int | None, str]:
         newest = " and ".join(str(max(side.checkpoints, default="none")) for side in (a, b))
         return None, None, f"{told}; there are no checkpoints of the same step to compare (newest: {newest})"
     last = f"the checkpoints of step {steps[-1]}, and {told}"
-    if _over(a) and _over(b) and steps[-1] == max(b.checkpoints):
+    ends = {max(a.checkpoints), max(b.checkpoints)}
+    meant = b.experiment.config.until == steps[-1]  # it was to go no further
+    if _over(a) and _over(b) and (ends == {steps[-1]} or meant):
         return True, None, f"bit-identical: {last}"
     return None, None, f"bit-identical so far: {last}"
 

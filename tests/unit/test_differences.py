@@ -230,6 +230,18 @@ def test_weights_may_part_where_no_report_tells():
     assert "the checkpoints of step 10 differ in model" in results.text
 
 
+def test_one_that_was_stopped_early_is_identical_so_far():
+    results = verdict([0.5], [0.5], ({5: "aa", 10: "bb"}, {5: "aa"})).results
+    assert results.identical is None
+    assert results.text.startswith("bit-identical so far: the checkpoints of step 5")
+
+
+def test_one_that_was_to_go_no_further_is_identical():
+    a = side(checkpoints={5: {"model": "aa"}, 10: {"model": "bb"}})
+    b = side(config={"until": 5}, checkpoints={5: {"model": "aa"}})
+    assert diff(a, b).results.identical is True
+
+
 @pytest.mark.parametrize("ends", [({}, {}), ({10: "aa"}, {20: "aa"}), ({}, {20: "aa"})])
 def test_without_a_common_checkpoint_nobody_says_identical(ends):
     results = verdict([0.5], [0.5], ends).results
