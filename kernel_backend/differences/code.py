@@ -21,7 +21,7 @@ def code(a: Side, b: Side) -> Iterator[Difference]:
         if before is None or after is None:
             text = f"{_called(name)} is {'new' if before is None else 'gone'}"
             yield Difference(kind="code", name=name, text=text, detail=_unified(before or b"", after or b""))
-        elif meaning(name, before) != meaning(name, after):
+        elif before != after and meaning(name, before) != meaning(name, after):
             text = _differs(name, before, after, b)
             yield Difference(kind="code", name=name, text=text, detail=_unified(before, after))
 

@@ -30,10 +30,10 @@ def environment(a: Side, b: Side) -> Iterator[Difference]:
     for each in found:
         if each.kind in ("python", "variable"):
             yield Difference(kind="environment", name=each.name, text=str(each))
-    imported = _imported(a) | _imported(b)
     packages = [each for each in found if each.kind == "package" and not each.name.startswith(_OURS)]
-    named = [str(each) for each in sorted(packages, key=lambda each: each.name.split()[0] not in imported)]
-    if named:
+    if packages:
+        imported = _imported(a) | _imported(b)
+        named = [str(each) for each in sorted(packages, key=lambda each: each.name.split()[0] not in imported)]
         shown = ", ".join([*named[:_NAMED], *(["..."] if len(named) > _NAMED else [])])
         count = f"{len(named)} packages: " if len(named) > 1 else ""
         detail = tuple(named if len(named) > _NAMED else ())
