@@ -10,7 +10,7 @@ from jupyter_ext.put_back import Submitted, put_back
 from kernel_backend.client import Client
 from kernel_backend.data.views import Seen
 from kernel_backend.differences.attribution import Step, beyond, config, params, steps
-from kernel_backend.errors import DaylightError
+from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.home import home
 from kernel_backend.model.code import is_code
 from kernel_backend.model.diff import Attribution, AttributionRow, DifferenceKind
@@ -24,9 +24,16 @@ Back = frozenset[DifferenceKind]
 
 
 def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> Attribution:
-    """Train what it takes and wait for it; `tell` hears how it goes. Raises NotFound, and what the service answers."""
+    """Train what it takes and wait for it; `tell` hears how it goes. An interrupt ends the waiting alone.
+
+    Raises NotFound, InvalidRequest where one of the two has not ended, and what the service answers.
+    """
     diff, before, after = client.diff(a, b), client.experiment(a), client.experiment(b)
-    metric = before.experiment.config.metric.name
+    for overview in (before, after):
+        if not overview.ended:
+            number = overview.experiment.number
+            raise InvalidRequest(f"#{number} is {overview.state}: its causes are told apart once it has ended")
+    metric = _metric(before)
     baseline = _value(before, metric)
     rows = [_row(f"#{a} as it was", before, metric, baseline), _row(f"#{b} as found", after, metric, baseline)]
     one, other = _submitted(client, before), _submitted(client, after)
@@ -34,18 +41,25 @@ def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> At
     begun: list[tuple[Step, Overview | DaylightError]] = []
     for step in steps(diff.differences):
         try:
-            begun.append((step, _train(client, one, other, step, missing)))
-            tell(f"#{begun[-1][1].experiment.number}: {step.label}")  # type: ignore[union-attr]
+            overview = _train(client, one, other, step, missing)
         except DaylightError as error:
             begun.append((step, error))
+        else:
+            begun.append((step, overview))
+            tell(f"#{overview.experiment.number}: {step.label}")
     last: int | None = None
-    for step, overview in begun:
-        if isinstance(overview, DaylightError):
-            rows.append(AttributionRow(label=step.label, experiment=None, value=None, off=None, note=overview.message))
-            continue
-        *_, look = follow(client, overview)
-        last = overview.experiment.number
-        rows.append(_row(step.label, look.overview, metric, baseline))
+    try:
+        for step, found in begun:
+            if isinstance(found, DaylightError):
+                fields = {"label": step.label, "experiment": None, "state": "refused", "value": None, "off": None}
+                rows.append(AttributionRow.model_validate({**fields, "note": found.message}))
+                continue
+            *_, look = follow(client, found)
+            last = found.experiment.number
+            rows.append(_row(step.label, look.overview, metric, baseline))
+    except KeyboardInterrupt:
+        going = ", ".join(f"#{each.experiment.number}" for _, each in begun if isinstance(each, Overview))
+        raise InvalidRequest(f"{going} go on without you: %dl diff tells of each once it has ended") from None
     return Attribution(
         a=a,
         b=b,
@@ -112,13 +126,19 @@ def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, b
     return snapshot, files
 
 
+def _metric(overview: Overview) -> str:
+    """The experiment's own; the training loss where it was not validated."""
+    name = overview.experiment.config.metric.name
+    return name if name in overview.trials[0].metrics else next(iter(overview.trials[0].newest[1]), name)
+
+
 def _value(overview: Overview, metric: str) -> float | None:
-    return overview.trials[0].metrics.get(metric)
+    return overview.trials[0].newest[1].get(metric) if overview.state == "completed" else None
 
 
 def _row(label: str, overview: Overview, metric: str, baseline: float | None) -> AttributionRow:
     value, number = _value(overview, metric), overview.experiment.number
     off = None if value is None or baseline is None else abs(value - baseline)
     failure = overview.trials[0].failure
-    note = "" if value is not None else f"{overview.state}: {failure.message}" if failure else overview.state
-    return AttributionRow(label=label, experiment=number, value=value, off=off, note=note)
+    note = failure.message.splitlines()[0] if failure and failure.message and overview.state == "failed" else ""
+    return AttributionRow(label=label, experiment=number, state=overview.state, value=value, off=off, note=note)

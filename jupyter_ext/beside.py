@@ -12,10 +12,11 @@ from jupyter_ext.views.beside import attribution_bundle, diff_bundle, history_bu
 from jupyter_ext.waiting import show, wait
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.ids import parse_reference
-from kernel_backend.model.options import OptionParser, add_options, given_settings
+from kernel_backend.model.ids import parse_reference, whole
+from kernel_backend.model.options import OptionParser, add_rerun_options, given_settings
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.space import parse_assignments
+from kernel_backend.model.trial import checkpoint_step
 
 
 def diff(tokens: Sequence[str]) -> None:
@@ -26,7 +27,7 @@ def diff(tokens: Sequence[str]) -> None:
     options = parser.parse_mixed(tokens)
     if len(options.words) != 2:
         raise InvalidRequest("%dl diff takes two experiments: write %dl diff 41 97")
-    a, b = (parse_reference(word).experiment for word in options.words)
+    a, b = (whole(parse_reference(word)) for word in options.words)
     client = Client.connect()
     _display(
         attribution_bundle(attribute(client, a, b, print)) if options.attribute else diff_bundle(client.diff(a, b))
@@ -36,12 +37,12 @@ def diff(tokens: Sequence[str]) -> None:
 def rerun(tokens: Sequence[str]) -> None:
     """`%dl rerun 41 lr=0.1`."""
     parser = OptionParser(prog="%dl rerun", add_help=False)
-    add_options(parser, "notebook")
+    add_rerun_options(parser, "notebook")
     parser.set_defaults(words=[])
     options = parser.parse_mixed(tokens)
     if not options.words or "=" in options.words[0]:
         raise InvalidRequest("%dl rerun takes an experiment first: write %dl rerun 41 lr=0.1")
-    number = parse_reference(options.words[0]).experiment
+    number = whole(parse_reference(options.words[0]))
     client = Client.connect()
     planned = plan(client, number, parse_assignments(options.words[1:]), given_settings(options), options.name)
     overview = client.rerun(number, planned.asked)
@@ -58,13 +59,14 @@ def verify(tokens: Sequence[str]) -> None:
     """`%dl verify 41`: returns when it is known."""
     if len(tokens) != 1:
         raise InvalidRequest("%dl verify takes one experiment: write %dl verify 41")
-    number = parse_reference(tokens[0]).experiment
+    number = whole(parse_reference(tokens[0]))
     client = Client.connect()
-    overview = client.retrain(number)
+    planned = plan(client, number, {}, {})
+    overview = client.retrain(number, planned.asked)
     config = overview.experiment.config
     since = overview.experiment.begins_from
-    begins = f"checkpoint {since.partition('/')[2]}" if since else "the beginning"
-    captured = [f"#{number} again from {begins} to step {config.until}"]
+    begins = f"step {checkpoint_step(since.partition('/')[2])}" if since else "the beginning"
+    captured = [f"#{number} again from {begins} to step {config.until}", *planned.notes]
     wait(client, overview, captured, plain=headless(this_shell()), quiet=False)
     _say_verdict(client, overview, verifies=True)
 

@@ -12,7 +12,7 @@ from jupyter_ext.job import Job
 from jupyter_ext.views import table
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.facts import newest
+from kernel_backend.model.facts import known
 from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.model.options import VIEWS, OptionParser
 from kernel_backend.model.resumption import parse_slots
@@ -54,6 +54,9 @@ def run_command(tokens: Sequence[str]) -> None:
         print(HELP)
         return
     verb, *rest = tokens
+    if {"--help", "-h"} & set(rest):
+        print(HELP)
+        return
     if verb not in _VERBS:
         raise InvalidRequest(f"%dl has no verb {verb!r}{nearest(verb, _VERBS)}; it has: {' '.join(_VERBS)}")
     _VERBS[verb](rest)
@@ -122,8 +125,8 @@ def _value(value: float | None) -> str:
 def _facts(tokens: Sequence[str]) -> None:
     reference, _ = _number("facts", tokens)
     client = Client.connect()
-    known = newest(client.facts(reference.experiment, reference.trial or 1))
-    lines = fact_lines(known, client.source(reference.experiment)[1])
+    facts = known(client.facts(reference.experiment, reference.trial or 1))
+    lines = fact_lines(facts, client.source(reference.experiment)[1])
     print("\n".join(lines) or "nothing is known yet: it is told by a rank that trains")
 
 

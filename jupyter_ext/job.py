@@ -90,7 +90,8 @@ class Job:
 
     def verify(self) -> Results:
         """Its first steps again, from its first checkpoint to its next: whether the bits agree. Waits for it."""
-        again = Job(self._client.retrain(self.number).experiment.number, self._client).wait()
+        planned = plan(self._client, self.number, {}, {})
+        again = Job(self._client.retrain(self.number, planned.asked).experiment.number, self._client).wait()
         return self.diff(again).results
 
     def best(self) -> dict[str, float]:

@@ -114,9 +114,9 @@ class Client:
         body = (asked or Rerun()).to_json()
         return self._overview("POST", f"/api/experiments/{number}/rerun", json=body)
 
-    def retrain(self, number: int) -> Overview:
+    def retrain(self, number: int, asked: Rerun | None = None) -> Overview:
         """The steps from its first checkpoint to its next again: a new experiment, to `diff` with it."""
-        return self._overview("POST", f"/api/experiments/{number}/verify")
+        return self._overview("POST", f"/api/experiments/{number}/verify", json=(asked or Rerun()).to_json())
 
     def diff(self, number: int, other: int) -> Diff:
         """What differs between an experiment and another, the likeliest cause first, and what came of it."""

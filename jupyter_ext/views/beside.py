@@ -18,6 +18,7 @@ _ROW = "display:grid;grid-template-columns:9.5em 1fr;gap:2px 10px;padding:3px 0"
 _COLOURS = {"+": _ADDED, "-": _REMOVED, "~": "var(--jp-warn-color1, #f57c00)", "@": _DIM, ".": _DIM}
 _LINES = 60  # of a difference's details
 _KIND = 17  # characters of a kind's column
+NONE = "none: code, data, environment, seed and configuration are the same"
 NO_BIT = " (changes no bit)"
 HISTORY_HEAD = ("number", "name", "state", "age", "changed since", "what", "results")
 
@@ -25,8 +26,9 @@ HISTORY_HEAD = ("number", "name", "state", "age", "changed since", "what", "resu
 def diff_bundle(diff: Diff) -> dict[str, str]:
     """What differs, the likeliest cause first, and what came of it; no scripts, every text escaped."""
     rows = [_row(_kind(each), _text(each)) for each in diff.differences]
+    rows += [_row("not known", escape(each)) for each in diff.unknown]
     if not rows:
-        rows = [_row("causes", "none: code, data, environment, seed and configuration are the same")]
+        rows = [_row("causes", NONE)]
     head = f"<div><b>#{diff.a}</b> and <b>#{diff.b}</b></div>"
     html = f'<div style="{_CARD}">{head}{"".join(rows)}{_row("results", _results(diff.results))}</div>'
     return {"text/plain": "\n".join(diff_lines(diff)), "text/html": html}
@@ -34,7 +36,7 @@ def diff_bundle(diff: Diff) -> dict[str, str]:
 
 def history_bundle(entries: Sequence[HistoryEntry], now: float) -> dict[str, str]:
     """What has changed from experiment to experiment, as a table."""
-    return table(HISTORY_HEAD, [history_row(each, now) for each in entries], "no experiments yet")
+    return table(HISTORY_HEAD, [history_row(each, now) for each in entries], "no such experiments")
 
 
 def _row(head: str, body: str) -> str:
@@ -91,8 +93,9 @@ def diff_lines(diff: Diff, detail: int = 40) -> list[str]:
     for each in diff.differences:
         lines.append(f"  {each.kind:<{_KIND}}{each.text}{NO_BIT if each.harmless else ''}")
         lines += [f"  {'':<{_KIND}}  {line}" for line in shortened(each.detail, detail)]
-    if not diff.differences:
-        lines.append(f"  {'causes':<{_KIND}}none: code, data, environment, seed and configuration are the same")
+    lines += [f"  {'not known':<{_KIND}}{each}" for each in diff.unknown]
+    if len(lines) == 1:
+        lines.append(f"  {'causes':<{_KIND}}{NONE}")
     heads = ["results", *[""] * len(diff.results.metrics)]
     lines += [f"  {head:<{_KIND}}{line}" for head, line in zip(heads, results_lines(diff.results), strict=True)]
     return lines
@@ -107,10 +110,15 @@ def shortened(lines: Sequence[str], most: int) -> list[str]:
 def history_row(entry: HistoryEntry, now: float) -> list[str]:
     """A row of the table of what has changed from experiment to experiment."""
     told = [each.text for each in entry.differences if not each.harmless]
-    what = "; ".join(told) if told else "nothing" if entry.before else ""
-    since = f"#{entry.before}" if entry.before else ""
+    what = clipped("; ".join(told), 160) if told else "nothing" if entry.before else ""
+    since = f"#{entry.before}" if entry.before else "(none before)"
     age = duration(max(0.0, now - entry.created_at))
-    return [f"#{entry.number}", entry.name, entry.state, age, since, what, metrics_text(entry.metrics)]
+    return [f"#{entry.number}", clipped(entry.name, 40), entry.state, age, since, what, metrics_text(entry.metrics)]
+
+
+def clipped(text: str, most: int) -> str:
+    """The text, or its beginning."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def attribution_head(found: Attribution) -> tuple[str, ...]:
@@ -121,14 +129,15 @@ def attribution_head(found: Attribution) -> tuple[str, ...]:
 def attribution_row(row: AttributionRow) -> list[str]:
     """A training of the story: its label, value, distance from the baseline, and number."""
     off = "" if row.off is None else "0.0" if row.off == 0 else number(row.off)
-    value = row.note if row.value is None else number(row.value)
+    value = row.state if row.value is None else number(row.value)
     return [row.label, value, off, f"#{row.experiment}" if row.experiment else ""]
 
 
 def attribution_lines(found: Attribution) -> list[str]:
     """What comes below the table: the last row beside the baseline, and what could not be put back."""
     verdict = [f"the last row and #{found.a}: {found.results.text}"] if found.results else []
-    return [*verdict, *(f"cannot be put back: {text}" for text in found.beyond)]
+    notes = [f"{row.label}: {row.note}" for row in found.rows if row.note]
+    return [*verdict, *notes, *(f"cannot be put back: {text}" for text in found.beyond)]
 
 
 def attribution_bundle(found: Attribution) -> dict[str, str]:

@@ -85,7 +85,8 @@ class Verify(ApiHandler):
 
     async def post(self, number: str) -> None:
         """Train the steps from an experiment's first checkpoint to its next again; `diff` then compares the two."""
-        answer = await self.service.verify(self.user, int(number))
+        asked = self.parse(RerunAsked) if self.body else RerunAsked()
+        answer = await self.service.verify(self.user, int(number), asked)
         self.set_status(201)
         self.reply(answer)
 

@@ -52,7 +52,7 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{ONE}/pause", experiments.Pause, ACT),
     Route(f"{ONE}/resume", experiments.Resume, {"POST": Operation(Overview, body=Resumption, optional=True)}),
     Route(f"{ONE}/rerun", experiments.Rerun, {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
-    Route(f"{ONE}/verify", experiments.Verify, {"POST": Operation(Overview, status=201)}),
+    Route(f"{ONE}/verify", experiments.Verify, {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
     Route(f"{ONE}/diff", experiments.Diff, {"GET": Operation(Diff, query={"other": INT})}),
     Route("/api/history", experiments.History, {"GET": Operation({"history": HistoryEntry}, query=PAST)}),
     Route(f"{ONE}/reports", experiments.Reports, {"GET": Operation({"reports": StoredReport}, query=REPORTED)}),

@@ -12,15 +12,17 @@ from kernel_backend.cli.verb import FAILED, OK, Verb, count, takes_json, takes_o
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Diff
-from kernel_backend.model.ids import parse_reference
-from kernel_backend.model.options import OptionParser, add_options, given_settings
+from kernel_backend.model.ids import parse_reference, whole
+from kernel_backend.model.options import OptionParser, add_rerun_options, given_settings
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.space import parse_assignments
 from kernel_backend.text import head_text
 
+MOST = 200  # rows of a history
+
 
 def _diff(options: Namespace) -> int:
-    client, a, b = Client.connect(), options.reference.experiment, options.other.experiment
+    client, a, b = Client.connect(), whole(options.reference), whole(options.other)
     if options.attribute:
         return _attribute(client, a, b, options)
     found = client.diff(a, b)
@@ -82,17 +84,22 @@ def _rerun(options: Namespace) -> int:
 def _number(words: list[str]) -> int:
     if not words or "=" in words[0]:
         raise InvalidRequest("rerun takes an experiment first: daylight rerun 41 lr=0.1")
-    return parse_reference(words[0]).experiment
+    return whole(parse_reference(words[0]))
 
 
 def _rerun_arguments(parser: OptionParser) -> None:
     parser.add_argument("words", nargs="*", metavar="NUMBER name=value", help="the experiment, and what shall be other")
-    add_options(parser, "terminal")
+    add_rerun_options(parser, "terminal")
 
 
 def _verify(options: Namespace) -> int:
-    client = Client.connect()
-    return _seen_to_its_end(client, client.retrain(options.reference.experiment), options, strict=True)
+    from jupyter_ext.again import plan
+
+    client, number = Client.connect(), whole(options.reference)
+    planned = plan(client, number, {}, {})
+    for note in planned.notes:
+        say(f"note: {note}")
+    return _seen_to_its_end(client, client.retrain(number, planned.asked), options, strict=True)
 
 
 def _verify_arguments(parser: OptionParser) -> None:
@@ -128,17 +135,17 @@ def _seen_to_its_end(client: Client, overview: Overview, options: Namespace, str
 def _history(options: Namespace) -> int:
     from jupyter_ext.views.beside import HISTORY_HEAD, history_row
 
-    found = Client.connect().history(options.search, options.limit)
+    found = Client.connect().history(" ".join(options.words) or None, min(options.limit, MOST))
     if options.json:
         print_json({"history": found})
     else:
-        print_table(HISTORY_HEAD, [history_row(each, time.time()) for each in found], "no experiments")
+        print_table(HISTORY_HEAD, [history_row(each, time.time()) for each in found], "no such experiments")
     return OK
 
 
 def _history_arguments(parser: OptionParser) -> None:
-    parser.add_argument("--search", metavar="TEXT", help="names that contain it")
-    parser.add_argument("--limit", metavar="N", type=count, default=20, help="at most so many, newest first [20]")
+    parser.add_argument("words", nargs="*", metavar="TEXT", help="names that contain it")
+    parser.add_argument("--limit", metavar="N", type=count, default=20, help="so many, newest first, at most 200 [20]")
     takes_json(parser)
 
 
@@ -165,5 +172,12 @@ VERBS = (
         _verify_arguments,
         ("verify 41",),
     ),
-    Verb("history", "say what has changed from experiment to experiment", _history, _history_arguments, ("history",)),
+    Verb(
+        "history",
+        "say what has changed from experiment to experiment",
+        _history,
+        _history_arguments,
+        ("history digits",),
+        mixed=True,
+    ),
 )

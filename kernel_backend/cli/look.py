@@ -11,7 +11,7 @@ from kernel_backend.cli.logs import LOGS
 from kernel_backend.cli.output import print_json, print_table
 from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
-from kernel_backend.model.facts import newest
+from kernel_backend.model.facts import known
 from kernel_backend.model.options import OptionParser
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import StoredReport
@@ -58,7 +58,7 @@ def _show(options: Namespace) -> int:
         print_json(overview)
     elif overview:
         number = overview.experiment.number
-        given = given_line(newest(client.facts(number)), client.source(number)[1])
+        given = given_line(known(client.facts(number)), client.source(number)[1])
         print("\n".join(_card(overview, given, failures=not options.follow)))
     return code
 
@@ -116,9 +116,7 @@ def _facts(options: Namespace) -> int:
     if options.json:
         print_json({"facts": facts, "data": snapshot.data, "commits": snapshot.commits})
     else:
-        print(
-            "\n".join(fact_lines(newest(facts), snapshot)) or "nothing is known yet: it is told by a rank that trains"
-        )
+        print("\n".join(fact_lines(known(facts), snapshot)) or "nothing is known yet: it is told by a rank that trains")
     return OK
 
 

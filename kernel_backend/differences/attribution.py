@@ -15,8 +15,8 @@ from kernel_backend.model.record import Value
 
 GROUPS: tuple[tuple[str, frozenset[DifferenceKind]], ...] = (
     ("code", frozenset({"code"})),
-    ("data and hyperparameters", frozenset({"data", "hyperparameters"})),
-    ("libraries and seeds", frozenset({"environment", "daylight", "seed", "hardware", "configuration"})),
+    ("data and hyperparameters", frozenset({"data", "hyperparameters", "configuration"})),
+    ("libraries and seeds", frozenset({"environment", "daylight", "seed", "hardware"})),
 )
 # Differences of data that follow from what is not declared, or from declared data that has changed.
 _UNDECLARED = {"delivered", "observed", "external"}
@@ -48,9 +48,17 @@ def beyond(differences: Sequence[Difference]) -> list[str]:
     for each in differences:
         if each.kind == "data" and each.name in _UNDECLARED and not declared:
             found.append(f"data: {each.text}; it was not declared with --data, so it is not listed file by file")
-        elif (each.kind == "hardware" and each.name != "threads") or each.name == "pretrained":
+        elif _is_given(each):
             found.append(f"{each.kind}: {each.text}")
     return found
+
+
+def _is_given(difference: Difference) -> bool:
+    """Whether it is a machine's, a variable of whoever started the service, or in a file: no lock brings it back."""
+    if difference.kind == "hardware":
+        return difference.name != "threads"
+    variable = difference.kind == "environment" and difference.name.isupper()
+    return variable or difference.name in ("pretrained", "begins_from")
 
 
 def params(a: Experiment, b: Experiment, back: frozenset[DifferenceKind]) -> dict[str, Value]:

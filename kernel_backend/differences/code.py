@@ -11,6 +11,8 @@ from kernel_backend.model.code import is_code, meaning
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION
 
+LARGEST = 200_000  # bytes of a file that is shown line by line
+LINES = 400  # of a file's difference
 _MARK = re.compile(r"# cell \[\d+\]\n")
 
 
@@ -20,10 +22,10 @@ def code(a: Side, b: Side) -> Iterator[Difference]:
         before, after = a.files.get(name), b.files.get(name)
         if before is None or after is None:
             text = f"{_called(name)} is {'new' if before is None else 'gone'}"
-            yield Difference(kind="code", name=name, text=text, detail=_unified(before or b"", after or b""))
+            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before or b"", after or b""))
         elif before != after and meaning(name, before) != meaning(name, after):
             text = _differs(name, before, after, b)
-            yield Difference(kind="code", name=name, text=text, detail=_unified(before, after))
+            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before, after))
 
 
 def _called(name: str) -> str:
@@ -53,9 +55,17 @@ def _changed_lines(before: bytes, after: bytes) -> list[int]:
     return found
 
 
+def _detail(name: str, before: bytes, after: bytes) -> tuple[str, ...]:
+    return () if name.startswith(f"{CAPTURED}/") else _unified(before, after)  # of those only digests are here
+
+
 def _unified(before: bytes, after: bytes) -> tuple[str, ...]:
+    if max(len(before), len(after)) > LARGEST:
+        return (f"{len(before):,} bytes, now {len(after):,}",)
     try:
         old, new = (_MARK.sub("", text.decode()).splitlines() for text in (before, after))
     except UnicodeDecodeError:
         return (f"{len(before):,} bytes, now {len(after):,}",)
-    return tuple(line for line in difflib.unified_diff(old, new, "", "", lineterm="", n=2) if line.strip("+-"))
+    lines = [line for line in difflib.unified_diff(old, new, "", "", lineterm="", n=2) if line.strip("+-")]
+    left = len(lines) - LINES
+    return (*lines[:LINES], *([f"... {left:,} lines more"] if left > 0 else []))

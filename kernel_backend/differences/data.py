@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import PurePath
+from collections.abc import Iterable, Iterator
+from pathlib import PurePath, PurePosixPath
+
+import xxhash
 
 from kernel_backend.differences.listing import NAMED, Changes, changes, changes_lines, changes_text, read_list
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.facts import Delivered, Observed, ObservedFile
-from kernel_backend.model.snapshot import Data
+from kernel_backend.model.snapshot import PROJECT, Data
 
-_PRETRAINED = {".pt", ".pth", ".safetensors", ".bin", ".ckpt", ".h5", ".onnx", ".keras", ".npz", ".gguf"}
+_PRETRAINED = {".pt", ".pth", ".safetensors", ".ckpt", ".onnx", ".keras", ".gguf"}
 _DETAILS = 40  # lines
 
 
@@ -45,10 +47,15 @@ def _declared(a: Side, b: Side) -> Iterator[Difference]:
             one = before or after
             assert one is not None
             text = f"--data {one.name} is {'no longer' if before else 'newly'} declared"
-            yield Difference(kind="data", name=one.name, text=text)
+            yield Difference(
+                kind="data", name=one.name, text=text, harmless=True
+            )  # as such: it says only what there is
         elif before.digest != after.digest:
-            found = changes(read_list(a.files[before.listed]), read_list(b.files[after.listed]))
-            yield _files("data", after.name, f"{after.name}: ", found)
+            old, new = read_list(a.files[before.listed]), read_list(b.files[after.listed])
+            if old.keys() & new.keys() or before.name == after.name:
+                yield _files("data", after.name, f"{after.name}: ", changes(old, new))
+            else:
+                yield Difference(kind="data", name=after.name, text=f"--data {before.name} -> {after.name}")
 
 
 def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | None, Data | None]]:
@@ -86,7 +93,10 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
     before, after = (Observed.model_validate(s.facts["observed"]) if "observed" in s.facts else None for s in (a, b))
     if before is None or after is None:
         return Changes((), (), ())
-    old, new = _contents(a, before, weights), _contents(b, after, weights)
+    declared = [data.path for side in (a, b) for data in side.snapshot.data]
+    old, new = _contents(a, before, weights, declared), _contents(b, after, weights, declared)
+    _fill(old, new.keys(), a)
+    _fill(new, old.keys(), b)
     for name in old.keys() & new.keys():
         if None in (old[name][1], new[name][1]):  # too large to be read once more, on one side
             old[name], new[name] = (old[name][0], None), (new[name][0], None)
@@ -96,12 +106,22 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
     return found
 
 
-def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
-    """Name -> size and digest."""
+def _contents(side: Side, observed: Observed, weights: bool, declared: list[str]) -> dict[str, tuple[int, str | None]]:
+    """Name -> size and digest, of what neither side has declared."""
     files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
-    declared = [each.path for each in side.snapshot.data]
     theirs = [each for each in files if not any(PurePath(each.path).is_relative_to(path) for path in declared)]
     return {_name(each, side.experiment.cwd): (each.size, each.digest) for each in theirs}
+
+
+def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
+    """What was read elsewhere travelled with this one: a rerun reads it from there once its folder is gone."""
+    if side.snapshot.project is None:
+        return
+    folder = PurePosixPath(PROJECT) / side.snapshot.project.cwd
+    for name in set(names) - contents.keys():
+        shipped = side.files.get(str(folder / name))
+        if shipped is not None:
+            contents[name] = len(shipped), xxhash.xxh3_128_hexdigest(shipped)
 
 
 def _name(file: ObservedFile, cwd: str) -> str:

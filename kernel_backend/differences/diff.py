@@ -6,18 +6,38 @@ from kernel_backend.differences.code import code
 from kernel_backend.differences.data import data, pretrained
 from kernel_backend.differences.environment import environment, hardware
 from kernel_backend.differences.results import results
-from kernel_backend.differences.settings import configuration, daylight, hyperparameters, seed
+from kernel_backend.differences.settings import beginning, configuration, daylight, hyperparameters, seed
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Diff, Difference
 
-_CLASSES = (code, hyperparameters, data, pretrained, environment, seed, hardware, configuration, daylight)
+_CLASSES = (code, hyperparameters, data, pretrained, environment, seed, hardware, configuration, beginning, daylight)
 # What was delivered and the model at step 0 mostly follow from one of the others.
 _FOLLOWS = ("delivered", "step 0")
 
 
+# Facts that a training finds out, and what is not known without them.
+_UNKNOWN = {
+    "delivered": "which data was delivered",
+    "observed": "which files were read",
+    "weights": "the model at step 0",
+    "runtime": "what its ranks ran with",
+}
+
+
 def diff(a: Side, b: Side) -> Diff:
     """What differs, the likeliest cause first; what changes no bit is last. Silent where nothing does."""
-    return Diff(a=a.experiment.number, b=b.experiment.number, differences=causes(a, b), results=results(a, b))
+    found, came = causes(a, b), results(a, b)
+    if came.identical is False and all(each.harmless or each.name in _FOLLOWS for each in found):
+        # What should change no bit is suspected where nothing else can have.
+        found = tuple(each.model_copy(update={"harmless": False}) for each in found)
+        found = tuple(sorted(found, key=lambda each: each.name in _FOLLOWS))
+    numbers = a.experiment.number, b.experiment.number
+    return Diff(a=numbers[0], b=numbers[1], differences=found, unknown=(*_unknown(a), *_unknown(b)), results=came)
+
+
+def _unknown(side: Side) -> list[str]:
+    missing = [text for name, text in _UNKNOWN.items() if name not in side.facts]
+    return [f"of #{side.experiment.number}: {', '.join(missing)}"] if missing else []
 
 
 def causes(a: Side, b: Side) -> tuple[Difference, ...]:

@@ -21,14 +21,16 @@ _DISTRIBUTIONS = {
 _OURS = "daylight"
 _NAMED = 4  # packages, in a sentence
 # Of a rank's own facts those about the machine and how it is used; the others are told elsewhere.
+_ASKED = ("numerics", "reproducible", "slots", "backend")
 _MACHINE = ("device", "cpu", "cpu_capability", "threads", "deterministic", "cuda", "cudnn", "nccl", "driver")
 
 
 def environment(a: Side, b: Side) -> Iterator[Difference]:
     """Python and packages; those first that the code imports. Our own version is told by itself."""
     found = changes(a.snapshot.environment, b.snapshot.environment)
+    begun = all("runtime" in side.facts for side in (a, b))
     for each in found:
-        if each.kind in ("python", "variable"):
+        if each.kind == "python" or (each.kind == "variable" and not begun):  # ranks know their own variables
             yield Difference(kind="environment", name=each.name, text=str(each))
     packages = [each for each in found if each.kind == "package" and not each.name.startswith(_OURS)]
     if packages:
@@ -38,6 +40,17 @@ def environment(a: Side, b: Side) -> Iterator[Difference]:
         count = f"{len(named)} packages: " if len(named) > 1 else ""
         detail = tuple(named if len(named) > _NAMED else ())
         yield Difference(kind="environment", name="packages", text=count + shown, detail=detail)
+    if begun:
+        yield from _seen_by_ranks(a, b, {each.name.split()[0] for each in found})
+
+
+def _seen_by_ranks(a: Side, b: Side, told: set[str]) -> Iterator[Difference]:
+    """What only a rank knows: libraries as they were built, variables as they were set; not what is told already."""
+    before, after = ({name: str(value) for name, value in side.facts["runtime"].items()} for side in (a, b))
+    for name in {**before, **after}:
+        old, new = before.get(name, "unset"), after.get(name, "unset")
+        if old != new and name not in {*_MACHINE, *_ASKED, *told}:
+            yield Difference(kind="environment", name=name, text=f"{name} {old} -> {new}")
 
 
 def hardware(a: Side, b: Side) -> Iterator[Difference]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Results
-from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.model.states import ExperimentState
 
 Told = dict[tuple[int, str], Mapping[str, float]]  # by step and kind
 
@@ -16,52 +16,60 @@ def results(a: Side, b: Side) -> Results:
     names = dict.fromkeys([*a.metrics, *b.metrics])
     metrics = {name: (a.metrics.get(name), b.metrics.get(name)) for name in names}
     before, after = _told(a), _told(b)
-    shared = sorted(before.keys() & after.keys())
-    for step, kind in shared:
-        name = _differing(before[step, kind], after[step, kind])
-        if name is not None:
-            equal_to = max((other for other, _ in shared if other < step), default=None)
-            values = f"{kind} {name} {_value(before[step, kind], name)} and {_value(after[step, kind], name)}"
-            until = "" if equal_to is None else f", equal up to step {equal_to}"
-            text = f"results part at step {step}: {values}{until}"
-            return Results(identical=False, text=text, equal_to=equal_to, parted_at=step, metrics=metrics)
+    shared = [key for key in sorted(before.keys() & after.keys()) if before[key].keys() & after[key].keys()]
+    found = next((each for key in shared if (each := _parted(key, before[key], after[key], shared))), None)
+    found = found or _ends(a, b, shared)
+    text = "; ".join([found.text, *_unfinished(a), *_unfinished(b)])
+    return found.model_copy(update={"text": text, "metrics": metrics})
+
+
+def _parted(
+    key: tuple[int, str], before: Mapping[str, float], after: Mapping[str, float], shared: Sequence[tuple[int, str]]
+) -> Results | None:
+    """Where a report of both differs, if this one does."""
+    (step, kind), names = key, [name for name in before if name in after]
+    name = next((name for name in names if repr(before[name]) != repr(after[name])), None)
+    if name is None:
+        return None
+    equal_to = max((other for other, _ in shared if other < step), default=None)
+    until = "" if equal_to is None else f", equal up to step {equal_to}"
+    text = f"results part at step {step}: {kind} {name} {before[name]!r} and {after[name]!r}{until}"
+    return Results(identical=False, text=text, equal_to=equal_to, parted_at=step)
+
+
+def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
+    """The verdict where all that both told is equal: their checkpoints have the last word."""
     equal_to = shared[-1][0] if shared else None
-    identical, parted_at, text = _ends(a, b, len(shared))
-    return Results(identical=identical, text=text, equal_to=equal_to, parted_at=parted_at, metrics=metrics)
-
-
-def _ends(a: Side, b: Side, shared: int) -> tuple[bool | None, int | None, str]:
-    """The verdict where all that both told is equal: whether identical, the step at which not, and a sentence."""
-    told = f"all {shared} values that both reported are equal" if shared else "they have reported nothing in common"
+    count = f"all {len(shared)} reports of the same steps are equal" if len(shared) > 1 else "a report is equal"
+    told = count if shared else "they have reported nothing in common"
     steps = sorted(a.checkpoints.keys() & b.checkpoints.keys())
     for step in steps:
         before, after = a.checkpoints[step], b.checkpoints[step]
         differ = sorted(name for name in {**before, **after} if before.get(name) != after.get(name))
         if differ:
-            return False, step, f"the checkpoints of step {step} differ in {', '.join(differ)}; {told}"
+            text = f"the checkpoints of step {step} differ in {', '.join(differ)}; {told}"
+            return Results(identical=False, text=text, equal_to=equal_to, parted_at=step)
     if not steps:
         newest = " and ".join(str(max(side.checkpoints, default="none")) for side in (a, b))
-        return None, None, f"{told}; there are no checkpoints of the same step to compare (newest: {newest})"
-    last = f"the checkpoints of step {steps[-1]}, and {told}"
+        text = f"{told}; there are no checkpoints of the same step to compare (newest: {newest})"
+        return Results(identical=None, text=text, equal_to=equal_to)
     ends = {max(a.checkpoints), max(b.checkpoints)}
     meant = b.experiment.config.until == steps[-1]  # it was to go no further
-    if _over(a) and _over(b) and (ends == {steps[-1]} or meant):
-        return True, None, f"bit-identical: {last}"
-    return None, None, f"bit-identical so far: {last}"
+    whole = _completed(a) and _completed(b) and (ends == {steps[-1]} or meant)
+    text = f"{'bit-identical' if whole else 'bit-identical so far'}: the checkpoints of step {steps[-1]}, and {told}"
+    return Results(identical=whole or None, text=text, equal_to=max(steps[-1], equal_to or 0))
 
 
-def _over(side: Side) -> bool:
-    return side.experiment.state in EXPERIMENT_ENDED
+def _completed(side: Side) -> bool:
+    return side.experiment.state is ExperimentState.COMPLETED
+
+
+def _unfinished(side: Side) -> list[str]:
+    if _completed(side):
+        return []
+    why = f": {side.failure.splitlines()[0]}" if side.failure else ""
+    return [f"#{side.experiment.number} is {side.experiment.state}{why}"]
 
 
 def _told(side: Side) -> Told:
     return {(report.step, report.kind): report.metrics for report in side.reports}
-
-
-def _differing(before: Mapping[str, float], after: Mapping[str, float]) -> str | None:
-    names = [name for name in before if name in after]
-    return next((name for name in names if repr(before[name]) != repr(after[name])), None)
-
-
-def _value(metrics: Mapping[str, float], name: str) -> str:
-    return f"{metrics[name]!r}"

@@ -7,13 +7,14 @@ from typing import Any
 
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
-from kernel_backend.model.experiment import Config
+from kernel_backend.model.experiment import Cadence, Config
 from kernel_backend.model.record import Record
 
 # They say how a training is run and watched, and no bit of its result follows from them.
 _HARMLESS = {"loader_workers", "checkpoint_every", "keep", "max_restarts", "hang_timeout", "on_log", "until", "env"}
 _ELSEWHERE = {"seed", "threads"}
 _UNSET = object()
+LONGEST = 80  # characters of a value
 
 
 def hyperparameters(a: Side, b: Side) -> Iterator[Difference]:
@@ -42,6 +43,16 @@ def configuration(a: Side, b: Side) -> Iterator[Difference]:
         yield Difference(kind="configuration", name=name, text=text, harmless=bool(neutral))
 
 
+def beginning(a: Side, b: Side) -> Iterator[Difference]:
+    """A training may begin from another's checkpoint."""
+    before, after = a.experiment.begins_from, b.experiment.begins_from
+    if before != after:
+        text = f"begins from {before or 'the beginning'} -> {after or 'the beginning'}"
+        # What verifies goes on from the other's own checkpoint, and is to come to the same.
+        own = (after or "").startswith(f"{a.experiment.number}.")
+        yield Difference(kind="configuration", name="begins_from", text=text, harmless=own)
+
+
 def daylight(a: Side, b: Side) -> Iterator[Difference]:
     """Our own version, where seeds, batching and metrics live."""
     before, after = a.snapshot, b.snapshot
@@ -61,4 +72,13 @@ def _shown(value: Any) -> str:
         return "unset"
     if value is None:
         return "default"
-    return value.model_dump_json(exclude_none=True) if isinstance(value, Record) else repr(value)
+    text = _words(value) if isinstance(value, Record) else repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _words(record: Record) -> str:
+    """`10 steps`, `best 1, latest 2`: what is set of a record."""
+    given = {name: value for name, value in record.to_json().items() if value is not None}
+    if isinstance(record, Cadence):
+        return " ".join(f"{value:g} {name}" for name, value in given.items())
+    return ", ".join(f"{name} {value}" for name, value in given.items())

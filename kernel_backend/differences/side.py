@@ -22,4 +22,5 @@ class Side:
     facts: Mapping[FactName, Mapping[str, Any]] = field(default_factory=dict)
     reports: Sequence[StoredReport] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)  # the newest validation
+    failure: str = ""  # what ended it, if it failed
     checkpoints: Mapping[int, Mapping[str, str]] = field(default_factory=dict)  # by step: each part's digest

@@ -41,6 +41,7 @@ class Diff(Record):
     a: int
     b: int
     differences: tuple[Difference, ...]
+    unknown: tuple[str, ...] = ()  # what could not be compared, since one has not told it
     results: Results
 
 
@@ -49,9 +50,10 @@ class AttributionRow(Record):
 
     label: str
     experiment: int | None  # None: it could not be trained
+    state: str
     value: float | None  # of the metric, at its end
     off: float | None  # from the baseline
-    note: str = ""  # why there is no value
+    note: str = ""  # why it did not come to its end
 
 
 class Attribution(Record):

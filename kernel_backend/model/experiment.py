@@ -156,7 +156,6 @@ class Submission(Record):
     cwd: str  # where relative paths of the cell lead
     notebook: str | None = None
     rerun_of: int | None = None  # the experiment whose snapshot this is
-    begins_from: str | None = Field(None, pattern=r"^\d+\.\d+/\d+-\d+$")  # a checkpoint of another: 41.1/500-2
     again: bool = False  # make another one, though an equal one is active
 
 

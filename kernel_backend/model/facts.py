@@ -57,6 +57,23 @@ class StoredFact(Record):
     value: dict[str, Any]
 
 
-def newest(facts: Iterable[StoredFact]) -> dict[FactName, dict[str, Any]]:
-    """What is known of a trial by its facts: of each name what the newest attempt has said."""
-    return {fact.name: fact.value for fact in sorted(facts, key=lambda fact: fact.attempt)}
+def known(facts: Iterable[StoredFact]) -> dict[FactName, dict[str, Any]]:
+    """What is known of a trial: of each name what the newest attempt has said.
+
+    Where attempts ran on different machines, `runtime` has what each of them saw: `Xeon, then EPYC`.
+    """
+    found: dict[FactName, dict[str, Any]] = {}
+    for fact in sorted(facts, key=lambda fact: fact.attempt):
+        if fact.name == "runtime" and "runtime" in found:
+            before = found["runtime"]
+            names = {**before, **fact.value}
+            found["runtime"] = {name: _then(before.get(name), fact.value.get(name)) for name in names}
+        else:
+            found[fact.name] = fact.value
+    return found
+
+
+def _then(before: str | None, now: str | None) -> str:
+    if before is None or now is None or before.split(", then ")[-1] == now:
+        return before or now or ""
+    return f"{before}, then {now}"

@@ -47,3 +47,10 @@ def parse_attempt(key: str) -> AttemptId:
     if reference.trial is None or reference.attempt is None:
         raise InvalidRequest(f"{key!r} names no attempt: an attempt's key looks like 12.3-2")
     return AttemptId(reference.experiment, reference.trial, reference.attempt)
+
+
+def whole(reference: Reference) -> int:
+    """The number of an experiment that is meant as a whole; raises InvalidRequest where a later trial was named."""
+    if reference.trial not in (None, 1):
+        raise InvalidRequest(f"{reference.experiment}.{reference.trial}: name the experiment, {reference.experiment}")
+    return reference.experiment

@@ -178,6 +178,15 @@ def add_options(parser: argparse.ArgumentParser, host: Host) -> None:
         groups[option.group].add_argument(*option.flags, help=option.help, **option.kwargs)
 
 
+def add_rerun_options(parser: argparse.ArgumentParser, host: Host) -> None:
+    """Those of them that mean something to a snapshot that is there already; none has a default of its own."""
+    of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
+    for option in options_for(host):
+        if option.config or of_rerun & set(option.flags):
+            text = re.sub(r" \[[^\]]*\]$", "", option.help)
+            parser.add_argument(*option.flags, help=text, **option.kwargs)
+
+
 def parse_options(tokens: Sequence[str], host: Host, prog: str = "%%dlsubmit") -> argparse.Namespace:
     """The options among `tokens`; whatever is none (files, `name=value`) is its `words`, in written order.
 

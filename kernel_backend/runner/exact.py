@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import os
 import platform
 import re
 import sys
@@ -21,8 +22,9 @@ from torch import nn
 from kernel_backend import NUMERICS
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
-from kernel_backend.snapshots.environment import cpu_name, driver
+from kernel_backend.snapshots.environment import cpu_name, driver, numerics_variables
 
+_BY_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # they follow from `threads`
 _BUILT_WITH = {  # as torch.__config__.show() says it
     "mkl": r"oneAPI Math Kernel Library Version (\S+)",
     "onednn": r"MKL-DNN v(\S+)",
@@ -85,6 +87,7 @@ def libraries(device: torch.device, backend: str) -> dict[str, str]:
     """Further facts of this rank's libraries: not compared at a resume, and there for whoever looks for a cause."""
     built = torch.__config__.show()
     facts = {"interop_threads": str(torch.get_num_interop_threads())}
+    facts |= {name: value for name, value in numerics_variables(os.environ).items() if name not in _BY_THREADS}
     for name, pattern in _BUILT_WITH.items():
         if found := re.search(pattern, built):
             facts[name] = found[1]

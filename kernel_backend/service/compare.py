@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
 from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.taken import BEFORE
 from kernel_backend.differences.diff import causes, diff
 from kernel_backend.differences.side import Side
 from kernel_backend.differences.tensors import first_difference
@@ -16,13 +16,13 @@ from kernel_backend.errors import DaylightError, NotFound
 from kernel_backend.model.code import is_code
 from kernel_backend.model.diff import Diff, HistoryEntry
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.facts import FactName
+from kernel_backend.model.facts import known
 from kernel_backend.model.snapshot import CAPTURED, DATA, Snapshot
 from kernel_backend.service.visible import visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 
-REMEMBERED = 64  # snapshots: an archive never changes
+REMEMBERED = 16  # snapshots: an archive never changes
 ALL = 2**31 - 1  # experiments at once
 
 
@@ -48,42 +48,46 @@ class CompareVerbs:
         a, b = self._side(before), self._side(after)
         found = diff(a, b)
         parted = found.results.parted_at
-        if parted is None or parted not in a.checkpoints or parted not in b.checkpoints:
+        shared = (
+            []
+            if parted is None
+            else sorted(step for step in a.checkpoints.keys() & b.checkpoints.keys() if step >= parted)
+        )
+        if not shared:
             return found
-        where = self._first_difference(before.number, after.number, parted)
+        where = self._first_difference(before.number, after.number, shared[0])
         results = found.results.model_copy(update={"text": f"{found.results.text}; {where}"}) if where else None
         return found.model_copy(update={"results": results}) if results else found
 
     def _entry(self, experiment: Experiment, known: Sequence[Experiment]) -> HistoryEntry:
         before = _before(experiment, known)
-        told = self._store.trial(experiment.number, 1).metrics
+        overview = self._store.overview(experiment.number)
         sides = [self._side(each, results=False) for each in (before, experiment) if each is not None]
         return HistoryEntry(
             number=experiment.number,
             name=experiment.name,
-            state=experiment.state,
+            state=overview.state,
             created_at=experiment.created_at,
             before=before.number if before else None,
             differences=causes(*sides) if len(sides) == 2 else (),
-            metrics=told,
+            metrics=overview.trials[0].newest[1],
         )
 
     def _side(self, experiment: Experiment, *, results: bool = True) -> Side:
         snapshot, files = self._submitted(experiment.snapshot)
-        facts: dict[FactName, Mapping[str, Any]] = {}
-        for fact in self._store.facts(experiment.number, 1):
-            facts.setdefault(fact.name, fact.value)  # of the first attempt that said so
-        side = Side(experiment, snapshot, files, facts)
+        facts = known(self._store.facts(experiment.number, 1))
         if not results:
-            return side
+            return Side(experiment, snapshot, files, facts)
+        trials = self._store.trials(experiment.number)
         return Side(
             experiment,
             snapshot,
             files,
             facts,
             reports=self._store.reports(experiment.number, 1),
-            metrics=self._store.trial(experiment.number, 1).metrics,
+            metrics=trials[0].newest[1],
             checkpoints={each.step: _parts(each) for _, each in self._committed(experiment.number)},
+            failure=next((trial.failure.message for trial in trials if trial.failure), ""),
         )
 
     def _read(self, id: str) -> tuple[Snapshot, Mapping[str, bytes]]:
@@ -94,7 +98,8 @@ class CompareVerbs:
     def _committed(self, number: int) -> Iterator[tuple[Checkpoints, Manifest]]:
         try:
             place = self._places.open(number, 1)
-            yield from ((place, manifest) for manifest in place.committed())
+            # Not what was taken over from another: that would be compared with itself.
+            yield from ((place, manifest) for manifest in place.committed() if manifest.attempt != BEFORE)
         except OSError:  # storage is away: what is known without it is still worth telling
             return
 
@@ -106,7 +111,7 @@ class CompareVerbs:
                 other = new.part(part.name)
                 if other is not None and other.digest != part.digest:
                     name = first_difference(before.stream(old, part.name), after.stream(new, part.name))
-                    return f"first in {name} of {part.name}" if name else ""
+                    return f"the first tensor that differs after step {step}: {name} of {part.name}" if name else ""
         except (OSError, DaylightError):
             return ""
         return ""

@@ -30,7 +30,7 @@ from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredRepo
 from kernel_backend.model.resources import Node
 from kernel_backend.model.resumption import resized_note
 from kernel_backend.model.snapshot import Snapshot
-from kernel_backend.model.states import ExperimentState, IllegalTransition, TrialState
+from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.scheduler.placement import largest_gang
@@ -121,7 +121,9 @@ class Service:
                 return await self._add(who, draft), True
         return await self.overview(who, twin), False
 
-    async def _draft(self, who: str, submission: Submission) -> Draft:
+    async def _draft(self, who: str, submission: Submission, begins_from: str | None = None) -> Draft:
+        if submission.rerun_of is not None:
+            await self._visible(who, submission.rerun_of)
         params = await asyncio.to_thread(self._bind, submission)
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, submission.snapshot)
@@ -139,7 +141,7 @@ class Service:
             cwd=submission.cwd,
             notebook=submission.notebook,
             rerun_of=submission.rerun_of,
-            begins_from=submission.begins_from,
+            begins_from=begins_from,
         )
 
     async def _add(self, who: str, draft: Draft) -> Overview:
@@ -161,31 +163,25 @@ class Service:
         Raises NotFound, InvalidRequest for what is no option, and what `submit` raises.
         """
         before = await self._visible(who, number)
-        try:
-            config = asked.applied(before.config)
-        except ValidationError as error:
-            wrong = "; ".join(f"{found['loc'][0]}: {found['msg']}" for found in error.errors())
-            raise InvalidRequest(f"this is no configuration: {wrong}") from None
-        return await self.submit(who, _again(before, asked, config))
+        return await self._add(who, await self._draft(who, _again(before, asked), before.begins_from))
 
-    async def verify(self, who: str, number: int) -> Overview:
+    async def verify(self, who: str, number: int, asked: Rerun) -> Overview:
         """The first steps from an experiment's first checkpoint again, up to its next: another experiment, queued.
 
         With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits agree.
-        Raises NotFound where there is no checkpoint.
+        Raises NotFound where there is no checkpoint, and what `rerun` raises.
         """
         before = await self._visible(who, number)
         kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
         first = [each for each in kept if each.trial == 1][:2]
         if not first:
-            raise NotFound(
-                f"experiment #{number} has no checkpoint to compare with: daylight rerun {number} trains anew"
-            )
+            yet = "" if before.state in EXPERIMENT_ENDED else " yet"
+            raise NotFound(f"experiment #{number} has no checkpoint{yet} to compare with")
         begins_from = f"{number}.1/{first[0].id}" if len(first) > 1 else None
-        config = before.config.model_copy(update={"until": first[-1].step})
-        asked = Rerun(name=f"verification of #{number}")
-        submission = _again(before, asked, config).model_copy(update={"begins_from": begins_from})
-        return await self.submit(who, submission)
+        name = asked.name or f"verification of #{number}"
+        until = {**asked.config, "until": first[-1].step}
+        again = _again(before, asked.model_copy(update={"name": name, "config": until}))
+        return await self._add(who, await self._draft(who, again, begins_from))
 
     # Looking
 
@@ -374,7 +370,12 @@ class Service:
         return False
 
 
-def _again(before: Experiment, asked: Rerun, config: Config) -> Submission:
+def _again(before: Experiment, asked: Rerun) -> Submission:
+    try:
+        config = asked.applied(before.config)
+    except ValidationError as error:
+        wrong = "; ".join(f"{found['loc'][0]}: {found['msg']}" for found in error.errors())
+        raise InvalidRequest(f"this is no configuration: {wrong}") from None
     return Submission(
         snapshot=before.snapshot,
         config=config,
@@ -384,7 +385,6 @@ def _again(before: Experiment, asked: Rerun, config: Config) -> Submission:
         cwd=asked.cwd or before.cwd,
         notebook=before.notebook,
         rerun_of=before.number,
-        again=True,
     )
 
 

@@ -18,7 +18,7 @@ def labels(b) -> list[str]:
 
 def test_only_groups_of_which_something_differs_are_trained():
     assert labels(side(params={"lr": 0.2, "width": 8})) == ["+ data and hyperparameters"]
-    assert labels(side(config={"seed": 3, "batch_size": 64})) == ["+ libraries and seeds"]
+    assert labels(side(config={"seed": 3, "batch_size": 64})) == ["+ data and hyperparameters", "+ libraries and seeds"]
     assert labels(side(EDITED, config={"seed": 3})) == ["+ code", "+ libraries and seeds"]
     assert labels(side(config={"max_restarts": 3})) == []
 
@@ -26,7 +26,7 @@ def test_only_groups_of_which_something_differs_are_trained():
 def test_groups_add_up():
     first, second = steps(causes(side(), side(EDITED, params={"lr": 0.2, "width": 8})))
     assert first.back < second.back
-    assert second.back == {"code", "data", "hyperparameters"}
+    assert second.back == {"code", "data", "hyperparameters", "configuration"}
 
 
 def test_another_processor_and_other_pretrained_weights_cannot_be_put_back_but_threads_can():

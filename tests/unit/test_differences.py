@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import xxhash
 
 from kernel_backend.differences.diff import diff
 from kernel_backend.differences.listing import changes, changes_text
@@ -14,7 +16,8 @@ from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Diff
 from kernel_backend.model.facts import Delivered, Observed, ObservedFile, Weights
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.snapshot import Captured, Data
+from kernel_backend.model.snapshot import Captured, Data, Project
+from kernel_backend.model.states import ExperimentState
 from tests.sides import PACKAGES, SOURCE, side
 
 
@@ -199,6 +202,75 @@ def test_the_model_at_step_0_is_told_after_what_it_follows_from():
     assert found[1][1] == "the model at step 0: 1 of 2 tensors differ, first 0.weight"
 
 
+def test_declaring_data_alone_changes_nothing_and_hides_no_file_that_was_read():
+    (data, listed_files) = listed(a=b"1", b=b"2")
+    reading = observed(("/data/leslie/a", "1"), ("/data/leslie/b", "2"))
+    a, b = side(facts=reading), side(snapshot={"data": (data,)}, files=listed_files, facts=reading)
+    for before, after in ((a, b), (b, a)):
+        (found,) = diff(before, after).differences
+        assert "declared" in found.text
+        assert found.harmless
+
+
+def test_a_file_that_travelled_and_is_read_from_the_snapshot_has_not_gone():
+    content = b"x: 1"
+    project = Project(root="/home/dave", cwd="net", paths=())
+    shipped = {"snapshot": {"project": project}, "files": {"project/net/conf.yaml": content}}
+    digest = xxhash.xxh3_128_hexdigest(content)
+    read = {
+        "observed": Observed(
+            files=(ObservedFile(path="/home/dave/net/conf.yaml", size=4, mtime=0, digest=digest),)
+        ).to_json()
+    }
+    a, b = side(facts=read, **shipped), side(facts=observed(), **shipped)
+    assert told(a, b) == told(b, a) == []
+    edited = side(facts=observed(("/home/dave/net/conf.yaml", "other")), **shipped)
+    assert told(a, edited) == [("data", "files that were read: 1 file has other bytes (conf.yaml)")]
+
+
+def test_what_ranks_ran_with_is_compared_where_both_have_told():
+    before, after = (
+        {"runtime": {"torch": "2.12", "mkl": "2024"}},
+        {"runtime": {"torch": "2.13", "mkl": "2024", "MKL_CBWR": "AVX2"}},
+    )
+    assert told(side(facts=before), side(facts=after)) == [
+        ("environment", "torch 2.12 -> 2.13"), ("environment", "MKL_CBWR unset -> AVX2"),
+    ]  # fmt: skip
+    packages = {"distributions": PACKAGES | {"torch": "2.13"}}
+    assert (
+        len(
+            told(
+                side(facts=before),
+                side(facts={"runtime": {**before["runtime"], "torch": "2.13"}}, environment=packages),
+            )
+        )
+        == 1
+    )
+
+
+def test_what_should_change_no_bit_is_suspected_where_results_part_and_nothing_else_differs():
+    a = side(reports=reports(0.5), facts=delivered())
+    b = side(config={"loader_workers": 2}, reports=reports(0.6), facts=delivered(digest="cd"))
+    found = diff(a, b).differences
+    assert [(each.name, each.harmless) for each in found] == [("loader_workers", False), ("delivered", False)]
+
+
+def test_what_one_side_has_not_told_is_said_to_be_unknown():
+    found = diff(side(), side(facts={"runtime": {}, "weights": {"digest": "", "tensors": {}}}, number=97))
+    assert found.unknown == (
+        "of #41: which data was delivered, which files were read, the model at step 0, what its ranks ran with",
+        "of #97: which data was delivered, which files were read",
+    )
+
+
+def test_a_side_that_failed_is_never_identical():
+    a = side(checkpoints={5: {"model": "aa"}})
+    failed = a.experiment.model_copy(update={"state": ExperimentState.FAILED, "number": 97})
+    results = diff(a, replace(a, experiment=failed, failure="ValueError: boom")).results
+    assert results.identical is None
+    assert results.text.endswith("#97 is failed: ValueError: boom")
+
+
 def test_a_captured_value_is_told_by_its_name():
     kept = Captured(name="files", file="captured/files.json", format="json", bytes=1, digest="d", line=2)
     a, b = (side(snapshot={"captured": (kept,)}, files={"captured/files.json": data}) for data in (b"aa", b"bb"))
@@ -212,8 +284,8 @@ def verdict(a: Sequence[float], b: Sequence[float], ends: tuple[dict[int, str], 
 
 def test_equal_reports_and_checkpoints_are_bit_identical():
     results = verdict([0.5, float("nan")], [0.5, float("nan")], ({10: "aa"}, {10: "aa"})).results
-    assert (results.identical, results.equal_to) == (True, 2)
-    assert results.text == "bit-identical: the checkpoints of step 10, and all 2 values that both reported are equal"
+    assert (results.identical, results.equal_to) == (True, 10)
+    assert results.text == "bit-identical: the checkpoints of step 10, and all 2 reports of the same steps are equal"
 
 
 def test_results_part_at_the_first_report_that_differs_in_a_bit():
