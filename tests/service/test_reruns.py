@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.diff import Rerun
+from kernel_backend.model.experiment import Submission
 from tests.torture import reruns
 from tests.world import DEFINITION, World
 
@@ -64,6 +67,11 @@ def test_what_cannot_be_asked_of_a_rerun_is_refused(world: World) -> None:
         client(world).rerun(first, Rerun(config={"colour": 1}))
     with pytest.raises(NotFound):
         client(world).rerun(10**6)
+    snapshot = client(world).experiment(first).experiment.snapshot
+    with pytest.raises(NotFound):
+        client(world).submit(Submission(snapshot=snapshot, python=sys.executable, cwd="/", rerun_of=10**6))
+    with pytest.raises(ValidationError):  # whose checkpoint it begins from is the service's to say
+        Submission(snapshot=snapshot, python=sys.executable, cwd="/", begins_from="1.1/4-1")  # type: ignore[call-arg]
 
 
 def test_the_first_steps_after_a_checkpoint_are_verified(world: World) -> None:
@@ -79,7 +87,7 @@ def test_the_first_steps_after_a_checkpoint_are_verified(world: World) -> None:
 
 def test_a_training_with_one_checkpoint_is_verified_from_its_beginning(world: World) -> None:
     first = world.submit(epochs=1).experiment.number
-    with pytest.raises(NotFound, match="no checkpoint to compare with"):
+    with pytest.raises(NotFound, match="no checkpoint yet to compare with"):
         client(world).retrain(first)
     world.ended(first)
     again = client(world).retrain(first).experiment
