@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.facts import FunctionNode
-from jupyter_ext.capture.follow.changes import change
-from jupyter_ext.capture.follow.syntax import body, last_name, summary
+from jupyter_ext.capture.follow.glance import glance
+from jupyter_ext.capture.follow.syntax import body, last_name
 from jupyter_ext.capture.follow.things import NOTHING, Frame, Function, Thing, Value
 from jupyter_ext.capture.follow.world import World
 
@@ -53,7 +53,8 @@ def enter(world: World, thing: Thing, arguments: list[Value], keywords: dict[str
         return world.memo[key]
     world.memo[key] = NOTHING
     if world.stack >= _DEPTH or world.steps > min(world.left, _STEPS_OF_ONE):
-        return glance(world, thing, arguments, keywords)
+        world.memo[key] = glance(world, thing, arguments, keywords)
+        return world.memo[key]
     frame = Frame(function.local, function.frame)
     for name, value in _bindings(function.node.args, arguments, keywords, thing):
         frame.values[name] = frame.values.get(name, NOTHING) | value
@@ -69,25 +70,6 @@ def enter(world: World, thing: Thing, arguments: list[Value], keywords: dict[str
     world.frame, world.branches = outer, branches
     world.memo[key] = frozenset(frame.results)
     return world.memo[key]
-
-
-def glance(world: World, thing: Thing, arguments: list[Value], keywords: dict[str, Value]) -> Value:
-    """Instead of running a function: whatever it can reach has changed, if it changes anything."""
-    function = thing.function
-    assert function is not None
-    given = NOTHING.union(*arguments, *keywords.values())
-    free, writes = summary(function.node)
-    world.out.read |= free
-    if writes:
-        change(world, given, deep=True)
-    for name in free:
-        for each in world.globals.get(name, ()):
-            if each.function is not None and (each, "glance") not in world.memo:
-                world.memo[each, "glance"] = NOTHING
-                glance(world, each, [given], {})
-            elif writes and each.function is None and not each.is_class:
-                change(world, [each], deep=True)
-    return world.holding(function.node, given, opaque=True)
 
 
 def _bindings(

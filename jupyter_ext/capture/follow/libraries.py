@@ -79,6 +79,11 @@ _DRAWS = _names(
     "uniform_ normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ trunc_normal_",
     "sparse_ reset_parameters",
 )
+_STATES = {
+    "random": "the state of random",
+    "numpy": "the state of numpy.random",
+    "torch": "the state of torch's generator",
+}
 # Calls on a module that set something: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
 _SETTING = re.compile(
     r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
@@ -105,13 +110,17 @@ def changes(method: str) -> bool:
 def random_state(package: str, path: tuple[str, ...]) -> str | None:
     """Which of the generators that nobody names a call draws from or seeds, as the name of its state."""
     name = path[-1] if path else ""
-    if package == "random" and name[:1].islower():
-        return "the state of random"
-    if package == "numpy" and "random" in path[:-1] and name not in ("default_rng", "RandomState", "Generator"):
-        return "the state of numpy.random"
-    if package == "torch" and (name in _DRAWS or name in ("manual_seed", "seed", "set_rng_state")):
-        return "the state of torch's generator"
-    return None
+    draws = (
+        (package == "random" and name[:1].islower())
+        or (package == "numpy" and "random" in path[:-1] and name not in ("default_rng", "RandomState", "Generator"))
+        or (package == "torch" and (name in _DRAWS or name in ("manual_seed", "seed", "set_rng_state")))
+    )
+    return _STATES[package] if draws else None
+
+
+def random_states(package: str) -> set[str]:
+    """The name of the state that a package draws from, if any."""
+    return {_STATES[package]} if package in _STATES else set()
 
 
 def seeds(name: str) -> bool:

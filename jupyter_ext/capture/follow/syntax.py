@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import ast
 import builtins
+from dataclasses import dataclass
 from functools import lru_cache
 
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.follow import libraries
 from jupyter_ext.capture.follow.things import Value
 from jupyter_ext.capture.names import bound, parameters, root
+
+
+@dataclass(frozen=True)
+class Code:
+    """What the texts of a function, and of those that it names, say together."""
+
+    names: frozenset[str]  # that they read and do not bind
+    stored: frozenset[str]  # at the bottom of what they store in
+    declared: frozenset[str]  # `global`
+    sets: frozenset[str]  # methods that set something in a module
+    writes: bool
+
+    def __or__(self, other: Code) -> Code:
+        return Code(
+            self.names | other.names,
+            self.stored | other.stored,
+            self.declared | other.declared,
+            self.sets | other.sets,
+            self.writes or other.writes,
+        )
 
 
 def is_super(node: ast.expr) -> bool:
@@ -67,17 +88,24 @@ def _yields(node: ast.AST) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def summary(node: FunctionNode | ast.Lambda) -> tuple[frozenset[str], bool]:
-    """The names that a function reads, and whether it changes anything but its own names."""
+def text_of(node: FunctionNode | ast.Lambda) -> Code:
+    """What the text of one function says."""
     local, _ = body(node)
-    every = list(ast.walk(node))
-    free = {each.id for each in every if isinstance(each, ast.Name)} - local
-    return frozenset(free), any(_writes(each) for each in every)
-
-
-def _writes(node: ast.AST) -> bool:
-    if isinstance(node, ast.Attribute | ast.Subscript):
-        return not isinstance(node.ctx, ast.Load)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        return node.func.attr in libraries.STORING or libraries.changes(node.func.attr)
-    return isinstance(node, ast.Global | ast.Nonlocal | ast.AugAssign | ast.Expr)
+    names, stored, declared, sets, writes = set[str](), set[str](), set[str](), set[str](), False
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            names.add(each.id)
+        elif isinstance(each, ast.Attribute | ast.Subscript) and not isinstance(each.ctx, ast.Load):
+            stored.add(root(each)[0] or "")
+            writes = True
+        elif isinstance(each, ast.Call):
+            name, path = root(each.func)
+            stored |= {"setattr"} if name == "setattr" else set()
+            sets |= {path[-1]} if libraries.sets(path) else set()
+            writes = writes or (bool(path) and (path[-1] in libraries.STORING or libraries.changes(path[-1])))
+        elif isinstance(each, ast.Global | ast.Nonlocal):
+            declared |= set(each.names) if isinstance(each, ast.Global) else set()
+            writes = True
+        elif isinstance(each, ast.AugAssign | ast.Expr):
+            writes = True
+    return Code(frozenset(names - local), frozenset(stored), frozenset(declared), frozenset(sets), writes)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_ext.capture.facts import Statement
+from jupyter_ext.capture.follow.syntax import Code
 from jupyter_ext.capture.follow.things import NOTHING, Frame, Thing, Value
 
 _STEPS = 20_000  # nodes within functions that are followed in all; beyond them their text is all that is looked at
@@ -37,6 +38,7 @@ class World:
         self.globals: dict[str, Value] = {}
         self._packages: dict[str, Thing] = {}
         self.trees: list[ast.AST] = []
+        self.code: dict[Thing, Code] = {}  # of functions that were glanced at
         self.counts_subclasses = counts_subclasses  # somebody asks for `__subclasses__`
         self._visits = visits
         self.left = _STEPS
@@ -107,6 +109,8 @@ class World:
             each.names.discard(name)
         for each in value - before:
             each.names.add(name)
+        if self.code and value != before and any(each.function for each in value | before):
+            self.code = {thing: code for thing, code in self.code.items() if name not in code.names}
         self.globals[name] = value
 
     def bind_weakly(self, name: str, value: Value) -> None:
