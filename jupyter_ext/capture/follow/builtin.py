@@ -8,7 +8,7 @@ from jupyter_ext.capture.follow.changes import change, change_root
 from jupyter_ext.capture.follow.objects import attribute
 from jupyter_ext.capture.follow.things import ELEMENTS, NOTHING, Thing, Value, parts_of
 from jupyter_ext.capture.follow.world import World
-from jupyter_ext.capture.names import bound, root
+from jupyter_ext.capture.names import root, scan
 
 
 def call_builtin(world: World, name: str, arguments: list[Value], node: ast.Call) -> set[Thing]:
@@ -55,7 +55,7 @@ def _run_text(world: World, text: str) -> Value:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return NOTHING
-    world.out.bound |= bound(tree.body)
+    world.out.bound |= scan(tree.body).names
     world.out.read |= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
     world.trees.append(tree)  # whose nodes are known by their ids
     world.branches += 1

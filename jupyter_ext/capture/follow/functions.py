@@ -6,9 +6,10 @@ import ast
 
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.follow.glance import glance
-from jupyter_ext.capture.follow.syntax import body, last_name
+from jupyter_ext.capture.follow.syntax import last_name
 from jupyter_ext.capture.follow.things import NOTHING, Frame, Function, Thing, Value
 from jupyter_ext.capture.follow.world import World
+from jupyter_ext.capture.names import body
 
 _STEPS_OF_ONE = 4_000  # nodes within functions that are followed for one statement; see World.left
 _DEPTH = 40  # of calls within calls
@@ -19,7 +20,7 @@ def function(world: World, node: FunctionNode | ast.Lambda) -> Thing:
     key = ("function", id(node), id(world.frame))
     if key not in world.made:
         decorators = frozenset(last_name(each) for each in getattr(node, "decorator_list", []))
-        thing = world.made[key] = Thing(function=Function(node, world.frame, *body(node), decorators))
+        thing = world.made[key] = Thing(function=Function(node, world.frame, decorators))
         frame = world.frame
         while frame is not None:
             thing.hold([frame.box], "closure")
@@ -35,7 +36,7 @@ def invoke(world: World, thing: Thing, arguments: list[Value], keywords: dict[st
     """Call a function; a generator runs when it is iterated."""
     if thing.function is None:
         return NOTHING
-    if not thing.function.is_generator:
+    if not body(thing.function.node).yields:
         return enter(world, thing, arguments, keywords)
     iterator = world.make(("generator", id(thing), id(node)), stateful=True)
     iterator.call = (thing, arguments, keywords)
@@ -55,7 +56,7 @@ def enter(world: World, thing: Thing, arguments: list[Value], keywords: dict[str
     if world.stack >= _DEPTH or world.steps > min(world.left, _STEPS_OF_ONE):
         world.memo[key] = glance(world, thing, arguments, keywords)
         return world.memo[key]
-    frame = Frame(function.local, function.frame)
+    frame = Frame(body(function.node).names, function.frame)
     for name, value in _bindings(function.node.args, arguments, keywords, thing):
         frame.values[name] = frame.values.get(name, NOTHING) | value
         frame.box.hold(value)

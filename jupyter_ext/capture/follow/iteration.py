@@ -9,6 +9,7 @@ from jupyter_ext.capture.follow.functions import enter
 from jupyter_ext.capture.follow.objects import apply, call_methods
 from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of, reach
 from jupyter_ext.capture.follow.world import World
+from jupyter_ext.capture.names import body
 
 _NOWHERE = ast.Pass()  # in the code: the loop itself calls these
 
@@ -20,7 +21,7 @@ def iterate(world: World, value: Value) -> Value:
     for each in value:
         if each.call is not None:
             results = enter(world, *each.call)
-            found |= results if each.call[0].function.is_generator else parts_of(results)  # type: ignore[union-attr]
+            found |= results if body(each.call[0].function.node).yields else parts_of(results)  # type: ignore[union-attr]
             each.hold(found)
         elif each.stateful:  # `map(f, xs)`
             for part in reach([each]) - {each}:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.follow import libraries
 from jupyter_ext.capture.follow.things import Value
-from jupyter_ext.capture.names import bound, parameters, root
+from jupyter_ext.capture.names import local_names, parts, root
 
 
 @dataclass(frozen=True)
@@ -71,28 +71,14 @@ def as_function(node: ast.GeneratorExp) -> ast.Lambda:
     return ast.copy_location(ast.Lambda(nothing, ast.ListComp(node.elt, node.generators)), node)
 
 
-@lru_cache(maxsize=8192)
-def body(node: FunctionNode | ast.Lambda) -> tuple[frozenset[str], bool]:
-    """The local names of a function, and whether it is a generator."""
-    if isinstance(node, ast.Lambda):
-        return parameters(node.args), _yields(node.body)
-    return parameters(node.args) | bound(node.body), any(_yields(each) for each in node.body)
-
-
-def _yields(node: ast.AST) -> bool:
-    if isinstance(node, ast.Yield | ast.YieldFrom):
-        return True
-    if isinstance(node, FunctionNode | ast.Lambda | ast.ClassDef):
-        return False
-    return any(_yields(each) for each in ast.iter_child_nodes(node))
-
-
 @lru_cache(maxsize=4096)
 def text_of(node: FunctionNode | ast.Lambda) -> Code:
     """What the text of one function says."""
-    local, _ = body(node)
     names, stored, declared, sets, writes = set[str](), set[str](), set[str](), set[str](), False
-    for each in ast.walk(node):
+    queue: list[ast.AST] = [node]
+    while queue:
+        each = queue.pop()
+        queue += parts(each)
         if isinstance(each, ast.Name):
             names.add(each.id)
         elif isinstance(each, ast.Attribute | ast.Subscript) and not isinstance(each.ctx, ast.Load):
@@ -108,4 +94,4 @@ def text_of(node: FunctionNode | ast.Lambda) -> Code:
             writes = True
         elif isinstance(each, ast.AugAssign | ast.Expr):
             writes = True
-    return Code(frozenset(names - local), frozenset(stored), frozenset(declared), frozenset(sets), writes)
+    return Code(frozenset(names - local_names(node)), frozenset(stored), frozenset(declared), frozenset(sets), writes)

@@ -37,9 +37,11 @@ class Thing:
 
     def hold(self, value: Iterable[Thing], under: str = ELEMENTS) -> None:
         """Whatever `value` may be is a part of this from now on."""
-        for each in value:
-            self.fields.setdefault(under, set()).add(each)
-            each.holders.add(self)
+        new = frozenset(value).difference(self.fields.get(under, ()))
+        if new:
+            self.fields.setdefault(under, set()).update(new)
+            for each in new:
+                each.holders.add(self)
 
     def parts(self) -> set[Thing]:
         """All that it holds itself."""
@@ -99,8 +101,6 @@ class Function:
 
     node: FunctionNode | ast.Lambda
     frame: Frame | None
-    local: frozenset[str]
-    is_generator: bool
     decorators: frozenset[str]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.follow.syntax import Code
 from jupyter_ext.capture.follow.things import NOTHING, Frame, Thing, Value
+from jupyter_ext.capture.names import parts
 
 _STEPS = 20_000  # nodes within functions that are followed in all; beyond them their text is all that is looked at
 
@@ -156,7 +157,7 @@ class World:
     def visit_parts(self, node: ast.AST) -> Value:
         """What holds whatever its parts are: `a < b`, `a[b:c]`."""
         inside: set[Thing] = set()
-        for each in ast.iter_child_nodes(node):
+        for each in parts(node):
             inside |= self.visit(each)
         return self.holding(node, inside) if inside and isinstance(node, ast.expr) else NOTHING
 
