@@ -7,9 +7,12 @@ Cold is with every cell parsed anew; warm is what a submit costs, as cells are p
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -21,16 +24,60 @@ from jupyter_ext.capture.statements import analyse
 
 
 def history(count: int) -> list[str]:
-    """Cells as people write them: an import, values, a helper that calls others, and calls of it."""
-    cells = []
-    for i in range(count):
-        body = "\n".join(f"    t{k} = helper_{i - i % 5}(x, {k}) + cfg['a'] if x else {k}" for k in range(8))
-        cells.append(
-            f"import math\nv{i} = {i}\ncfg = {{'a': v{i}}}\ncfg['b'] = {i}\n"
-            f"def helper_{i}(x, k=v{i}):\n{body}\n    return k\n"
-            f"r{i} = helper_{i}(0, 2)\nxs{i} = [r{i} for _ in range(3)]"
-        )
-    return cells
+    """Cells as people write them, 9 lines on average: of 10, 2 look, 3 set values (8 lines), 3 define helpers (10),
+    1 loops (14) and 1 is a class of 40. Each calls an earlier helper, which calls the one before it.
+    """
+    makers = [look, settings, helper, helper, settings, loop, look, settings, helper, layers]
+    return ["import math\ncfg = {'a': 1}\n" + helper(0), *(makers[i % 10](i) for i in range(1, count))]
+
+
+def look(i: int) -> str:
+    return f"# how far are we?\nprint(sorted(cfg), helper_{last(i)}(1))"
+
+
+def settings(i: int) -> str:
+    lines = [f"# run {i}", f"v{i} = {i}", f"cfg['b'] = v{i}", f"names{i} = ['a', 'b', str(v{i})]"]
+    lines += [f"rate{i} = 0.1 if v{i} > 3 else cfg['a']", f"xs{i} = [rate{i} * k for k in range(3)]"]
+    return "\n".join([*lines, f"best{i} = max(xs{i})", f"print(f'{{best{i}}} of {{len(names{i})}}')"])
+
+
+def helper(i: int) -> str:
+    lines = [f"def helper_{i}(x, k={i}):", '    """Adds up what is near."""', "    total = math.sqrt(abs(x))"]
+    lines += ["    for step in range(3):", "        if step < 2:", f"            total += step * cfg['a'] + {i}"]
+    lines += ["        else:", f"            total -= {f'helper_{last(i)}(0, step)' if i else 'k'}"]
+    return "\n".join([*lines, "    kept = {'total': total, 'k': k}", "    return kept['total']"])
+
+
+def loop(i: int) -> str:
+    lines = [f"losses{i} = []", f"state{i} = {{'step': 0}}", "for epoch in range(3):", "    seen = 0"]
+    lines += [
+        "    for batch in range(4):",
+        f"        loss = helper_{last(i)}(batch) / (epoch + 1)",
+        "        seen += 1",
+    ]
+    lines += ["        if loss > 1e9:", "            break", f"        losses{i}.append(loss)"]
+    lines += [f"    state{i}['step'] += seen", f"    cfg['last'] = losses{i}[-1]", "    if epoch == 2:"]
+    return "\n".join([*lines, f"        print(f'{{epoch}}: {{losses{i}[-1]:.3f}}')"])
+
+
+def layers(i: int) -> str:
+    lines = [f"class Model{i}:", f'    """The {i}th try."""', "", "    width = 8", ""]
+    for name in "abcdefg":
+        lines += [f"    def {name}(self, x, scale=1.0):", f"        y = helper_{last(i)}(x) * scale + self.width"]
+        lines += [f"        self.kept = {{'{name}': y, 'x': x}}", "        return math.tanh(y)", ""]
+    return "\n".join(lines)
+
+
+def last(i: int) -> int:
+    """The last cell before `i` that defines a helper."""
+    return next(each for each in range(i - 1, -1, -1) if each == 0 or each % 10 in (2, 3, 8))
+
+
+def chain(count: int) -> list[str]:
+    """Helpers that each call the one before, called in every cell."""
+    first = "cfg = {'a': 1}\ndef helper_0(x): return x\nr0 = helper_0(0)"
+    text = "def helper_{}(x):\n    y = helper_{}(x) + cfg['a']\n    return y\nr{} = helper_{}({})"
+    return [first, *(text.format(i, i - 1, i, i, i) for i in range(1, count))]
 
 
 def best(work: Callable[[], object]) -> float:
@@ -43,21 +90,29 @@ def best(work: Callable[[], object]) -> float:
     return 1000 * min(times)
 
 
-if __name__ == "__main__":
-    print("cells   cold ms   warm ms   cloudpickle ms")
-    for count in (10, 50, 100, 200, 400, 800):
-        cells, target = history(count), f"def model(): return helper_{count - 1}(1)"
+def figures(cells: list[str], target: str) -> list[float]:
+    """Cold, warm, and cloudpickle's."""
 
-        def cold(cells: list[str] = cells, target: str = target) -> None:
-            analyse.cache_clear()
-            capture_cell(cells, target)
+    def cold() -> None:
+        analyse.cache_clear()
+        capture_cell(cells, target)
 
-        namespace: dict[str, object] = {"__name__": "__main__"}
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()):
         for cell in [*cells, target]:
             exec(cell, namespace)
-        figures = [
-            best(cold),
-            best(lambda c=cells, t=target: capture_cell(c, t)),
-            best(lambda n=namespace: cloudpickle.dumps(n["model"])),
-        ]
-        print(f"{count:5}   {figures[0]:7.0f}   {figures[1]:7.0f}   {figures[2]:7.2f}")
+    warm = partial(capture_cell, cells, target)
+    return [best(cold), best(warm), best(lambda: cloudpickle.dumps(namespace["model"]))]
+
+
+if __name__ == "__main__":
+    sys.setrecursionlimit(10_000)
+    print("cells              lines   cold ms   warm ms   cloudpickle ms")
+    for count in (10, 50, 100, 200, 400, 800):
+        notebook = history(count)
+        row = figures(notebook, f"def model(): return helper_{last(count)}(1)")
+        lines = sum(cell.count("\n") + 1 for cell in notebook)
+        print(f"{count:5} {'':11} {lines:7}   {row[0]:7.0f}   {row[1]:7.0f}   {row[2]:7.2f}")
+    for count in (100, 400):
+        row = figures(chain(count), f"def model(): return helper_{count - 1}(1)")
+        print(f"{count:5} deep calls  {4 * count:7}   {row[0]:7.0f}   {row[1]:7.0f}   {row[2]:7.2f}")

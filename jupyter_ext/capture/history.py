@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from jupyter_ext.capture.facts import Statement
-from jupyter_ext.capture.interpreter import Interpreter
+from jupyter_ext.capture.follow import Follower
 
 
 class History:
@@ -23,10 +23,9 @@ class History:
         self.ambient: list[int] = []
         self.stars: list[int] = []
         self.unseen: list[int] = []  # those that run a text which is made when they run
-        interpreter = Interpreter()
-        interpreter.counts_subclasses = any(statement.counts_subclasses for statement in executed)
+        follower = Follower(counts_subclasses=any(statement.counts_subclasses for statement in executed))
         for time, statement in enumerate(executed):
-            done = interpreter.run(statement, displayed=time in displayed, secret=statement.sets_secret)
+            done = follower.run(statement, displayed=time in displayed)
             # Random numbers are drawn from a state that a seed has made and each draw changes.
             drawn = {state for state in done.drawn if state in self.binders}
             binds = {**dict.fromkeys(done.bound, True), **statement.binds, **dict.fromkeys(done.seeded, False)}

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from jupyter_ext.capture.facts import FunctionNode
 
-_OWN_SCOPE = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Constant)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_OWN_SCOPE = {*_COMPREHENSIONS, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda}
+_YIELDS = {ast.Yield, ast.YieldFrom}
+_LEAVES = {ast.Constant, ast.Load, ast.Store, ast.Del, *ast.operator.__subclasses__(), *ast.unaryop.__subclasses__()}
+
+
+Scope = FunctionNode | ast.Lambda | ast.ClassDef
 
 
 def root(node: ast.AST) -> tuple[str | None, tuple[str, ...]]:
@@ -30,29 +40,81 @@ def parameters(arguments: ast.arguments) -> frozenset[str]:
     return frozenset(each.arg for each in every if each)
 
 
-def bound(body: list[ast.stmt]) -> set[str]:
-    """The local names of a function or class body, whatever they are bound by."""
+def parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes within a node, without those that name and hold nothing; quicker than `ast.iter_child_nodes`."""
+    for name in node._fields:
+        part = getattr(node, name, None)
+        if part.__class__ is list:
+            for each in part:
+                if isinstance(each, ast.AST):
+                    yield each
+        elif isinstance(part, ast.AST) and part.__class__ not in _LEAVES:
+            yield part
+
+
+@dataclass(frozen=True)
+class Body:
+    """The names that a body binds, whatever by, and whether it yields."""
+
+    names: frozenset[str]
+    yields: bool
+
+
+def local_names(node: Scope) -> frozenset[str]:
+    """The local names of a function or of a class body."""
+    return body(node).names
+
+
+@lru_cache(maxsize=8192)
+def body(node: Scope) -> Body:
+    """What the text of a function or class says of its own body."""
+    found = scan([node.body] if isinstance(node, ast.Lambda) else node.body)
+    return found if isinstance(node, ast.ClassDef) else Body(found.names | parameters(node.args), found.yields)
+
+
+def scan(nodes: Sequence[ast.AST]) -> Body:
+    """What these bind, but for names that are global or nonlocal in them."""
     names: set[str] = set()
     foreign: set[str] = set()
-    queue: list[ast.AST] = list(body)
+    yields = False
+    queue = list(nodes)
     while queue:
         node = queue.pop()
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            foreign |= set(node.names)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(each.asname or each.name).split(".")[0] for each in node.names}
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            names.add(node.name)
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            names.add(node.rest)
-        if isinstance(node, FunctionNode | ast.ClassDef):
-            names.add(node.name)
-        elif not isinstance(node, _OWN_SCOPE):
-            for part in [getattr(node, name, None) for name in node._fields]:  # quicker than ast.iter_child_nodes
-                if isinstance(part, ast.AST):
-                    queue.append(part)
-                elif type(part) is list:
-                    queue += [each for each in part if isinstance(each, ast.AST)]
-    return names - foreign
+        kind = node.__class__
+        if kind is ast.Name:
+            if node.ctx.__class__ is ast.Store:  # type: ignore[attr-defined]
+                names.add(node.id)  # type: ignore[attr-defined]
+            continue
+        if kind in _BINDING:
+            _BINDING[kind](node, names, foreign)
+        yields = yields or kind in _YIELDS
+        if kind not in _OWN_SCOPE:
+            queue += parts(node)
+    return Body(frozenset(names - foreign), yields)
+
+
+def _import(node: ast.Import | ast.ImportFrom, names: set[str], foreign: set[str]) -> None:
+    names.update((each.asname or each.name).split(".")[0] for each in node.names)
+
+
+def _named(node: Any, names: set[str], foreign: set[str]) -> None:
+    if node.name:
+        names.add(node.name)
+
+
+def _rest(node: ast.MatchMapping, names: set[str], foreign: set[str]) -> None:
+    if node.rest:
+        names.add(node.rest)
+
+
+def _foreign(node: ast.Global | ast.Nonlocal, names: set[str], foreign: set[str]) -> None:
+    foreign.update(node.names)
+
+
+_BINDING: dict[type[ast.AST], Callable[[Any, set[str], set[str]], None]] = {
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), _named),
+    **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), _named),
+    **dict.fromkeys((ast.Import, ast.ImportFrom), _import),
+    **dict.fromkeys((ast.Global, ast.Nonlocal), _foreign),
+    ast.MatchMapping: _rest,
+}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from jupyter_ext.capture.cells import is_magic
 from jupyter_ext.capture.facts import FunctionNode, Statement
-from jupyter_ext.capture.names import bound, parameters
+from jupyter_ext.capture.names import local_names, parts
 
-_BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match)
+_BRANCHES = {ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.TryStar, ast.Match}
 
 
 def read(statement: Statement) -> None:
@@ -22,7 +23,7 @@ def read(statement: Statement) -> None:
 
 @dataclass
 class _Scope:
-    names: set[str]
+    names: frozenset[str]
     is_class: bool = False
     is_function: bool = False
 
@@ -35,6 +36,13 @@ class _Reader(ast.NodeVisitor):
         self.bound: set[str] = set()  # by this statement already, on every way to here
         self.annotating = False
         self.consumed: set[ast.GeneratorExp] = set()  # by the call that they are arguments of
+
+    def visit(self, node: ast.AST) -> None:
+        """As the base does, by a table: most of the time is spent here."""
+        kind = node.__class__
+        if kind not in _VISITS:
+            _VISITS[kind] = getattr(_Reader, f"visit_{kind.__name__}", _Reader.generic_visit)
+        _VISITS[kind](self, node)
 
     # Names
 
@@ -70,8 +78,9 @@ class _Reader(ast.NodeVisitor):
     # Statements
 
     def generic_visit(self, node: ast.AST) -> None:
-        if not isinstance(node, _BRANCHES):
-            super().generic_visit(node)
+        if node.__class__ not in _BRANCHES:
+            for each in parts(node):
+                self.visit(each)
             return
         before, self.branches = set(self.bound), self.branches + 1
         for _, part in ast.iter_fields(node):
@@ -194,13 +203,13 @@ class _Reader(ast.NodeVisitor):
         if node.returns:
             self._annotation(node.returns)
         self._bind(node.name)
-        self._body(node.body, parameters(node.args), is_function=True)
+        self._body(node, is_function=True)
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._signature(node.args)
-        self.scopes.append(_Scope(set(parameters(node.args)), is_function=True))
+        self.scopes.append(_Scope(local_names(node), is_function=True))
         self.visit(node.body)
         self.scopes.pop()
 
@@ -208,7 +217,7 @@ class _Reader(ast.NodeVisitor):
         self._decorators(node.decorator_list)
         for each in [*node.bases, *(keyword.value for keyword in node.keywords)]:
             self.visit(each)
-        self._body(node.body, frozenset(), is_function=False)
+        self._body(node, is_function=False)
         self._bind(node.name)
 
     def _decorators(self, decorators: Iterable[ast.expr]) -> None:
@@ -229,10 +238,10 @@ class _Reader(ast.NodeVisitor):
         self.visit(node)
         self.annotating = before
 
-    def _body(self, body: list[ast.stmt], parameters: frozenset[str], *, is_function: bool) -> None:
-        self.scopes.append(_Scope(bound(body) | parameters, not is_function, is_function))
+    def _body(self, node: FunctionNode | ast.ClassDef, *, is_function: bool) -> None:
+        self.scopes.append(_Scope(local_names(node), not is_function, is_function))
         branches, self.branches = self.branches, 0
-        for statement in body:
+        for statement in node.body:
             self.visit(statement)
         self.branches = branches
         self.scopes.pop()
@@ -243,7 +252,7 @@ class _Reader(ast.NodeVisitor):
         deferred = isinstance(node, ast.GeneratorExp) and node not in self.consumed
         if deferred and not self._deferred:
             self.out.later |= self._free(node)
-        self.scopes.append(_Scope(targets))
+        self.scopes.append(_Scope(frozenset(targets)))
         for index, generator in enumerate(node.generators):
             for each in [*([generator.iter] if index else []), *generator.ifs]:
                 self.visit(each)
@@ -256,3 +265,6 @@ class _Reader(ast.NodeVisitor):
         return {each.id for each in names} - {each.id for each in names if isinstance(each.ctx, ast.Store)}
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+
+
+_VISITS: dict[type[ast.AST], Callable[[_Reader, Any], None]] = {}

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from jupyter_ext.capture.cells import Parsed, is_magic, parse_cell
 from jupyter_ext.capture.facts import Statement
-from jupyter_ext.capture.libraries import STORING
+from jupyter_ext.capture.follow.libraries import STORING
 from jupyter_ext.capture.names import root
 from jupyter_ext.capture.reader import read
 from jupyter_ext.capture.secrets import SECRET, find_secrets

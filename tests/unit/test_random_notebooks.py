@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_ext.capture import things
+from jupyter_ext.capture.follow import things
 from tests.torture.notebooks import run
 
 

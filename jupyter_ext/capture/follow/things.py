@@ -37,9 +37,11 @@ class Thing:
 
     def hold(self, value: Iterable[Thing], under: str = ELEMENTS) -> None:
         """Whatever `value` may be is a part of this from now on."""
-        for each in value:
-            self.fields.setdefault(under, set()).add(each)
-            each.holders.add(self)
+        new = frozenset(value).difference(self.fields.get(under, ()))
+        if new:
+            self.fields.setdefault(under, set()).update(new)
+            for each in new:
+                each.holders.add(self)
 
     def parts(self) -> set[Thing]:
         """All that it holds itself."""
@@ -59,12 +61,33 @@ class Thing:
                 return own | found
         return own
 
+    def all_fields(self) -> set[str]:
+        """The names of its fields and its bases'."""
+        return set(self.fields).union(*[each.all_fields() for each in self.classes])
+
+    def own_methods(self, name: str) -> list[Thing]:
+        """A class's methods of that name, its own or those of the first base that has the name."""
+        if name in self.fields:
+            return [each for each in self.fields[name] if each.function is not None]
+        for each in self.classes:
+            if found := each.own_methods(name):
+                return found
+        return []
+
+    def is_unseen(self) -> bool:
+        """Whether a class or one of its bases comes from code that is not seen."""
+        return self.opaque or any(each.is_unseen() for each in self.classes)
+
+    def is_callable(self) -> bool:
+        """Whether its classes have `__call__`."""
+        return any("__call__" in each.all_fields() for each in self.classes)
+
 
 @dataclass(eq=False, slots=True)
 class Frame:
     """The local names of a function or class body that is being run."""
 
-    local: set[str]
+    local: frozenset[str]
     outer: Frame | None
     is_class: bool = False
     values: dict[str, Value] = field(default_factory=dict)
@@ -78,8 +101,6 @@ class Function:
 
     node: FunctionNode | ast.Lambda
     frame: Frame | None
-    local: set[str]
-    is_generator: bool
     decorators: frozenset[str]
 
 
@@ -109,3 +130,13 @@ def names_of(changed: Iterable[Thing]) -> set[str]:
             names |= thing.names
             queue.extend(thing.holders)
     return names
+
+
+def parts_of(value: Iterable[Thing]) -> Value:
+    """What an element or an attribute of it may be."""
+    found: set[Thing] = set()
+    for each in value:
+        found |= each.parts()
+        if each.opaque or each.package:
+            found.add(each)
+    return frozenset(found)

@@ -1,0 +1,66 @@
+"""Builtins that look names up or make classes: `getattr`, `setattr`, `exec`, `type`, `super`."""
+
+from __future__ import annotations
+
+import ast
+
+from jupyter_ext.capture.follow.changes import change, change_root
+from jupyter_ext.capture.follow.objects import attribute
+from jupyter_ext.capture.follow.things import ELEMENTS, NOTHING, Thing, Value, parts_of
+from jupyter_ext.capture.follow.world import World
+from jupyter_ext.capture.names import root, scan
+
+
+def call_builtin(world: World, name: str, arguments: list[Value], node: ast.Call) -> set[Thing]:
+    """What a call of a builtin does beyond what is assumed of any function, and what it may be."""
+    if name in ("setattr", "delattr") and arguments:
+        key = node.args[1] if len(node.args) > 1 else None
+        under = key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ELEMENTS
+        change(world, arguments[0])
+        for each in arguments[0]:
+            each.hold(arguments[-1] if name == "setattr" else NOTHING, under)
+        first, path = root(node.args[0])
+        if first is not None and world.owner(first) is None:
+            change_root(world, first, path)
+    elif name == "getattr" and len(node.args) > 1:
+        key = node.args[1]
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            return set(attribute(world, arguments[0], key.value, node))
+        return set(parts_of(arguments[0]))
+    elif name in ("exec", "eval") and node.args:
+        text = node.args[0]
+        if isinstance(text, ast.Constant) and len(node.args) == 1:
+            return set(_run_text(world, str(text.value)))
+        world.out.unseen = True
+    elif name == "type" and len(node.args) == 3:
+        made = world.make(node, is_class=True, opaque=True)
+        made.classes += [each for each in parts_of(arguments[1]) if each.is_class]
+        made.hold(parts_of(arguments[2]))
+        if isinstance(node.args[2], ast.Dict):
+            for key, value in zip(node.args[2].keys, node.args[2].values, strict=True):
+                made.hold(world.visit(value), str(getattr(key, "value", ELEMENTS)))
+        return {made}
+    elif name == "super":
+        frame = world.frame
+        while frame is not None and not frame.local & {"self", "cls"}:
+            frame = frame.outer
+        if frame is not None:
+            return set(frame.values.get("self", NOTHING) | frame.values.get("cls", NOTHING))
+    return set()
+
+
+def _run_text(world: World, text: str) -> Value:
+    """`exec("x = 1")`: what a constant text does."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return NOTHING
+    world.out.bound |= scan(tree.body).names
+    world.out.read |= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    world.trees.append(tree)  # whose nodes are known by their ids
+    world.branches += 1
+    value = NOTHING
+    for node in tree.body:
+        value = world.visit(node.value if isinstance(node, ast.Expr) else node)
+    world.branches -= 1
+    return value

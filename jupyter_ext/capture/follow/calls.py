@@ -1,0 +1,64 @@
+"""A call: of something of the notebook, of a library, of a builtin, or of any of them."""
+
+from __future__ import annotations
+
+import ast
+
+from jupyter_ext.capture.follow import libraries
+from jupyter_ext.capture.follow.builtin import call_builtin
+from jupyter_ext.capture.follow.changes import change, contain
+from jupyter_ext.capture.follow.objects import apply, attribute, methods_of_bases
+from jupyter_ext.capture.follow.outside import call_outside
+from jupyter_ext.capture.follow.places import bind_globals
+from jupyter_ext.capture.follow.syntax import is_globals, is_super
+from jupyter_ext.capture.follow.things import NOTHING, Thing, Value
+from jupyter_ext.capture.follow.world import Visits, World
+
+_SPREAD = 8  # arguments that `*xs` may be
+
+
+def call(world: World, node: ast.expr, *, dropped: bool) -> Value:
+    """What an expression may be, most often a call; `dropped`: nobody keeps the value, so it was made for an effect."""
+    if isinstance(node, ast.Await):
+        node = node.value
+    if not isinstance(node, ast.Call):
+        return world.visit(node)
+    func = node.func
+    receiver = world.visit(func.value) if isinstance(func, ast.Attribute) else NOTHING
+    if isinstance(func, ast.Attribute):
+        callee = attribute(world, receiver, func.attr, func)
+        if is_super(func.value):
+            callee |= methods_of_bases(world, receiver, func.attr, func)
+    else:
+        callee = world.visit(func)
+    if isinstance(func, ast.Attribute) and func.attr == "update" and is_globals(func.value):
+        bind_globals(world, node)
+    arguments: list[Value] = []
+    for argument in node.args:  # what is spread may go anywhere
+        arguments += [world.visit(argument)] * (_SPREAD if isinstance(argument, ast.Starred) else 1)
+    keywords = {each.arg: world.visit(each.value) for each in node.keywords}
+    found: set[Thing] = set()
+    if dropped and isinstance(func, ast.Attribute) and func.attr in libraries.CHANGING:
+        change(world, receiver)
+    unknown = not callee
+    for each in callee:
+        if each in receiver:  # a method that we do not see
+            unknown = True
+        elif each.path and each.bound:  # `xs.append` under another name
+            contain(world, each.path, each.bound, arguments)
+        elif each.package is None and (each.function or each.is_class or each.is_callable()):
+            found |= apply(world, each, arguments, {k or "**": v for k, v in keywords.items()}, node)
+        else:
+            unknown = True
+    if isinstance(func, ast.Name) and world.owner(func.id) is None:
+        found |= call_builtin(world, func.id, arguments, node)
+    if unknown:
+        found |= call_outside(world, node, receiver, callee, arguments, keywords, dropped=dropped)
+    return frozenset(found)
+
+
+def _call(world: World, node: ast.Call) -> Value:
+    return call(world, node, dropped=False)
+
+
+VISITS: Visits = {ast.Call: _call}

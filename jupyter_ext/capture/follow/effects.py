@@ -1,0 +1,31 @@
+"""Runs statements on things instead of values: which names may one change, and which globals does it read?"""
+
+from __future__ import annotations
+
+import ast
+
+from jupyter_ext.capture.facts import Statement
+from jupyter_ext.capture.follow import calls, definitions, expressions, statements
+from jupyter_ext.capture.follow.things import names_of
+from jupyter_ext.capture.follow.world import Outcome, World
+
+_VISITS = {**statements.VISITS, **definitions.VISITS, **expressions.VISITS, **calls.VISITS}
+
+
+class Follower:
+    """Is told of all executed statements in order."""
+
+    def __init__(self, *, counts_subclasses: bool = False) -> None:
+        """`counts_subclasses`: somebody asks for `__subclasses__`, so that each class changes its bases."""
+        self._world = World(_VISITS, counts_subclasses=counts_subclasses)
+
+    def run(self, statement: Statement, *, displayed: bool) -> Outcome:
+        """What the statement may do; `displayed`: the notebook showed its value."""
+        world = self._world
+        world.begin(statement)
+        if displayed and isinstance(statement.nodes[-1], ast.Expr):
+            world.kept = statement.nodes[-1].value
+        world.visit_all(statement.nodes)
+        world.left -= world.steps
+        world.out.changed |= names_of(world.changed)
+        return world.out

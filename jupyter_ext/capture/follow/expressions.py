@@ -1,0 +1,170 @@
+"""What each kind of expression may be."""
+
+from __future__ import annotations
+
+import ast
+
+from jupyter_ext.capture.follow.changes import change, use
+from jupyter_ext.capture.follow.functions import function
+from jupyter_ext.capture.follow.iteration import iterate
+from jupyter_ext.capture.follow.objects import attribute, call_methods
+from jupyter_ext.capture.follow.places import store
+from jupyter_ext.capture.follow.syntax import as_function
+from jupyter_ext.capture.follow.things import NOTHING, Frame, Thing, Value, parts_of
+from jupyter_ext.capture.follow.world import Visits, World
+
+_OPERATORS: dict[type[ast.operator], tuple[str, ...]] = {
+    ast.Add: ("__add__", "__radd__"),
+    ast.Sub: ("__sub__", "__rsub__"),
+    ast.Mult: ("__mul__", "__rmul__"),
+    ast.Div: ("__truediv__", "__rtruediv__"),
+    ast.BitOr: ("__or__", "__ror__"),
+    ast.BitAnd: ("__and__", "__rand__"),
+    ast.LShift: ("__lshift__", "__rlshift__"),
+    ast.RShift: ("__rshift__", "__rrshift__"),
+    ast.MatMult: ("__matmul__", "__rmatmul__"),
+}
+
+
+def _constant(world: World, node: ast.Constant) -> Value:
+    return NOTHING
+
+
+def _name(world: World, node: ast.Name) -> Value:
+    return world.lookup(node.id) if isinstance(node.ctx, ast.Load) else NOTHING
+
+
+def _attribute(world: World, node: ast.Attribute) -> Value:
+    return attribute(world, world.visit(node.value), node.attr, node)
+
+
+def _subscript(world: World, node: ast.Subscript) -> Value:
+    holder = world.visit(node.value)
+    world.visit(node.slice)
+    change(world, [each for each in holder if each.grows])
+    found = call_methods(world, holder, ("__getitem__", "__class_getitem__", "__missing__"), [NOTHING], node)
+    parts = holder if isinstance(node.slice, ast.Slice) else NOTHING  # of an array it is a view
+    return frozenset(found | parts_of(holder) | parts)
+
+
+def _starred(world: World, node: ast.Starred) -> Value:
+    return iterate(world, world.visit(node.value))
+
+
+def _dict(world: World, node: ast.Dict) -> Value:
+    inside: set[Thing] = set()
+    for key, value in zip(node.keys, node.values, strict=True):
+        found = world.visit(value)
+        inside |= found if key is not None else parts_of(found)
+        if key is not None:
+            inside |= world.visit(key)
+    return world.holding(node, inside)
+
+
+def _display(world: World, node: ast.List | ast.Set | ast.Tuple) -> Value:
+    inside: set[Thing] = set()
+    for each in node.elts:
+        inside |= world.visit(each)
+    return world.holding(node, inside) if inside or not isinstance(node, ast.Tuple) else NOTHING
+
+
+def _text(world: World, node: ast.AST) -> Value:
+    world.visit_parts(node)
+    return NOTHING
+
+
+def _compare(world: World, node: ast.Compare) -> Value:
+    use(world, world.visit(node.comparators[0]))  # `x in iterator`
+    return world.visit_parts(node)
+
+
+def _choice(world: World, node: ast.IfExp) -> Value:
+    world.visit(node.test)
+    return world.visit(node.body) | world.visit(node.orelse)
+
+
+def _either(world: World, node: ast.BoolOp) -> Value:
+    return NOTHING.union(*[world.visit(each) for each in node.values])
+
+
+def _await(world: World, node: ast.Await) -> Value:
+    return world.visit(node.value)
+
+
+def _operator(world: World, node: ast.BinOp) -> Value:
+    left, right = world.visit(node.left), world.visit(node.right)
+    if not left and not right:
+        return NOTHING
+    names = _OPERATORS.get(type(node.op), ())
+    found = call_methods(world, left, names, [right], node) | call_methods(world, right, names, [left], node)
+    return frozenset(found | world.holding(node, parts_of(left) | parts_of(right), opaque=True))
+
+
+def _walrus(world: World, node: ast.NamedExpr) -> Value:
+    value = world.visit(node.value)
+    store(world, node.target, value)
+    return value
+
+
+def _lambda(world: World, node: ast.Lambda) -> Value:
+    return frozenset([function(world, node)])
+
+
+def _comprehension(world: World, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Value:
+    targets = [each for generator in node.generators for each in ast.walk(generator.target)]
+    before = world.frame
+    inner = Frame(frozenset(each.id for each in targets if isinstance(each, ast.Name)), before)
+    inside: set[Thing] = set()
+    for generator in node.generators:
+        found = iterate(world, world.visit(generator.iter))
+        world.frame = inner
+        store(world, generator.target, found)
+        world.visit_all(generator.ifs)
+    world.frame = inner
+    for each in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
+        inside |= world.visit(each)
+    world.frame = before
+    return world.holding(node, inside)
+
+
+def _generator(world: World, node: ast.GeneratorExp) -> Value:
+    """A generator expression: its parts run when it is iterated."""
+    iterator = world.make(node, stateful=True)
+    iterator.hold(world.visit(node.generators[0].iter))
+    iterator.call = (function(world, as_function(node)), [], {})
+    return frozenset([iterator])
+
+
+def _yield(world: World, node: ast.Yield) -> Value:
+    if node.value is not None and world.frame is not None:
+        world.frame.results |= world.visit(node.value)
+    return NOTHING
+
+
+def _yield_from(world: World, node: ast.YieldFrom) -> Value:
+    if world.frame is not None:
+        world.frame.results |= iterate(world, world.visit(node.value))
+    return NOTHING
+
+
+VISITS: Visits = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.Starred: _starred,
+    ast.Dict: _dict,
+    **dict.fromkeys((ast.List, ast.Set, ast.Tuple), _display),
+    ast.JoinedStr: _text,
+    ast.Compare: _compare,
+    ast.IfExp: _choice,
+    ast.BoolOp: _either,
+    ast.Await: _await,
+    ast.BinOp: _operator,
+    ast.NamedExpr: _walrus,
+    ast.Lambda: _lambda,
+    **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp), _comprehension),
+    ast.GeneratorExp: _generator,
+    ast.Yield: _yield,
+    ast.YieldFrom: _yield_from,
+}

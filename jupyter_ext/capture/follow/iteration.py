@@ -1,0 +1,39 @@
+"""Taking all that an iterable gives."""
+
+from __future__ import annotations
+
+import ast
+
+from jupyter_ext.capture.follow.changes import contain, use
+from jupyter_ext.capture.follow.functions import enter
+from jupyter_ext.capture.follow.objects import apply, call_methods
+from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of, reach
+from jupyter_ext.capture.follow.world import World
+from jupyter_ext.capture.names import body
+
+_NOWHERE = ast.Pass()  # in the code: the loop itself calls these
+
+
+def iterate(world: World, value: Value) -> Value:
+    """Take all of it; what its elements may be."""
+    use(world, value)
+    found = set(parts_of(value))
+    for each in value:
+        if each.call is not None:
+            results = enter(world, *each.call)
+            found |= results if body(each.call[0].function.node).yields else parts_of(results)  # type: ignore[union-attr]
+            each.hold(found)
+        elif each.stateful:  # `map(f, xs)`
+            for part in reach([each]) - {each}:
+                use(world, [part])
+                if part.function is not None:
+                    found |= apply(world, part, [parts_of([each])], {}, _NOWHERE)
+                if part.path and part.bound:
+                    contain(world, part.path, part.bound, [parts_of([each])])
+    found |= _by_methods(world, value)
+    return frozenset(found)
+
+
+def _by_methods(world: World, value: Value) -> set[Thing]:
+    found = call_methods(world, value, ("__iter__", "__aiter__"), [], _NOWHERE)
+    return found | call_methods(world, value | found, ("__next__", "__anext__", "__getitem__"), [NOTHING], _NOWHERE)

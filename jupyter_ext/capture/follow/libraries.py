@@ -1,0 +1,133 @@
+"""What is assumed about calls of code that is not in the notebook, by their names."""
+
+from __future__ import annotations
+
+import re
+
+
+def _names(*themes: str) -> frozenset[str]:
+    return frozenset(" ".join(themes).split())
+
+
+# Methods of containers: they change what they are called on, and keep their arguments.
+STORING = _names(
+    "append appendleft extend extendleft insert pop popleft popitem remove clear sort reverse rotate move_to_end",
+    "update setdefault add discard subtract difference_update intersection_update symmetric_difference_update",
+    "fill put itemset resize",  # arrays
+    "write writelines",  # files
+    "__setitem__ __delitem__ __setattr__ __iadd__",
+)
+# Methods that change what they are called on, and perhaps what that holds; one that ends in an underscore does too.
+CHANGING = _names(
+    "load_state_dict train eval step backward zero_grad apply cuda to half double float",  # modules, optimizers
+    "register add_module register_buffer register_parameter register_forward_hook",
+    "fit fit_transform fit_predict partial_fit",  # estimators
+    "send throw close read readline readlines seek",  # generators, files
+    "set reset acquire put_nowait get_nowait",  # locks, queues
+)
+# Functions of libraries that change what they are given first.
+CHANGING_FUNCTIONS = _names(
+    "heappush heappop heapify heapreplace heappushpop insort insort_left insort_right shuffle",
+    "setitem delitem iadd isub imul iconcat ior iand",  # operator
+    "next anext setattr delattr update_wrapper",
+    "put place copyto fill_diagonal putmask put_along_axis",  # numpy
+)
+# Calls that only look: `df.head()` in a cell of its own changes nothing.
+LOOKING = _names(
+    "print display pprint len type repr str help dir id isinstance hasattr callable vars format",
+    "sum min max any all list tuple set dict sorted",
+    "keys values items get count index copy join startswith endswith",
+    "head tail describe info sample value_counts isnull isna unique mean std",  # tables
+    "plot hist show savefig",  # figures
+    "numel tolist numpy size shape item parameters named_parameters state_dict summary",  # tensors, modules
+)
+# Their results share nothing with what they were given.
+SCALAR = _names(
+    "len int float str bool complex bytes abs round divmod pow range ord chr hex bin oct ascii format repr hash id",
+    "isinstance issubclass callable hasattr any all print input",
+)
+FRESH = _names("deepcopy clone tolist item loads dumps join split strip lower upper format count index")
+# Their results may be what they were given, or a view of it.
+SAME = _names(
+    "asarray asanyarray ascontiguousarray from_numpy as_tensor numpy atleast_1d atleast_2d broadcast_to array_split",
+    "view reshape ravel transpose permute squeeze unsqueeze expand expand_as swapaxes narrow select diagonal chunk",
+    "unbind unfold flatten detach requires_grad_ type_as to cuda cpu",
+    "get setdefault pop popleft popitem heappop __getitem__ itemgetter attrgetter memoryview",
+    "getattr vars min max next cast reduce super",
+    "train eval fit register",  # return what they are called on
+    "wraps update_wrapper dataclass total_ordering contextmanager property staticmethod classmethod lru_cache cache",
+)
+# Their results hold the elements of what they were given, but are things of their own.
+COPYING = _names("list tuple set frozenset dict sorted copy OrderedDict deque Counter defaultdict")
+# Their results are changed by being used.
+STATEFUL = _names(
+    "iter map filter zip enumerate reversed",
+    "chain from_iterable cycle islice count repeat takewhile dropwhile starmap accumulate tee groupby product",
+    "open StringIO BytesIO reader DictReader finditer nditer Queue",
+    "default_rng RandomState Random Generator manual_seed",
+)
+# Packages that draw: what they are given stays as it is.
+DRAWING = _names("matplotlib seaborn plotly bokeh altair IPython pprint rich logging time")
+# What any later statement may depend on without naming it.
+AMBIENT = frozenset({("sys", "path"), ("os", "environ")})
+# What of torch draws random numbers.
+_DRAWS = _names(
+    "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson random_split",
+    "Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d Embedding EmbeddingBag",
+    "RNN LSTM GRU RNNCell LSTMCell GRUCell MultiheadAttention",
+    "Transformer TransformerEncoder TransformerEncoderLayer TransformerDecoderLayer dropout",
+    "uniform_ normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ trunc_normal_",
+    "sparse_ reset_parameters",
+)
+_STATES = {
+    "random": "the state of random",
+    "numpy": "the state of numpy.random",
+    "torch": "the state of torch's generator",
+}
+# Calls on a module that set something: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
+_SETTING = re.compile(
+    r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
+    r"|basicConfig|config|reset|reload|patch|pop|clear|field_size_limit|chdir|option)"
+)
+_KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push|enter_context|bind|set_|install|hook")
+
+
+def sets(path: tuple[str, ...]) -> bool:
+    """Whether a call of `path` on a module sets something in it."""
+    return bool(path and _SETTING.match(path[-1]))
+
+
+def only_looks(name: str | None, path: tuple[str, ...]) -> bool:
+    """Whether a call of `name.path()`, whose value nobody keeps, was made to look at something."""
+    return set(path or [name]) <= LOOKING or bool(path and path[-1] in LOOKING)
+
+
+def changes(method: str) -> bool:
+    """Whether a method changes the object that it is called on (and what that holds)."""
+    return method in CHANGING or (method.endswith("_") and not method.startswith("_"))
+
+
+def random_state(package: str, path: tuple[str, ...]) -> str | None:
+    """Which of the generators that nobody names a call draws from or seeds, as the name of its state."""
+    name = path[-1] if path else ""
+    draws = (
+        (package == "random" and name[:1].islower())
+        or (package == "numpy" and "random" in path[:-1] and name not in ("default_rng", "RandomState", "Generator"))
+        or (package == "torch" and (name in _DRAWS or name in ("manual_seed", "seed", "set_rng_state")))
+    )
+    return _STATES[package] if draws else None
+
+
+def random_states(package: str) -> set[str]:
+    """The name of the state that a package draws from, if any."""
+    return {_STATES[package]} if package in _STATES else set()
+
+
+def seeds(name: str) -> bool:
+    """Whether a call by that name sets a generator's state, whatever it was."""
+    return name in ("seed", "manual_seed", "setstate", "set_state", "set_rng_state")
+
+
+def keeps(method: str) -> bool:
+    """Whether a method of an object keeps what it is given though it returns something, as `on_click(f)` may."""
+    return _KEEPING.match(method) is not None

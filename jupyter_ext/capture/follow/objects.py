@@ -1,0 +1,121 @@
+"""Attributes of things, and calls of what the notebook defines: methods, classes, instances."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from jupyter_ext.capture.follow import libraries
+from jupyter_ext.capture.follow.changes import draw
+from jupyter_ext.capture.follow.functions import invoke
+from jupyter_ext.capture.follow.things import NOTHING, Thing, Value
+from jupyter_ext.capture.follow.world import World
+
+
+def attribute(world: World, holder: Value, name: str, node: ast.AST) -> Value:
+    """What `holder.name` may be; properties and descriptors run."""
+    found: set[Thing] = set()
+    for each in holder:
+        known = each.find(name)
+        for part in known:
+            if part.function is None:
+                found.add(part)
+                found |= call_methods(world, frozenset([part]), ("__get__",), [holder], node)
+            elif each.is_class:
+                of_class = "classmethod" in part.function.decorators
+                found.add(_method_of(world, part, each, node) if of_class else part)
+            elif part.function.decorators & {"property", "cached_property"}:
+                found |= invoke(world, part, [frozenset([each])], {}, node)
+            elif part in each.fields.get(name, ()) or "staticmethod" in part.function.decorators:
+                found.add(part)
+            else:
+                found.add(_method_of(world, part, each, node))
+        if known and not each.names_field(name):
+            found.add(each)  # it may be anything that was stored without a name, and what is not seen
+        if name in libraries.STORING and not each.names_field(name) and each.package is None:
+            found.add(_method_of(world, each, each, (name, id(node))))
+        elif each.opaque or each.package:
+            found.add(each)
+            found |= each.parts()
+        elif name in ("__dict__", "__class__", "__wrapped__"):
+            found.add(each)
+        elif not known and each.classes:
+            found |= call_methods(world, frozenset([each]), ("__getattr__", "__getattribute__"), [NOTHING], node)
+            found |= each.parts()
+    return frozenset(found)
+
+
+def _method_of(world: World, method: Thing, holder: Thing, node: object) -> Thing:
+    key = ("bound", id(method), id(holder), node if isinstance(node, tuple) else id(node))
+    if key not in world.made:
+        thing = world.made[key] = Thing(function=method.function, bound=frozenset([holder]))
+        thing.path = str(node[0]) if isinstance(node, tuple) and method.function is None else ""
+        thing.holders.add(holder)
+        holder.holders.add(thing)
+    return world.made[key]
+
+
+def methods_of_bases(world: World, value: Value, name: str, node: ast.AST) -> Value:
+    """All methods of that name in the classes of `value` and in their bases."""
+    found: set[Thing] = set()
+    for each in value:
+        queue = [each] if each.is_class else list(each.classes)
+        while queue:
+            cls = queue.pop()
+            queue += cls.classes
+            methods = [method for method in cls.fields.get(name, ()) if method.function]
+            found |= {_method_of(world, method, each, (name, id(node))) for method in methods}
+    return frozenset(found)
+
+
+def call_methods(world: World, value: Value, names: Iterable[str], arguments: list[Value], node: ast.AST) -> set[Thing]:
+    """Call these methods of the instances among `value` whose classes have them."""
+    found: set[Thing] = set()
+    for each in value:
+        if each.classes and not each.is_class:
+            for name in names:
+                for cls in each.classes:
+                    for method in cls.find(name):
+                        if method.function is not None and name in cls.all_fields():
+                            found |= invoke(world, method, [frozenset([each]), *arguments], {}, node)
+    return found
+
+
+def apply(world: World, thing: Thing, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """Call something of the notebook: a function, a method, a class, an instance."""
+    if thing.function is not None:
+        return invoke(world, thing, [*([thing.bound] if thing.bound else []), *arguments], keywords, node)
+    if thing.is_class:
+        return _instance(world, thing, arguments, keywords, node)
+    found: set[Thing] = set()
+    for cls in thing.classes:
+        for method in cls.find("__call__"):
+            found |= invoke(world, method, [frozenset([thing]), *arguments], keywords, node)
+    return frozenset(found)
+
+
+def _instance(world: World, cls: Thing, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+    """What calling a class makes; what is written in it alone runs, the rest is assumed to keep its arguments."""
+    key = ("instance", id(cls), id(node))
+    if key not in world.made:
+        world.made[key] = Thing(classes=[cls], opaque=cls.is_unseen())
+        cls.holders.add(world.made[key])
+    thing = world.made[key]
+    itself: Value = frozenset([thing])
+    made = set(itself)
+    methods = [*cls.own_methods("__new__"), *cls.own_methods("__init__"), *cls.own_methods("__post_init__")]
+    for method in cls.own_methods("__new__"):
+        made |= invoke(world, method, [frozenset([cls]), *arguments], keywords, node)
+    for name in ("__init__", "__post_init__"):
+        for method in cls.own_methods(name):
+            invoke(world, method, [itself, *(arguments if name == "__init__" else [])], keywords, node)
+    for meta in cls.classes:
+        for method in meta.own_methods("__call__"):
+            made |= invoke(world, method, [frozenset([cls]), *arguments], keywords, node)
+    if not methods or thing.opaque:
+        thing.hold(NOTHING.union(*arguments))
+        for name, value in keywords.items():
+            thing.hold(value, name)
+    if thing.opaque:
+        draw(world, "torch", ("Linear",))
+    return frozenset(made)

@@ -1,0 +1,184 @@
+"""Calls of code that is not in the notebook: `libraries` says what is assumed."""
+
+from __future__ import annotations
+
+import ast
+
+from jupyter_ext.capture.follow import libraries
+from jupyter_ext.capture.follow.changes import change, change_package, contain, draw, mark_unknown, use
+from jupyter_ext.capture.follow.iteration import iterate
+from jupyter_ext.capture.follow.objects import apply, call_methods
+from jupyter_ext.capture.follow.syntax import is_type
+from jupyter_ext.capture.follow.things import ELEMENTS, NOTHING, Value, parts_of, reach
+from jupyter_ext.capture.follow.world import World
+from jupyter_ext.capture.names import root
+
+_MAKING = {"__init__", "__new__", "__init_subclass__", ELEMENTS}
+
+
+def call_outside(
+    world: World,
+    node: ast.Call,
+    receiver: Value,
+    callee: Value,
+    arguments: list[Value],
+    keywords: dict[str | None, Value],
+    *,
+    dropped: bool,
+) -> Value:
+    """A call of code that is not in the notebook."""
+    root_name, path = root(node.func)
+    name = path[-1] if path else root_name
+    given = [*arguments, *keywords.values()]
+    every = NOTHING.union(*given)
+    packages = {each for each in callee | receiver if each.package}
+    package = next(iter(packages)).package if packages else None
+    for each in packages:
+        inner = tuple(each.path.split(".")) if each.path else ()
+        full = (*inner, *path) if isinstance(node.func, ast.Attribute) or not inner else inner
+        name = full[-1] if full else name
+        draw(world, each.package or "", full)
+        if isinstance(node.func, ast.Attribute) and libraries.sets(path) and each in receiver:
+            change_package(world, each.package or "", path)
+        elif not isinstance(node.func, ast.Attribute) and libraries.sets(inner):
+            change_package(world, each.package or "", inner)
+    name = name or ""
+    drawing = package in libraries.DRAWING
+    use(world, every)
+    for each in every | parts_of(every):
+        if each.function is not None or each.is_class or each.is_callable():
+            others = frozenset(every - {each})
+            apply(world, each, [others | parts_of(others)] * 2, {}, node)
+        elif each.path and each.bound:
+            contain(world, each.path, each.bound, given)
+    for each in every:
+        if each.stateful:
+            iterate(world, frozenset([each]))
+    _convert(world, every, node)
+    _called_back(world, receiver | callee, every, node, anything=dropped)
+    if keywords.get("out"):
+        change(world, keywords["out"])
+    objects = frozenset(each for each in receiver if each.package is None)
+    if (packages and not objects) or (isinstance(node.func, ast.Attribute) and is_type(node.func.value, receiver)):
+        return _of_module(world, node, name, arguments, every, dropped=dropped and not drawing, path=path)
+    if isinstance(node.func, ast.Attribute):
+        return _of_object(world, node, name, objects, arguments, every, dropped=dropped, path=path)
+    return _of_module(world, node, name, arguments, every | callee, dropped=dropped, path=path)
+
+
+def _called_back(world: World, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
+    """An object of a library is called, or a method of it: it may call what it was given, and its subclass."""
+    known = frozenset(thing for thing in value if thing.opaque and thing.package is None)
+    given |= parts_of(known) - known
+    for each in reach(known):
+        if each.function is not None:
+            apply(world, each, [given, given], {}, node)
+        elif each.path and each.bound:
+            contain(world, each.path, each.bound, [given])
+        elif each.classes and not each.is_class:
+            names = set().union(*[cls.all_fields() for cls in each.classes]) - _MAKING if anything else {"forward"}
+            call_methods(world, frozenset([each]), sorted(names), [given, given], node)
+
+
+def _convert(world: World, value: Value, node: ast.AST) -> None:
+    for each in value:
+        if each.classes and not each.is_class:
+            call_methods(
+                world,
+                frozenset([each]),
+                ("__iter__", "__next__", "__len__", "__str__", "__repr__", "__float__", "__int__", "__bool__"),
+                [],
+                node,
+            )
+
+
+def _of_module(
+    world: World,
+    node: ast.Call,
+    name: str,
+    arguments: list[Value],
+    every: Value,
+    *,
+    dropped: bool,
+    path: tuple[str, ...],
+) -> Value:
+    first = arguments[0] if arguments else NOTHING
+    held = NOTHING.union(*arguments[1:]) if arguments else NOTHING
+    unbound = isinstance(node.func, ast.Attribute) and name in libraries.STORING and len(arguments) > 0
+    if name in libraries.CHANGING_FUNCTIONS or libraries.changes(name) or unbound:
+        change(world, first, deep=name not in libraries.CHANGING_FUNCTIONS and not unbound)
+        for each in first:
+            each.hold(held)
+        mark_unknown(world, node.args[:1])
+    elif dropped and not libraries.only_looks(name, path):
+        change(world, every, deep=True)
+        mark_unknown(world, [*node.args, *(each.value for each in node.keywords)])
+    return _result(world, node, name, every)
+
+
+def _of_object(
+    world: World,
+    node: ast.Call,
+    name: str,
+    objects: Value,
+    arguments: list[Value],
+    every: Value,
+    *,
+    dropped: bool,
+    path: tuple[str, ...],
+) -> Value:
+    func = node.func
+    assert isinstance(func, ast.Attribute)
+    for each in objects:
+        if each.stateful:
+            iterate(world, frozenset([each]))
+    inplace = any(each.arg == "inplace" for each in node.keywords)
+    if name in libraries.STORING:
+        contain(world, name, objects, arguments)
+        mark_unknown(world, [func.value])
+    elif libraries.changes(name) or inplace:
+        change(world, objects, deep=True)
+        for each in objects:
+            each.hold(every)
+        mark_unknown(world, [func.value])
+        if name.endswith("_") or dropped:
+            change(world, every, deep=True)
+    elif not dropped and libraries.keeps(name):
+        change(world, objects)
+        for each in objects:
+            each.hold(every)
+        mark_unknown(world, [func.value])
+    elif dropped and not libraries.only_looks(name, path):
+        change(world, objects | every, deep=True)
+        mark_unknown(world, [func.value, *node.args, *(each.value for each in node.keywords)])
+        for each in objects:
+            each.hold(every)
+    for each in objects:
+        if each.stateful:
+            every |= objects
+    if name in libraries.FRESH:
+        return world.holding(node, NOTHING, opaque=True)
+    if name in libraries.COPYING:
+        return world.holding(node, parts_of(objects))
+    if not node.args or name in libraries.SAME:
+        found = frozenset(objects | parts_of(objects) | every)
+        return found | world.holding(node, found, opaque=True)
+    used = frozenset(each for each in objects if each.stateful)
+    return used | world.holding(node, objects | every, opaque=True)
+
+
+def _result(world: World, node: ast.Call, name: str, every: Value) -> Value:
+    if name in libraries.SCALAR and isinstance(node.func, ast.Name):
+        return NOTHING
+    if name in libraries.STATEFUL:
+        return world.holding(node, every | parts_of(every), stateful=True)
+    if name in libraries.FRESH:
+        return world.holding(node, NOTHING, opaque=True)
+    if name in libraries.COPYING:
+        if name == "defaultdict":
+            return world.holding(node, parts_of(every), grows=True)
+        named = NOTHING.union(*[every & world.visit(each.value) for each in node.keywords])
+        return world.holding(node, parts_of(every) | named | {each for each in every if each.function or each.is_class})
+    if name in libraries.SAME:
+        return every | parts_of(every)
+    return world.holding(node, every, opaque=True)

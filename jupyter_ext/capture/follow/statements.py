@@ -1,0 +1,176 @@
+"""What each kind of statement does."""
+
+from __future__ import annotations
+
+import ast
+
+from jupyter_ext.capture.follow.calls import call
+from jupyter_ext.capture.follow.changes import change
+from jupyter_ext.capture.follow.iteration import iterate
+from jupyter_ext.capture.follow.objects import call_methods
+from jupyter_ext.capture.follow.places import store
+from jupyter_ext.capture.follow.syntax import loaded
+from jupyter_ext.capture.follow.things import NOTHING, Value, parts_of
+from jupyter_ext.capture.follow.world import Visits, World
+
+
+def _branch(world: World, node: ast.AST) -> Value:
+    world.branches += 1
+    world.visit_parts(node)
+    world.branches -= 1
+    return NOTHING
+
+
+def _loop(world: World, node: ast.For | ast.AsyncFor | ast.While) -> Value:
+    world.branches += 1
+    for _ in range(2):
+        if isinstance(node, ast.While):
+            world.visit(node.test)
+        else:
+            store(world, node.target, iterate(world, world.visit(node.iter)))
+        world.visit_all(node.body)
+    world.visit_all(node.orelse)
+    world.branches -= 1
+    return NOTHING
+
+
+def _with(world: World, node: ast.With | ast.AsyncWith) -> Value:
+    for item in node.items:
+        manager = world.visit(item.context_expr)
+        given = call_methods(world, manager, ("__enter__", "__aenter__"), [], item)
+        call_methods(world, manager, ("__exit__", "__aexit__"), [], item)
+        given |= iterate(world, manager)  # @contextmanager
+        if item.optional_vars is not None:
+            store(world, item.optional_vars, frozenset(given | manager))
+    world.visit_all(node.body)
+    return NOTHING
+
+
+def _handler(world: World, node: ast.ExceptHandler) -> Value:
+    if node.type:
+        world.visit(node.type)
+    if node.name:
+        world.bind(node.name, NOTHING)
+    world.visit_all(node.body)
+    return NOTHING
+
+
+def _bind_pattern(world: World, pattern: ast.pattern, value: Value) -> None:
+    for each in ast.walk(pattern):
+        name = getattr(each, "rest" if isinstance(each, ast.MatchMapping) else "name", None)
+        if isinstance(name, str):
+            world.bind(name, value)
+
+
+def _match(world: World, node: ast.Match) -> Value:
+    subject = world.visit(node.subject)
+    world.branches += 1
+    for case in node.cases:
+        _bind_pattern(world, case.pattern, subject | parts_of(subject))
+        if case.guard:
+            world.visit(case.guard)
+        world.visit_all(case.body)
+    world.branches -= 1
+    return NOTHING
+
+
+def _import(world: World, node: ast.Import) -> Value:
+    for each in node.names:
+        package, _, path = each.name.partition(".")
+        world.bind(each.asname or package, world.package(package, path if each.asname else ""))
+    return NOTHING
+
+
+def _import_from(world: World, node: ast.ImportFrom) -> Value:
+    package, _, path = (node.module or ".").partition(".")
+    for each in node.names:
+        if each.name != "*":
+            world.bind(each.asname or each.name, world.package(package, f"{path}.{each.name}".lstrip(".")))
+    return NOTHING
+
+
+def _assign(world: World, node: ast.Assign) -> Value:
+    only = all(isinstance(each, ast.Name) and each.id == "_" for each in node.targets)
+    value = call(world, node.value, dropped=True) if only else world.visit(node.value)
+    for target in node.targets:
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List):
+            _unpack(world, target, node.value)
+        else:
+            store(world, target, value)
+    return NOTHING
+
+
+def _unpack(world: World, target: ast.Tuple | ast.List, value: ast.Tuple | ast.List) -> None:
+    """`a, b = b, a`: each its own, and the right side as it was before."""
+    starred = any(isinstance(each, ast.Starred) for each in [*target.elts, *value.elts])
+    if starred or len(target.elts) != len(value.elts):
+        store(world, target, world.visit(value))
+        return
+    values = [world.visit(each) for each in value.elts]
+    for each, found in zip(target.elts, values, strict=True):
+        store(world, each, found)
+
+
+def _annotated(world: World, node: ast.AnnAssign) -> Value:
+    if node.value is not None:
+        store(world, node.target, world.visit(node.value))
+    return NOTHING
+
+
+def _augmented(world: World, node: ast.AugAssign) -> Value:
+    value = world.visit(node.value)
+    target = node.target
+    if isinstance(target, ast.Name):
+        before = world.lookup(target.id)
+        change(world, before)
+        call_methods(world, before, ("__iadd__", "__imul__", "__ior__", "__isub__", "__iand__"), [value], node)
+        for each in before:
+            each.hold(parts_of(value) | value)
+        world.bind(target.id, before | (world.holding(node, value) if value else NOTHING))
+        return NOTHING
+    before = world.visit(loaded(target))
+    change(world, before)
+    store(world, target, before | value)
+    return NOTHING
+
+
+def _delete(world: World, node: ast.Delete) -> Value:
+    for target in node.targets:
+        if isinstance(target, ast.Name):
+            if world.frame is None:
+                world.bind_global(target.id, NOTHING)
+        else:
+            store(world, target, NOTHING)
+    return NOTHING
+
+
+def _expression(world: World, node: ast.Expr) -> Value:
+    return call(world, node.value, dropped=node.value is not world.kept)
+
+
+def _return(world: World, node: ast.Return) -> Value:
+    if node.value is not None and world.frame is not None:
+        world.frame.results |= world.visit(node.value)
+    return NOTHING
+
+
+def _nothing(world: World, node: ast.stmt) -> Value:
+    return NOTHING
+
+
+VISITS: Visits = {
+    **dict.fromkeys((ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal), _nothing),
+    **dict.fromkeys((ast.If, ast.Try, ast.TryStar), _branch),
+    **dict.fromkeys((ast.For, ast.AsyncFor, ast.While), _loop),
+    **dict.fromkeys((ast.With, ast.AsyncWith), _with),
+    ast.ExceptHandler: _handler,
+    ast.Match: _match,
+    ast.Import: _import,
+    ast.ImportFrom: _import_from,
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.Delete: _delete,
+    ast.Expr: _expression,
+    ast.Return: _return,
+}

@@ -1,0 +1,97 @@
+"""What the text of a node says by itself."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from dataclasses import dataclass
+from functools import lru_cache
+
+from jupyter_ext.capture.facts import FunctionNode
+from jupyter_ext.capture.follow import libraries
+from jupyter_ext.capture.follow.things import Value
+from jupyter_ext.capture.names import local_names, parts, root
+
+
+@dataclass(frozen=True)
+class Code:
+    """What the texts of a function, and of those that it names, say together."""
+
+    names: frozenset[str]  # that they read and do not bind
+    stored: frozenset[str]  # at the bottom of what they store in
+    declared: frozenset[str]  # `global`
+    sets: frozenset[str]  # methods that set something in a module
+    writes: bool
+
+    def __or__(self, other: Code) -> Code:
+        return Code(
+            self.names | other.names,
+            self.stored | other.stored,
+            self.declared | other.declared,
+            self.sets | other.sets,
+            self.writes or other.writes,
+        )
+
+
+def is_super(node: ast.expr) -> bool:
+    """`super()`."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def is_type(node: ast.expr, value: Value) -> bool:
+    """`list` of `list.append(xs, 1)`."""
+    return isinstance(node, ast.Name) and not value and isinstance(getattr(builtins, node.id, None), type)
+
+
+def is_globals(node: ast.expr) -> bool:
+    """`globals()`, and what is the same in a cell."""
+    if not isinstance(node, ast.Call) or node.args:
+        return False
+    return isinstance(node.func, ast.Name) and node.func.id in ("globals", "locals", "vars")
+
+
+@lru_cache(maxsize=4096)
+def loaded(target: ast.Attribute | ast.Subscript) -> ast.expr:
+    """What `a.b` of `a.b += 1` is before."""
+    if isinstance(target, ast.Attribute):
+        return ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
+    return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+
+
+def last_name(decorator: ast.expr) -> str:
+    """`setter` of `@x.setter`."""
+    name, path = root(decorator)
+    return path[-1] if path else name or ""
+
+
+@lru_cache(maxsize=4096)
+def as_function(node: ast.GeneratorExp) -> ast.Lambda:
+    """The same as a function of no arguments that makes a list."""
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.copy_location(ast.Lambda(nothing, ast.ListComp(node.elt, node.generators)), node)
+
+
+@lru_cache(maxsize=4096)
+def text_of(node: FunctionNode | ast.Lambda) -> Code:
+    """What the text of one function says."""
+    names, stored, declared, sets, writes = set[str](), set[str](), set[str](), set[str](), False
+    queue: list[ast.AST] = [node]
+    while queue:
+        each = queue.pop()
+        queue += parts(each)
+        if isinstance(each, ast.Name):
+            names.add(each.id)
+        elif isinstance(each, ast.Attribute | ast.Subscript) and not isinstance(each.ctx, ast.Load):
+            stored.add(root(each)[0] or "")
+            writes = True
+        elif isinstance(each, ast.Call):
+            name, path = root(each.func)
+            stored |= {"setattr"} if name == "setattr" else set()
+            sets |= {path[-1]} if libraries.sets(path) else set()
+            writes = writes or (bool(path) and (path[-1] in libraries.STORING or libraries.changes(path[-1])))
+        elif isinstance(each, ast.Global | ast.Nonlocal):
+            declared |= set(each.names) if isinstance(each, ast.Global) else set()
+            writes = True
+        elif isinstance(each, ast.AugAssign | ast.Expr):
+            writes = True
+    return Code(frozenset(names - local_names(node)), frozenset(stored), frozenset(declared), frozenset(sets), writes)
