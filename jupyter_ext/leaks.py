@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.problems import cell_of
-from jupyter_ext.capture.secrets import OVERRIDE, find_secrets
+from jupyter_ext.capture.secrets import OVERRIDE, find_secrets, is_code
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import CAPTURED, PROJECT
 
@@ -40,7 +40,7 @@ def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
             yield _problem(f"--capture {own.partition('.')[0]}", found[0][1], None, "leave it out of what is captured")
     elif b"\0" not in data[:_BEGINNING]:
         otherwise = f"end the line with # {OVERRIDE}" if own.endswith(".py") else "name the file in .daylightignore"
-        for line, kind in find_secrets(data.decode(errors="replace"), known):
+        for line, kind in find_secrets(data.decode(errors="replace"), known, is_code(name)):
             yield _problem(f"{own if top == PROJECT else name} line {line}", kind, None, otherwise)
 
 

@@ -15,7 +15,7 @@ from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets, text_of
 from jupyter_ext.leaks import leaks
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
-from jupyter_ext.surroundings import Surroundings, surroundings
+from jupyter_ext.surroundings import Room, Surroundings, surroundings
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
@@ -170,7 +170,7 @@ def check(
         *(Problem("option", "", None, each) for each in wrong),
         *capture.problems,
         *travelling.problems,
-        *_too_large(files),
+        *_too_large({**files, **declared.files}),
         *leaks(capture, files, {**given, **asked.texts}, known_secrets()),
         *unreadable,
     ]
@@ -186,7 +186,9 @@ def check(
         kind = InvalidRequest if wrong else CaptureError
         raise kind("\n".join(each.message for each in problems), problems=[vars(each) for each in problems])
     state = _state(capture, session) if session is not None and asked.state_check else {}
-    around = surroundings(Path.cwd(), known_secrets())
+    sent = {**files, **declared.files}
+    room = Room(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
+    around = surroundings(Path.cwd(), known_secrets(), room)
     return Checked(capture, definition, params, travelling, declared, asked.commits, state, around)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables of the environment
@@ -31,51 +31,102 @@ _TOKENS: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
         ("a JSON web token", "eyJ", r"\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
     )
 )
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"]{0,100}:(?P<value>[^\s/@'\"]{1,200})@", re.IGNORECASE)
-_BEARER = re.compile(r"\b(?:bearer|basic)\s+(?P<value>[A-Za-z0-9._~+/-]{16,}=*)", re.IGNORECASE)
-_WORDS = r"passw(?:or)?d|passphrase|pwd|secret|api_?key|access_?key|private_?key|credentials?|auth|token"
-_QUOTED = r"(?P<quote>\\?['\"])(?P<value>(?:(?!(?P=quote))[^\n]){1,500})(?P=quote)"
-# password = "...", "api_key": "...", token: str = "...", os.environ["SECRET"] = "...", setdefault("TOKEN", "...")
-_SET = re.compile(
-    rf"(?P<name>\b[\w-]{{0,40}}?(?:{_WORDS})(?:_?\d+|_(?:id|key|value))?)\\?['\"]?\]?"
-    rf"(?:\s*:\s*[\w\[\]|. ]{{1,30}}=|\s*=(?!=)|\s*:|(?<=['\"])\s*,)\s*[rRuUbB]?{_QUOTED}",
-    re.IGNORECASE,
+_PATTERN = re.IGNORECASE
+# scheme://user:password@host, and https://<token>@github.com
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@'\"]{0,100}:(?P<value>[^\s/@'\"]{1,200})@", _PATTERN)
+_URL_TOKEN = re.compile(r"://(?P<value>[\w-]{16,200})@", _PATTERN)
+_QUERY = re.compile(  # signed addresses, and keys that are a part of one
+    r"[?&;](?:X-(?:Amz|Goog)-(?:Signature|Security-Token)|sig(?:nature)?|(?:\w{0,20}[_-])?token|api_?key|key|passw(?:or)?d|secret)"
+    r"=(?P<value>[^\s&;'\"#<>]{6,2000})",
+    _PATTERN,
 )
+_BEARER = re.compile(
+    r"(?:\b(?:bearer|basic)\s+|\bauthorization\W{1,8}(?:token|apikey|key)[\s=]+)(?P<value>[A-Za-z0-9._~+/-]{16,}=*)",
+    _PATTERN,
+)
+_AZURE = re.compile(r"\b(?:Account|SharedAccess|Access)Key=(?P<value>[A-Za-z0-9+/]{20,}={0,2})", _PATTERN)
+_WORDS = r"passw(?:or)?d|passphrase|(?<![a-z])pw|pwd|secret|(?:api|access|account|private)_?key|credentials?|auth|token"
+_NAME = rf"\b[\w-]{{0,40}}?(?:{_WORDS})(?:_?\d+|_(?:id|key|value))?"
+_LITERAL = r"(?P<prefix>[rRuUbBfF]{0,2})(?P<quote>\\?['\"])(?P<value>(?:(?!(?P=quote))[^\n]){1,500})(?P=quote)"
+# password = "...", pw := "...", "api_key": "...", token: str = "...", os.environ["SECRET"] = "...", and
+# setdefault("TOKEN", "...")
+_SET = re.compile(
+    rf"(?P<name>{_NAME})\\?['\"]?\]?"
+    rf"(?:\s*:\s*[\w\[\]|. ]{{1,30}}=|\s*:?=(?!=)|\s*:|(?<=['\"])\s*,)[\s(]*{_LITERAL}",
+    _PATTERN,
+)
+_PAIR = re.compile(  # auth=("ada", "...")
+    rf"(?:\bauth\s*[=:]\s*|(?:Basic|Digest)Auth)\(\s*[^,()]{{1,100}},\s*{_LITERAL}", _PATTERN
+)
+_KEY = re.compile(  # login(key="...")
+    r"(?:\blogin\(\s*(?:\w{1,20}\s*=\s*)?|\bkey['\"]?\s*[=:]\s*)['\"](?P<value>[A-Za-z0-9_-]{32,200})['\"]", _PATTERN
+)
+_OPEN = re.compile(
+    rf"(?:{_NAME})\\?['\"]?\]?\s*(?::[^=]{{0,30}}=|:?=(?!=)|:)\s*[(\\]*\s*$", _PATTERN
+)  # goes on in the next line
 # API_KEY=..., as a shell, a file of variables, or %env has it
 _SHELL = re.compile(
-    rf"^[#\s]*(?:export\s+|%(?:set_)?env\s+|!\s*export\s+)?(?P<name>[A-Z0-9_]*(?:{_WORDS.upper()})\w*)=(?P<value>[^\s'\"(),]+)\s*$",
+    rf"^[#\s]*(?:export\s+|%(?:set_)?env\s+|!\s*export\s+)?(?P<name>[A-Z0-9_]*(?:{_WORDS.upper()})\w*)"
+    r"=(?P<value>[^\s'\"(),]+)\s*$",
 )
-_ENV = re.compile(rf"%(?:set_)?env\s+(?P<name>\w*(?:{_WORDS})\w*)[ =]+(?P<value>\S+)", re.IGNORECASE)
-_HINTS = ("passw", "passphrase", "pwd", "secret", "key", "credential", "auth", "token", "bearer", "basic", "://")
+_ENV = re.compile(rf"%(?:set_)?env\s+(?P<name>\w*(?:{_WORDS})\w*)[ =]+(?P<value>\S+)", _PATTERN)
+# password: ..., api_key = ..., as YAML, INI and the like have it
+_BARE = re.compile(
+    rf"^[\s#;-]*(?P<name>(?:[\w-]{{1,20}}\.){{0,3}}{_NAME})\s*[:=]\s*(?P<value>[^\s'\"(){{}}\[\]|>&*]{{6,500}})\s*(?:[#;].*)?$",
+    _PATTERN,
+)
+_DRAWN = re.compile(r"[\d!@$%^+=~?]")  # `type: string` is none
+_HINTS = (
+    *("passw", "passphrase", "pw", "secret", "key", "credential", "auth", "token", "bearer", "basic"),
+    *("://", "sig", "login"),
+)
 _repr = reprlib.Repr()
 _repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxfrozenset = 1000
 _repr.maxstring = _repr.maxother = 20_000
-_LONGEST = 100_000  # characters of a line whose words are read: longer ones are data
+_LONGEST = 20_000  # characters of a line that is read as a whole; of longer ones what is around the telling words
+_AROUND = re.compile("(?:" + "|".join(map(re.escape, _HINTS)) + ")", _PATTERN)
+_BEFORE, _BEHIND = 100, 700
 _INNOCENT = re.compile(
-    r"(.)\1*|x{3,}.*|<.*>|\[.*\]|\{.*\}|\$.*|%.*|.*(?:\.\.\.|…)|.*\s.*\s.*|os\.environ.*|getpass.*"
-    r"|(?:your|my|the|some|an?|this|any)[-_ ].*|(?:example|dummy|fake|test|placeholder|change).*"
+    r"(.)\1*|x{3,}.*|<.*>|\[.*\]|\{.*\}|\$.*|%.*|.*(?:\.\.\.|…)|os\.environ.*|getpass.*"
+    r"|(?:your|my|the|some|an?|this|any)(?:[-_ ][a-z]+)+[-_ ]?\d{0,2}"
+    r"|(?:example|dummy|fake|test|placeholder|change)(?:[-_ ]?[a-z]{1,12}){0,4}[-_ ]?\d{0,4}"
+    r"|(?:layer|block|head|stage|conv|fc|linear|norm|embedding|feature|column|col|field|input|output)s?[-_.]?\d*(?:\.weight|\.bias)?"
     r"|none|null|true|false|todo|tbd|redacted|hidden|secret|password|token|(?:api)?_?key",
-    re.IGNORECASE | re.DOTALL,
+    _PATTERN | re.DOTALL,
+)
+_SENTENCE = re.compile(  # to be read by people: it has two spaces, and a capital, a stop or a word that binds others
+    r"(?=.*\s\S+\s).*?(?:^[A-Z][\w']*\s[a-z]|[.:?!,]\s*$|\b(?:the|an?|of|your|to|is|are|or|and|for|in|on|not|with|password|token|key|secret)\b).*",
+    re.DOTALL,
+)
+_PATH = re.compile(
+    r"(?:~|\.{0,2})(?:/[\w.-]{1,24}){2,12}/?|(?:[\w.-]{1,40}/){0,12}[\w-]{1,40}\.(?:pem|key|json|ya?ml|txt|crt|p12|pub|toml|ini|cfg|py)"
 )
 
 
-def find_secrets(text: str, known: Iterable[str] = ()) -> list[tuple[int, str]]:
+def is_code(name: str) -> bool:
+    """Whether the texts in a file of this name stand in quotes."""
+    return name.endswith((".py", ".pyi", ".ipynb", ".json"))
+
+
+def find_secrets(text: str, known: Iterable[str] = (), code: bool = True) -> list[tuple[int, str]]:
     """Line (from 1) and kind of all that looks like a secret: `[(3, "a GitHub token")]`, each line once.
 
     `known` are secrets that are known to be such, whatever they look like. Placeholders ("...", "<token>") are none,
-    nor is what stands on a line with the comment `# daylight: not a secret`.
+    nor is what stands on a line with the comment `# daylight: not a secret`. Where the text is no `code`, values need
+    no quotes: `password: hunter2`.
     """
     telling = [(kind, pattern) for kind, begins, pattern in _TOKENS if begins in text]
     known = [secret for secret in known if secret in text]
-    lower = text.lower()
-    hints = [hint for hint in _HINTS if hint in lower]
-    if not (telling or known or hints):
+    hinted = _AROUND.search(text) is not None
+    if not (telling or known or hinted):
         return []
     found: list[tuple[int, str]] = []
-    for number, (line, low) in enumerate(zip(text.split("\n"), lower.split("\n"), strict=True), start=1):
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
         kind = next((kind for kind, pattern in telling if pattern.search(line)), None)
-        if kind is None and len(line) <= _LONGEST and any(hint in low for hint in hints):
-            kind = _by_its_words(line)
+        if kind is None and hinted:
+            behind = lines[number] if number < len(lines) and OVERRIDE not in lines[number] else ""
+            kind = next(filter(None, (_by_its_words(each, code) for each in _telling_parts(line, behind))), None)
         if kind is None and any(secret in line for secret in known):
             kind = "the value of a secret variable"
         if kind is not None and OVERRIDE not in line:
@@ -99,25 +150,53 @@ def text_of(value: object) -> str:
     return _repr.repr(value) if plain else ""
 
 
-def _by_its_words(line: str) -> str | None:
+def _telling_parts(line: str, behind: str) -> Iterator[str]:
+    """What of a line may hold a secret, with the line `behind` it where the value stands there."""
+    if len(line) <= _LONGEST:
+        if _AROUND.search(line):
+            yield f"{line} {behind.strip()[:_BEHIND]}" if _OPEN.search(line[-_BEHIND:]) else line
+        return
+    at = 0
+    while (hint := _AROUND.search(line, at)) is not None:
+        yield line[max(0, hint.start() - _BEFORE) : hint.end() + _BEHIND]
+        at = hint.end() + _BEHIND // 2
+
+
+def _by_its_words(line: str, code: bool) -> str | None:
     if any(_tells(each["value"]) for each in _URL.finditer(line)):
         return "a password in a URL"
-    if any(_random(each["value"]) for each in _BEARER.finditer(line)):
+    if any(_random(each["value"]) for each in _URL_TOKEN.finditer(line)):
+        return "a token in a URL"
+    if any(_tells(each["value"]) and not each["value"].isalpha() for each in _QUERY.finditer(line)):
+        return "a signature or token in a URL"
+    if any(_random(each["value"]) for pattern in (_BEARER, _AZURE, _KEY) for each in pattern.finditer(line)):
         return "a token"
-    named = (each for pattern in (_SET, _SHELL, _ENV) for each in pattern.finditer(line))
-    return "a secret" if any(_is_one(each["name"], each["value"]) for each in named) else None
+    if any(_is_one("password", _fixed(each)) for each in _PAIR.finditer(line)):
+        return "a password"
+    named = [(each["name"], _fixed(each)) for each in _SET.finditer(line)]
+    named += [(each["name"], each["value"]) for pattern in (_SHELL, _ENV) for each in pattern.finditer(line)]
+    bare = None if code else _BARE.match(line)
+    if bare is not None and _DRAWN.search(bare["value"]) and "://" not in bare["value"]:
+        named.append((bare["name"], bare["value"]))
+    return "a secret" if any(_is_one(name, value) for name, value in named) else None
+
+
+def _fixed(literal: re.Match[str]) -> str:
+    """What a literal says itself: not what an f-string takes from elsewhere."""
+    return re.sub(r"\{[^{}]*\}", "", literal["value"]) if "f" in literal["prefix"].lower() else literal["value"]
 
 
 def _is_one(name: str, value: str) -> bool:
     """Whether a name and its value are a secret's. Of models' tokens (`eos_token`) the value must look drawn."""
-    if not _tells(value) or value.lower().strip("-_") == name.lower():
+    if not _tells(value) or value.lower().strip("-_") == name.lower() or _PATH.fullmatch(value):
         return False
     vague = re.search(r"token|auth|credential|key_?id", name, re.IGNORECASE)
     return _random(value) if vague else len(value) >= 4
 
 
 def _tells(value: str) -> bool:
-    return _INNOCENT.fullmatch(value.strip("\\")) is None
+    value = value.strip("\\")
+    return bool(value) and _INNOCENT.fullmatch(value) is None and _SENTENCE.fullmatch(value) is None
 
 
 def _random(value: str) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-_SECRETS = {".env", ".netrc", ".pypirc", ".pgpass", ".git-credentials"}
+_KEYS = {"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"}
+_SECRETS = {".env", ".env.local", ".netrc", ".pypirc", ".pgpass", ".git-credentials", *_KEYS}
 NEVER = frozenset({".git", "__pycache__", ".venv", "node_modules", ".ipynb_checkpoints", *_SECRETS})
 _RULES = (".gitignore", ".daylightignore")  # the second has the last word
 
@@ -32,6 +33,11 @@ class Ignored:
             if above == self._root:
                 break
         return False
+
+    def file(self, path: Path) -> bool:
+        """Whether a file stays behind for its own sake, or for that of a folder on the way to it."""
+        above = [each for each in path.parents if each != self._root and each.is_relative_to(self._root)]
+        return self(path, False) or any(self(each, True) for each in above)
 
 
 def _rules(folder: Path) -> GitIgnoreSpec | None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kernel_backend.model.snapshot import EDITABLE, GIT_DIFF, Environment
@@ -31,13 +31,13 @@ def record(folder: Path | None = None, variables: Mapping[str, str] = os.environ
     )
 
 
-def beside(folder: Path) -> dict[str, bytes]:
+def beside(folder: Path, ignored: Callable[[Path], bool]) -> dict[str, bytes]:
     """Members of a snapshot besides what the cell needs: sources of editable distributions, and git's difference.
 
-    All of it is text of the person's own: whoever sends it looks for secrets first.
+    All of it is text of the person's own: whoever sends it looks for secrets first, and names files that are `ignored`.
     """
-    changes = git.diff(folder)
-    return editable_files() | ({GIT_DIFF: changes.encode()} if changes else {})
+    changes = git.diff(folder, ignored)
+    return editable_files() | ({GIT_DIFF: changes.encode(errors="replace")} if changes else {})
 
 
 def editable_files() -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 _SECONDS = 1.0  # a slow network file system must not hold up a submission
@@ -22,27 +23,42 @@ def commit(folder: Path) -> tuple[str | None, bool | None]:
     return (found[1] if found else None), dirty
 
 
-def diff(folder: Path) -> str | None:
+def root(folder: Path) -> Path | None:
+    """The checkout that a folder is in."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+
+
+def diff(folder: Path, ignored: Callable[[Path], bool] = lambda path: False) -> str | None:
     """What `git apply` takes to make the commit into the files as they are, after a line for each untracked file.
 
-    None where there is nothing to say, outside of git, or where git takes too long. Beyond DIFF_BYTES a sentence
-    stands in place of it.
+    Nothing is said of files that are `ignored`. None where there is nothing to say, outside of git, or where git
+    takes too long. Beyond DIFF_BYTES a sentence stands in place of it.
     """
-    changed = _git(folder, "diff", "HEAD", "--binary", "--no-color", "--no-ext-diff", "--no-textconv")
-    untracked = _git(folder, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", ":/")
-    if changed is None or untracked is None:
+    top = root(folder)
+    names = _names(folder, "diff", "HEAD", "--name-only", "--no-renames", "--no-relative")
+    untracked = _names(folder, "ls-files", "--others", "--exclude-standard", "--full-name", tail=(":/",))
+    if top is None or names is None or untracked is None:
         return None
-    names = [name for name in untracked.decode(errors="replace").split("\0") if name]
-    told = "".join(f"untracked: {name}\n" for name in names)
+    stays = [f":(top,exclude,literal){name}" for name in names if ignored(top / name)]
+    shown = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--no-relative")
+    changed = _git(folder, "diff", "HEAD", *shown, "--", ":/", *stays)
+    if changed is None:
+        return None
+    told = "".join(f"untracked: {name}\n" for name in untracked if not ignored(top / name))
     if len(told) + len(changed) > DIFF_BYTES:
         size = (len(told) + len(changed)) / 2**20
         return f"The difference from the commit has {size:.1f} MiB, more than {DIFF_BYTES >> 20}: it was left out.\n"
     return told + changed.decode(errors="replace") or None
 
 
+def _names(folder: Path, *arguments: str, tail: tuple[str, ...] = ()) -> list[str] | None:
+    said = _git(folder, *arguments, "-z", *tail)
+    return None if said is None else [os.fsdecode(name) for name in said.split(b"\0") if name]
+
+
 def _git(folder: Path, *arguments: str) -> bytes | None:
     """What git prints; None outside of a checkout, where it fails, and where it takes too long."""
-    if not any((each / ".git").exists() for each in [folder, *folder.parents]):
+    if root(folder) is None:
         return None
     try:
         answer = subprocess.run(

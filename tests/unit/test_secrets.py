@@ -49,6 +49,28 @@ SECRETS = [
     'headers = {"Authorization": "Bearer f81d4fae7dec11d0a765"}',
     'def f(secret="hunter2"): ...',
     '"password = \\"hunter2\\"\\n"',
+    'wandb.login(key="9f8d7c6b5a9f8d7c6b5a9f8d7c6b5a9f8d7c6b5a")',
+    'requests.get(url, auth=("dave", "hunter2xyz"))',
+    'password = f"hunter2{suffix}"',
+    'password = rb"hunter2"',
+    'if pw := "hunter2": ...',
+    "AccountName=a;AccountKey=aGVsbG8gd29ybGQgMTIzNDU2Nzg5MA==;EndpointSuffix=x",
+    "https://a.blob.core.windows.net/c?sv=2022&sig=aGVsbG8gd29ybGQgMTIzNDU2%3D",
+    "'Authorization: Token 9f8d7c6b5a9f8d7c6b5a9f8d'",
+    "https://9f8d7c6b5a9f8d7c6b5a@github.com/a/b",
+    "--data = 'https://b.s3.amazonaws.com/x?X-Amz-Date=1&X-Amz-Signature=9f8d7c6b5a9f8d7c'",
+    "--data = 'https://host/x?token=9f8d7c'",
+    'password = "correct horse battery staple"',
+    'password = "test1234secretreal"',
+    'password = "my-real-P4ss"',
+    f"{'x = 1; ' * 30_000}password = 'hunter2'; {'y = 1; ' * 30_000}",
+]
+BARE = [
+    "password: hunter2xyz",
+    "  db_password: hunter2xyz  # of the database",
+    "api_key = 9f8d7c6b5a",
+    "spring.datasource.password=hunter2xyz",
+    "- token: 9f8d7c6b5a9f8d7c6b5a",
 ]
 NONE = [
     'password = ""',
@@ -72,7 +94,16 @@ NONE = [
     'assert password == "hunter2"',
     'token_type="absolute"',
     'author = "Ada Lovelace"',
+    'private_key = "keys/id.pem"',
+    'os.environ["PWD"] = "/home/x1"',
+    'hidden_secret = "layer4"',
+    'password = "Enter the password: "',
+    'password = f"{password}"',
+    'x = {"key": "bert-base-uncased-finetuned-on-everything"}',
+    "https://host/x?token=yes&page=2",
+    "password: str2",
 ]
+NONE_BARE = ["password: string", "secret: my-secret-name", "max_tokens: 512000", "token: bearer", "auth: ${TOKEN_1}"]
 
 
 @pytest.mark.parametrize("text", SECRETS)
@@ -84,6 +115,24 @@ def test_what_looks_like_a_secret_is_found_on_its_line(text: str):
 @pytest.mark.parametrize("text", NONE)
 def test_placeholders_and_other_words_are_none(text: str):
     assert find_secrets(text) == []
+
+
+@pytest.mark.parametrize("text", BARE)
+def test_a_file_that_is_no_code_needs_no_quotes(text: str):
+    ((line, _),) = find_secrets(f"\n{text}\n", code=False)
+    assert line == 2
+    assert not find_secrets("def f(password: hunter2xyz): ...")
+
+
+@pytest.mark.parametrize("text", NONE_BARE)
+def test_placeholders_without_quotes_are_none(text: str):
+    assert find_secrets(text, code=False) == []
+
+
+@pytest.mark.parametrize("text", ['password = (\n    "hunter2xyz"\n)', 'f(\n    password=\n    "hunter2xyz")'])
+def test_a_value_may_stand_on_the_line_after(text: str):
+    assert [kind for _, kind in find_secrets(text)] == ["a secret"]
+    assert not find_secrets(text.replace('xyz"', 'xyz"  # daylight: not a secret'))
 
 
 def test_the_value_of_a_secret_variable_is_known_wherever_it_stands():

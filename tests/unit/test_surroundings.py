@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.surroundings import surroundings
+from jupyter_ext import surroundings as module
+from jupyter_ext.surroundings import Room, Surroundings
 from kernel_backend.model.snapshot import GIT_DIFF
+
+
+ENOUGH = Room(1000, 10**8)
+
+
+def surroundings(folder: Path, known: tuple[str, ...] | list[str], room: Room = ENOUGH) -> Surroundings:
+    return module.surroundings(folder, known, room)
 
 
 def git(folder: Path, *words: str) -> None:
@@ -46,3 +54,46 @@ def test_one_with_a_secret_that_was_taken_out_stays_behind_too(checkout: Path):
     git(checkout, "commit", "-qam", "two")
     (checkout / "a.py").write_text("")
     assert GIT_DIFF not in surroundings(checkout, ()).files
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("settings", "DB_PASSWORD=hunter2xyz\n"),
+        ("conf.yaml", "password: hunter2xyz\n"),
+        ("conf.yaml", "\tpassword: hunter2xyz\n"),
+        ("login.sh", "export API_TOKEN=hunter2xyz123456789\n"),
+    ],
+)
+def test_the_marks_of_a_difference_hide_nothing(checkout: Path, name: str, text: str):
+    (checkout / name).write_text("")
+    git(checkout, "add", ".")
+    (checkout / name).write_text(text)
+    assert GIT_DIFF not in surroundings(checkout, ()).files
+
+
+@pytest.mark.parametrize("path", [".env", "sub/.env", "private/notes.txt", "sub/secret.txt", "sub/id_rsa"])
+def test_ignored_files_are_no_part_of_a_difference(checkout: Path, path: str):
+    (checkout / ".daylightignore").write_text("private/\nsecret.txt\n")
+    (checkout / path).parent.mkdir(exist_ok=True)
+    (checkout / path).write_text("before")
+    git(checkout, "add", "-f", ".")
+    git(checkout, "commit", "-qm", "two")
+    (checkout / path).write_text("quite-innocent")
+    (checkout / "a.py").write_text("one = 2\n")
+    (checkout / path).with_name(".netrc").write_text("")
+    changes = surroundings(checkout, ()).files[GIT_DIFF]
+    assert b"+one = 2" in changes
+    assert b"quite-innocent" not in changes
+    assert b".netrc" not in changes
+
+
+def test_what_there_is_no_room_for_stays_behind_and_that_is_said(checkout: Path, monkeypatch: pytest.MonkeyPatch):
+    (checkout / "a.py").write_text("one = 2\n")
+    code = {f"editable/big/{number}.py": b"x = 1\n" for number in range(5)} | {"editable/small/a.py": b"x = 1\n"}
+    monkeypatch.setattr("kernel_backend.snapshots.environment.editable_files", lambda: code)
+    found = surroundings(checkout, (), Room(4, 10**6))
+    assert set(found.files) == {GIT_DIFF, "editable/small/a.py"}
+    (warning,) = found.warnings
+    assert warning.startswith("the code of big, an editable install (5 files, ")
+    assert set(surroundings(checkout, (), Room(100, 10)).files) == {"editable/small/a.py"}
