@@ -8,11 +8,14 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jupyter_ext.capture.executed import Executed
+from jupyter_ext.capture.makers import maker
 from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets
 from jupyter_ext.capture.slice import Slice
 
 _SMALL = 2048  # characters of a literal that may travel
-OF_NOTEBOOKS = {"display", "get_ipython", "In", "Out", "exit", "quit", "_", "__", "___"}
+OF_NOTEBOOKS = {"get_ipython", "In", "Out", "exit", "quit", "_", "__", "___"}
+_DISPLAY = "from IPython.display import display"  # which prints where there is no notebook
 
 
 @dataclass
@@ -24,13 +27,19 @@ class Written:
     left: list[str] = field(default_factory=list)
 
 
-def written_in(sliced: Slice, namespace: Mapping[str, object] | None) -> Written:
-    """What can be written for the names that `sliced` misses; `from x import *` is taken along where it made one."""
+def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: Executed) -> Written:
+    """What can be written for the names that `sliced` misses; `from x import *` is taken along where it made one.
+
+    Of values that a magic may have made nothing is written: the next run of it may make others.
+    """
     written = Written()
     if sliced.missing and sliced.history.stars and _from_stars(sliced, namespace):
         sliced.take_stars()
     for name in list(sliced.missing):
-        line = _line(name, namespace)
+        if name == "display":
+            written.lines.append(_DISPLAY)
+            continue
+        line = _line(name, namespace, may_be_value=maker(name, executed) is None)
         if line is None:
             written.left.append(name)
         elif line:
@@ -57,7 +66,7 @@ def _from_stars(sliced: Slice, namespace: Mapping[str, object] | None) -> bool:
     return bool(made)
 
 
-def _line(name: str, namespace: Mapping[str, object] | None) -> str | None:
+def _line(name: str, namespace: Mapping[str, object] | None, may_be_value: bool) -> str | None:
     if namespace is None or name not in namespace or name in OF_NOTEBOOKS:
         return None
     value = namespace[name]
@@ -66,7 +75,7 @@ def _line(name: str, namespace: Mapping[str, object] | None) -> str | None:
     if (source := _importable(value)) is not None:
         module, own = source
         return f"from {module} import {own}" if own == name else f"from {module} import {own} as {name}"
-    text = None if SECRET.search(name) else _literal(value)
+    text = _literal(value) if may_be_value and not SECRET.search(name) else None
     if text is None or find_secrets(f"{name} = {text}", known_secrets()):
         return None
     return f"{name} = {text}"

@@ -6,9 +6,12 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from jupyter_ext.capture.cells import Cell
+from jupyter_ext.capture.compiles import uncompiled
+from jupyter_ext.capture.deleted import deleted
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.history import History
@@ -43,11 +46,7 @@ class Capture:
 
     def where(self, line: int) -> str:
         """`cell [4] line 2` or `train.py line 7` for a line of the module; `line 3` for one of ours."""
-        for piece in self.pieces:
-            if piece.line <= line < piece.line + piece.count:
-                own = piece.cell_line + line - piece.line
-                return f"cell [{piece.cell}] line {own}" if piece.cell is not None else f"{piece.file} line {own}"
-        return f"line {line}"
+        return _where(self.pieces, line)
 
     def relocate(self, message: str) -> str:
         """A message about the module with each `line N` of it replaced by its place in the notebook."""
@@ -84,16 +83,17 @@ def capture_cell(
     held = values(captured, namespace)
     past = History(executed.statements, executed.displayed)
     sliced = Slice(past, executed.start, [*_shared(executed), *held.needs], held.written)
-    written = written_in(sliced, namespace)
+    written = written_in(sliced, namespace, executed)
     found = settings(zip(executed.cells, executed.parsed, strict=True))
     taken = [time for time in sorted(sliced.needed) if time < executed.start]
     writer = _Writer(executed, [*_futures(executed), *_environment_lines(found), *written.lines])
     writer.read(held, places(sliced, held))
     writer.write(taken)
     roles_from = writer.write_target(line)
+    source, pieces = "\n".join(writer.lines) + "\n", tuple(writer.pieces)
     return Capture(
-        source="\n".join(writer.lines) + "\n",
-        pieces=tuple(writer.pieces),
+        source=source,
+        pieces=pieces,
         roles_from=roles_from,
         requirements=found.requirements,
         environment=found.environment,
@@ -109,6 +109,8 @@ def capture_cell(
             *held.problems,
             *made_by_target(sliced, held),
             *problems(executed, sliced, written.left, namespace, line),
+            *deleted(executed, sliced),
+            *uncompiled(executed, sliced.needed, line, source, partial(_where, pieces)),
         ),
         compared=sliced.compared,
         captured=tuple(writer.captured),
@@ -125,6 +127,14 @@ def capture_file(path: Path) -> Capture:
         raise InvalidRequest(f"{path} cannot be read: {reason}") from None
     count = len(source.rstrip("\n").split("\n"))
     return Capture(source, (Piece(cell=None, file=path.name, line=1, count=count, cell_line=1),), roles_from=1)
+
+
+def _where(pieces: Sequence[Piece], line: int) -> str:
+    for piece in pieces:
+        if piece.line <= line < piece.line + piece.count:
+            own = piece.cell_line + line - piece.line
+            return f"cell [{piece.cell}] line {own}" if piece.cell is not None else f"{piece.file} line {own}"
+    return f"line {line}"
 
 
 def _plain(source: str) -> str:

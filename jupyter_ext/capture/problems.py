@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jupyter_ext.capture.executed import Executed
+from jupyter_ext.capture.makers import maker
 from jupyter_ext.capture.missing import OF_NOTEBOOKS
 from jupyter_ext.capture.slice import Slice
-
-_OPAQUE = ("run", "pylab", "store", "load")  # magics that may bind any name
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,8 @@ def _made_by_magic(name: str, executed: Executed, time: int) -> Problem:
     statement = executed.statements[time]
     inside = [magic.text for magic in magics if statement.start <= magic.line <= statement.end]
     text = next((text for text in inside if name in text), executed.text(time))
-    message = (
-        f"this cell uses '{name}', made by '{text}' in cell [{number}], which a job cannot repeat. "
-        f"Write it in Python, or add --capture {name}."
-    )
+    way_out = f"Write it in Python, or add --capture {name}." if name in statement.binds else "Write it in Python."
+    message = f"this cell uses '{name}', made by '{text}' in cell [{number}], which a job cannot repeat. {way_out}"
     return Problem("magic", name, number, message)
 
 
@@ -70,13 +67,12 @@ def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None) 
     for statement, number in reversed(executed.unfinished):
         if name in statement.binds:
             return f"which cell [{number}] did not come to: it failed before. Repair and run it."
-    for cell, parsed in reversed(list(zip(executed.cells, executed.parsed, strict=True))):
-        for magic in parsed.magics:
-            if magic.name in _OPAQUE or magic.name.startswith("%%"):
-                return (
-                    f"which no executed cell defines. If '{magic.text}' in cell [{cell.number}] makes it: "
-                    f"a job cannot repeat that; write it in Python, or add --capture {name}."
-                )
+    if (found := maker(name, executed)) is not None:
+        text, number = found
+        return (
+            f"which no executed cell defines. If '{text}' in cell [{number}] makes it: "
+            f"a job cannot repeat that. Write it in Python, or add --capture {name}."
+        )
     value = (namespace or {}).get(name)
     if value is None:
         return "which no executed cell defines. Run a cell that makes it, or make it in this cell."

@@ -16,7 +16,8 @@ from jupyter_ext.capture.history import History
 
 # Given by the import system to every module.
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}
-_KNOWN = frozenset(dir(builtins)) | _MODULE_NAMES
+_OF_IPYTHON = {"display", "get_ipython"}  # which puts them among the builtins
+_KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 
 
 class Slice:

@@ -106,18 +106,18 @@ def test_a_needed_name_made_by_a_shell_line_is_a_problem_with_a_way_out():
 def test_all_problems_are_told_at_once_with_their_cells():
     capture = capture_cell(
         ["a = !ls", "def f(): return unknown", Cell("b = 1/0", error_line=1)],
-        "def model(): return a, b, f(), df, display(1)",
+        "def model(): return a, b, f(), df, Out[1]",
         {"df": object()},
     )
     told = {problem.name: problem.message for problem in capture.problems}
-    assert set(told) == {"a", "b", "unknown", "df", "display"}
+    assert set(told) == {"a", "b", "unknown", "df", "Out"}
     assert "cell [2], which this cell needs, uses 'unknown' (line 1)" in told["unknown"]
     assert "cell [3] did not come to: it failed before" in told["b"]
     assert "the notebook holds a object of that name" in told["df"]
-    assert "only in a notebook" in told["display"]
+    assert "only in a notebook" in told["Out"]
 
 
-@pytest.mark.parametrize("text", ["%run helpers.py", "%%bash\nls"])
+@pytest.mark.parametrize("text", ["%run helpers.py", "%%bash --out thing\nls"])
 def test_magics_that_may_make_any_name_are_mentioned(text: str):
     assert text.split("\n")[0] in message(capture_cell([text], "def model(): return thing"))
 

@@ -1,0 +1,66 @@
+"""Whether what was captured is a module at all: some of what a cell may say, a module may not."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+
+from jupyter_ext.capture.executed import Executed
+from jupyter_ext.capture.problems import Problem, cell_of
+
+_WAITS = re.compile(r"await|async", re.IGNORECASE)
+
+
+def uncompiled(
+    executed: Executed, needed: Iterable[int], line: int, source: str, where: Callable[[int], str]
+) -> Iterator[Problem]:
+    """A problem for each needed statement that a module cannot hold, else for the module, `source`, as a whole.
+
+    `line` is where the target's text begins in its cell, `where` says a line of `source` in the person's words. What
+    is no Python at all is left to whoever parses the definition.
+    """
+    fine = True
+    for time in sorted(needed):
+        statement = executed.statements[time]
+        error = _error(ast.Module(statement.nodes, []))
+        if error is not None:
+            fine = False
+            number, mine = executed.cell(time).number, time >= executed.start
+            at = (error.lineno or statement.start) + (line - 1 if mine else 0)
+            names = [] if mine else sorted(statement.binds)
+            yield _problem(f"cell [{number}] line {at}", number, error, names)
+    if fine and _parses(source):
+        error = _error(source)
+        if error is not None:
+            place = where(error.lineno or 1)
+            yield _problem(place, cell_of(place), error, [])
+
+
+def _problem(place: str, cell: int | None, error: SyntaxError, names: list[str]) -> Problem:
+    what = f"{place} cannot stand in a module, as which a job imports it: {error.msg}"
+    way_out = "Put it into an async function and call that with asyncio.run(...)" if _WAITS.search(error.msg) else ""
+    if names:
+        way_out = f"{way_out or 'Write it in another way'}, or add --capture {','.join(names)}"
+    return Problem("module", ",".join(names), cell, f"{what}. {way_out or 'Write it in another way'}.")
+
+
+def _error(code: ast.Module | str) -> SyntaxError | None:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            compile(code, "definition.py", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return error
+    except (ValueError, RecursionError, MemoryError) as error:
+        return SyntaxError(str(error) or type(error).__name__)
+    return None
+
+
+def _parses(source: str) -> bool:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

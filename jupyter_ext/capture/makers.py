@@ -1,0 +1,34 @@
+"""Magics that may have made a name without saying so in Python: a job cannot repeat them."""
+
+from __future__ import annotations
+
+import re
+
+from jupyter_ext.capture.cells import Magic
+from jupyter_ext.capture.executed import Executed
+
+_ANY = {"run", "pylab", "store", "load", "macro", "edit", "rerun", "recall"}  # these bind whatever they like
+_NONE = {"!", "env", "set_env", "pip", "conda", "uv", "mamba", "cd", "load_ext", "reload_ext", "matplotlib", "config"}
+# Cell magics that bind what `--out` and its like name, and nothing else.
+_NAMED = {
+    *("bash", "sh", "script", "cmd", "perl", "ruby", "pypy", "python", "python2", "python3"),
+    *("html", "HTML", "svg", "SVG", "latex", "markdown", "javascript", "js", "writefile", "file"),
+}
+
+
+def maker(name: str, executed: Executed) -> tuple[str, int | None] | None:
+    """The last magic that may have made `name`, as it was written, and its cell's number."""
+    for cell, parsed in reversed(list(zip(executed.cells, executed.parsed, strict=True))):
+        for magic in reversed(parsed.magics):
+            if _may_make(magic, name):
+                return magic.text, cell.number
+    return None
+
+
+def _may_make(magic: Magic, name: str) -> bool:
+    own = magic.name.removeprefix("%%")
+    if own in _NONE:
+        return False
+    if own in _ANY or (magic.name.startswith("%%") and own not in _NAMED):
+        return True
+    return name in re.findall(r"\w+", magic.argument)

@@ -1,0 +1,118 @@
+"""What a notebook allows and a job cannot do is said before anything is sent, with the cell and the way out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from jupyter_ext.capture import Capture, Cell, capture_cell
+
+
+def message(capture: Capture) -> str:
+    (problem,) = capture.problems
+    return problem.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = await get()",
+        "async with get() as x:\n    pass",
+        "x = []\nasync for each in get():\n    x.append(each)",
+        "x = [each async for each in get()]",
+    ],
+)
+def test_waiting_at_the_top_level_of_a_cell_is_refused_by_its_place(text: str):
+    line = next(number for number, each in enumerate(text.split("\n"), start=1) if "async" in each or "await" in each)
+    said = message(capture_cell(["async def get(): ...", text], "def model(): return x"))
+    assert said.startswith(f"cell [2] line {line} cannot stand in a module")
+    assert "call that with asyncio.run(...), or add --capture " in said
+    assert capture_cell(["def get(): ...", text], "def model(): return x", {"x": 3}, captured=["x"]).problems == ()
+    assert capture_cell(["async def get(): ...", text], "def model(): return 1").problems == ()
+
+
+def test_every_such_statement_is_told_and_the_submitted_cell_by_its_own_line():
+    told = [each.message for each in capture_cell(["x = await f()", "y = await f(x)"], "z = await y", line=3).problems]
+    places = ("cell [1] line 1 ", "cell [2] line 1 ", "cell [3] line 3 ")
+    assert all(any(each.startswith(place) for each in told) for place in places)
+    assert not any("--capture" in each for each in told if each.startswith("cell [3] line 3"))
+
+
+def test_cells_that_are_no_module_together_are_refused():
+    said = message(capture_cell(["x = 1"], "global x\nx = x + 1"))
+    assert said.startswith("cell [2] line 1 cannot stand in a module")
+    assert "before global declaration" in said
+
+
+def test_display_is_harmless_in_a_job_and_other_things_of_notebooks_are_refused_in_a_kernel_too():
+    InteractiveShell.instance()  # puts them among the builtins
+    capture = capture_cell(["def helper(): display({'a': 1})\ndef asks(): get_ipython()"], "helper()")
+    assert capture.problems == ()
+    job = subprocess.run([sys.executable, "-c", capture.source], capture_output=True, text=True, check=True)
+    assert job.stdout == "{'a': 1}\n"
+    kernel = [sys.executable, "-c", _IN_A_KERNEL]
+    assert "'get_ipython'" in subprocess.run(kernel, capture_output=True, text=True, check=True).stdout
+
+
+_IN_A_KERNEL = """
+from IPython.core.interactiveshell import InteractiveShell
+InteractiveShell.instance()
+from jupyter_ext.capture import capture_cell
+history = ["def asks(): get_ipython()\\ndef helper(): display(1)"]
+(problem,) = capture_cell(history, "def model(): asks(), helper()").problems
+print(problem.message)
+"""
+
+
+@pytest.mark.parametrize(
+    "target", ["def train_data(): return labels", "print(labels)", "def model(): return helper()", "x = Labelled"]
+)
+def test_what_was_deleted_since_is_refused_with_the_cell_that_did_it(target: str):
+    history = [
+        "labels = [1]\nother = labels",
+        "def helper(): return labels\nclass Labelled:\n    def get(self): return labels",
+        Cell("del labels", number=87),
+    ]
+    said = message(capture_cell(history, target))
+    assert said == ("'labels' was deleted in cell [87]. Run the cell that makes it again, or make it in this cell.")
+    assert capture_cell(history, f"labels = 3\n{target}").problems == ()
+    assert capture_cell([*history, "labels = 4"], target).problems == ()
+    assert capture_cell(history, "def model(): return other").problems == ()
+
+
+def test_what_a_function_read_before_it_was_deleted_stops_nothing():
+    history = ["tmp = 3\ndef f(): return tmp\nx = f()\ndel tmp"]
+    capture = capture_cell(history, "def model(): return x")
+    assert capture.problems == ()
+    exec(capture.source, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [("%run extra.py", 3), ("%store -r listing", [1]), ("%%bash --out listing\nls", "a\n"), ("%%sql listing <<\n", 1)],
+)
+def test_values_that_a_magic_may_have_made_are_not_written_in(text: str, held: object):
+    said = message(capture_cell([text], "def model(): return listing", {"listing": held}))
+    assert f"'{text.split(chr(10))[0].strip()}' in cell [1]" in said
+    assert "Write it in Python, or add --capture listing." in said
+
+
+@pytest.mark.parametrize(
+    "text", ["%%bash --out another\nls", "%%html\n<b>", "%matplotlib inline", "%cd listing", "!ls"]
+)
+def test_values_that_no_magic_can_have_made_are(text: str):
+    capture = capture_cell([text], "def model(): return listing", {"listing": 3})
+    assert capture.problems == ()
+    assert "listing = 3\n" in capture.source
+
+
+def test_modules_that_a_magic_brought_are_imported():
+    assert "import json as js\n" in capture_cell(["%pylab"], "def model(): js", {"js": __import__("json")}).source
+
+
+def test_a_local_name_cannot_be_captured_and_that_is_not_offered():
+    said = message(capture_cell(["def f():\n    out = !ls data\n    return out"], "def train_data(): return f()"))
+    assert said.endswith("in cell [1], which a job cannot repeat. Write it in Python.")
