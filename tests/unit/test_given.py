@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_backend.model.facts import Delivered, Observed, ObservedFile, StoredFact, newest
+from kernel_backend.model.facts import Delivered, Observed, ObservedFile, StoredFact, known
 from kernel_backend.model.snapshot import Data, Environment, Snapshot
 from kernel_backend.text import fact_lines, given_line
 
@@ -30,7 +30,7 @@ def delivered(samples=1797, whole=True) -> Delivered:
 
 
 def test_one_line_says_what_was_delivered_read_and_declared():
-    known = newest([fact("delivered", delivered()), fact("observed", Observed(files=(FILE,), more=1))])
+    known = known([fact("delivered", delivered()), fact("observed", Observed(files=(FILE,), more=1))])
     said = given_line(known, snapshot(data=(LESLIE,), commits=("dvc://a1b2",)))
     assert said == (
         "data: 1,797 samples delivered (digest 5f3a0011...), 2 files read; "
@@ -44,17 +44,17 @@ def test_nothing_is_said_where_nothing_is_known():
 
 
 def test_an_epoch_that_was_not_gone_through_to_its_end_is_named_so():
-    assert "of a part of the first epoch" in given_line(newest([fact("delivered", delivered(whole=False))]), snapshot())
+    assert "of a part of the first epoch" in given_line(known([fact("delivered", delivered(whole=False))]), snapshot())
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_newest_attempt_has_the_last_word(turned):
     facts = [fact("delivered", delivered(10), attempt=1), fact("delivered", delivered(20), attempt=2)]
-    assert newest(facts[::-1] if turned else facts)["delivered"]["samples"] == 20
+    assert known(facts[::-1] if turned else facts)["delivered"]["samples"] == 20
 
 
 def test_long_lists_of_files_are_counted_and_not_shown_whole():
-    known = newest([fact("observed", Observed(files=(FILE,) * 30, more=7))])
+    known = known([fact("observed", Observed(files=(FILE,) * 30, more=7))])
     lines = fact_lines(known, snapshot())
     assert lines[0] == "read       /data/x.npz  1.5 kB  digest ab12"
     assert lines[-1] == "read       and 17 more files"
