@@ -30,8 +30,8 @@ def delivered(samples=1797, whole=True) -> Delivered:
 
 
 def test_one_line_says_what_was_delivered_read_and_declared():
-    known = known([fact("delivered", delivered()), fact("observed", Observed(files=(FILE,), more=1))])
-    said = given_line(known, snapshot(data=(LESLIE,), commits=("dvc://a1b2",)))
+    facts = known([fact("delivered", delivered()), fact("observed", Observed(files=(FILE,), more=1))])
+    said = given_line(facts, snapshot(data=(LESLIE,), commits=("dvc://a1b2",)))
     assert said == (
         "data: 1,797 samples delivered (digest 5f3a0011...), 2 files read; "
         "declared /data/leslie 20,000 files 1.2 GB, commit dvc://a1b2"
@@ -54,7 +54,7 @@ def test_the_newest_attempt_has_the_last_word(turned):
 
 
 def test_long_lists_of_files_are_counted_and_not_shown_whole():
-    known = known([fact("observed", Observed(files=(FILE,) * 30, more=7))])
-    lines = fact_lines(known, snapshot())
+    facts = known([fact("observed", Observed(files=(FILE,) * 30, more=7))])
+    lines = fact_lines(facts, snapshot())
     assert lines[0] == "read       /data/x.npz  1.5 kB  digest ab12"
     assert lines[-1] == "read       and 17 more files"
