@@ -68,9 +68,9 @@ def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None) 
         if name in statement.binds:
             return f"which cell [{number}] did not come to: it failed before. Repair and run it."
     if (found := maker(name, executed)) is not None:
-        text, number = found
+        text, maker_cell = found
         return (
-            f"which no executed cell defines. If '{text}' in cell [{number}] makes it: "
+            f"which no executed cell defines. If '{text}' in cell [{maker_cell}] makes it: "
             f"a job cannot repeat that. Write it in Python, or add --capture {name}."
         )
     value = (namespace or {}).get(name)
