@@ -25,7 +25,7 @@ from jupyter_ext.capture.statements import analyse
 
 def history(count: int) -> list[str]:
     """Cells as people write them, 9 lines on average: of 10, 2 look, 3 set values (8 lines), 3 define helpers (10),
-    1 loops (14) and 1 is a class of 40. Each calls an earlier helper, which calls the one before it.
+    1 loops (14) and 1 is a class of 40. Each calls an earlier helper; calls go three deep.
     """
     makers = [look, settings, helper, helper, settings, loop, look, settings, helper, layers]
     return ["import math\ncfg = {'a': 1}\n" + helper(0), *(makers[i % 10](i) for i in range(1, count))]
@@ -44,7 +44,7 @@ def settings(i: int) -> str:
 def helper(i: int) -> str:
     lines = [f"def helper_{i}(x, k={i}):", '    """Adds up what is near."""', "    total = math.sqrt(abs(x))"]
     lines += ["    for step in range(3):", "        if step < 2:", f"            total += step * cfg['a'] + {i}"]
-    lines += ["        else:", f"            total -= {f'helper_{last(i)}(0, step)' if i else 'k'}"]
+    lines += ["        else:", f"            total -= {f'helper_{last(i)}(0, step)' if i % 10 in (3, 8) else 'k'}"]
     return "\n".join([*lines, "    kept = {'total': total, 'k': k}", "    return kept['total']"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from jupyter_ext.capture import Capture, capture_cell, capture_file
 from jupyter_ext.commands import HELP, run_command
 from jupyter_ext.dry_run import dry_run
+from jupyter_ext.edited import edited
 from jupyter_ext.host import headless, notebook_path, wants_widget
 from jupyter_ext.job import Job
 from jupyter_ext.line import words
@@ -104,14 +106,13 @@ class DaylightMagics(Magics):
             show(client, overview, captured, widget=widget)
 
     def _capture(self, cell: str, captured: Sequence[str]) -> Capture:
-        return capture_cell(
-            self.recorder.cells,
-            cell,
-            self.kernel.user_ns,
-            number=len(self.kernel.history_manager.input_hist_raw) - 1,
-            line=self._first_line(),
-            captured=captured,
-        )
+        number = len(self.kernel.history_manager.input_hist_raw) - 1
+        line = self._first_line()
+        cells = self.recorder.cells
+        capture = capture_cell(cells, cell, self.kernel.user_ns, number=number, line=line, captured=captured)
+        needed = {piece.cell for piece in capture.pieces if piece.cell is not None}
+        changed = edited(notebook_path(self.kernel), cells, needed, self.recorder.started)
+        return replace(capture, warnings=(*capture.warnings, *changed))
 
     def _first_line(self) -> int:
         """Where the text below the magic begins in the cell: blank lines may stand above it."""

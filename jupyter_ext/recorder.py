@@ -17,6 +17,7 @@ class Recorder:
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._began = 0.0
+        self.started = time.time()  # when we began to listen: a notebook saved before tells of another session
         self._body: tuple[int | None] | None = None
         self._depth = 0  # of cells within a cell: some magics, such as %%capture, run their body as one
         self.imported = Imported()

@@ -594,9 +594,18 @@ def describe(value: object, seen: tuple[int, ...] = ()) -> object:
     if isinstance(value, int | float | str | bytes | bool | None):
         return value
     if hasattr(value, "__next__"):
-        return [describe(each, seen) for each in itertools.islice(value, 20)]  # type: ignore[call-overload]
+        return list(_taken(value, seen))  # type: ignore[arg-type]
     own = getattr(type(value), "__module__", "") in ("__main__", "definition") and not callable(value)
     return [type(value).__name__, describe(vars(value), seen) if own else ""]
+
+
+def _taken(iterator: Iterator[object], seen: tuple[int, ...]) -> Iterator[object]:
+    """What an iterator gives, or how it fails: a cell may have made one of what cannot be added."""
+    try:
+        for each in itertools.islice(iterator, 20):
+            yield describe(each, seen)
+    except Exception as error:
+        yield type(error).__name__
 
 
 def differing(cells: Sequence[str], wanted: Sequence[str]) -> tuple[Capture, tuple[str, ...]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+
 import pytest
 
 from jupyter_ext.capture import Capture, capture_cell
@@ -9,6 +12,14 @@ from tests.notebooks.collection import Notebook, notebooks
 from tests.notebooks.kernel import apart, execute, load, shell
 
 COLLECTION = notebooks()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported_once():
+    """What the notebooks import and each process would import anew."""
+    for name in ("numpy", "pandas", "torch", "sklearn.linear_model", "sklearn.preprocessing", "matplotlib.pyplot"):
+        if importlib.util.find_spec(name.split(".")[0]):
+            importlib.import_module(name)
 
 
 def in_kernel(notebook: Notebook) -> tuple[str, Capture]:

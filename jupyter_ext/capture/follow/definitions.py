@@ -9,7 +9,7 @@ from jupyter_ext.capture.follow import libraries
 from jupyter_ext.capture.follow.changes import change, change_package
 from jupyter_ext.capture.follow.functions import function, invoke
 from jupyter_ext.capture.follow.objects import apply, call_methods
-from jupyter_ext.capture.follow.things import NOTHING, Frame, Thing, Value
+from jupyter_ext.capture.follow.things import NOTHING, Thing, Value
 from jupyter_ext.capture.follow.world import Visits, World
 from jupyter_ext.capture.names import local_names, root
 
@@ -59,7 +59,7 @@ def _class(world: World, node: ast.ClassDef) -> Value:
         keywords[keyword.arg] = world.visit(keyword.value)
         if keyword.arg == "metaclass":
             meta = keywords[keyword.arg]
-    frame = Frame(local_names(node), world.frame, is_class=True)
+    frame = world.open(local_names(node), world.frame, is_class=True)
     outer, world.frame = world.frame, frame
     world.visit_all(node.body)
     world.frame = outer

@@ -28,4 +28,5 @@ class Follower:
         world.visit_all(statement.nodes)
         world.left -= world.steps
         world.out.changed |= names_of(world.changed)
+        world.forget()
         return world.out

@@ -10,7 +10,7 @@ from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.objects import attribute, call_methods
 from jupyter_ext.capture.follow.places import store
 from jupyter_ext.capture.follow.syntax import as_function
-from jupyter_ext.capture.follow.things import NOTHING, Frame, Thing, Value, parts_of
+from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of
 from jupyter_ext.capture.follow.world import Visits, World
 
 _OPERATORS: dict[type[ast.operator], tuple[str, ...]] = {
@@ -113,7 +113,7 @@ def _lambda(world: World, node: ast.Lambda) -> Value:
 def _comprehension(world: World, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Value:
     targets = [each for generator in node.generators for each in ast.walk(generator.target)]
     before = world.frame
-    inner = Frame(frozenset(each.id for each in targets if isinstance(each, ast.Name)), before)
+    inner = world.open(frozenset(each.id for each in targets if isinstance(each, ast.Name)), before)
     inside: set[Thing] = set()
     for generator in node.generators:
         found = iterate(world, world.visit(generator.iter))

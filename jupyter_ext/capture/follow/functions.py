@@ -7,7 +7,7 @@ import ast
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.follow.glance import glance
 from jupyter_ext.capture.follow.syntax import last_name
-from jupyter_ext.capture.follow.things import NOTHING, Frame, Function, Thing, Value
+from jupyter_ext.capture.follow.things import NOTHING, Function, Thing, Value
 from jupyter_ext.capture.follow.world import World
 from jupyter_ext.capture.names import body
 
@@ -56,8 +56,8 @@ def enter(world: World, thing: Thing, arguments: list[Value], keywords: dict[str
     if world.stack >= _DEPTH or world.steps > min(world.left, _STEPS_OF_ONE):
         world.memo[key] = glance(world, thing, arguments, keywords)
         return world.memo[key]
-    frame = Frame(body(function.node).names, function.frame)
-    for name, value in _bindings(function.node.args, arguments, keywords, thing):
+    frame = world.open(body(function.node).names, function.frame)
+    for name, value in _bindings(world, function.node.args, arguments, keywords, thing):
         frame.values[name] = frame.values.get(name, NOTHING) | value
         frame.box.hold(value)
     outer, world.frame = world.frame, frame
@@ -74,7 +74,7 @@ def enter(world: World, thing: Thing, arguments: list[Value], keywords: dict[str
 
 
 def _bindings(
-    arguments: ast.arguments, given: list[Value], keywords: dict[str, Value], thing: Thing
+    world: World, arguments: ast.arguments, given: list[Value], keywords: dict[str, Value], thing: Thing
 ) -> list[tuple[str, Value]]:
     """What the arguments of a call are to the function, by their names there."""
     names = [each.arg for each in [*arguments.posonlyargs, *arguments.args]]
@@ -93,7 +93,5 @@ def _bindings(
                 if star is arguments.vararg
                 else NOTHING.union(*(value for name, value in keywords.items() if name not in known))
             )
-            holder = Thing()
-            holder.hold(more | spread)
-            found.append((star.arg, frozenset([holder])))
+            found.append((star.arg, frozenset([world.box(more | spread)])))
     return found

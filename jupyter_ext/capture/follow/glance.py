@@ -39,22 +39,22 @@ def glance(world: World, thing: Thing, arguments: list[Value], keywords: dict[st
 
 def _reached(world: World, thing: Thing, given: Value) -> tuple[Code, set[Thing]]:
     """All things that a call can reach, by name or by what it is given, and the code among them."""
-    code, seen = _by_name(world, thing), set[Thing]()
-    queue = [thing, *given, *_named(world, code)]
+    code = _by_name(world, thing)
+    seen = {thing, *given, *_named(world, code)}
+    queue = list(seen)
     while queue:
         each = queue.pop()
-        if each in seen:
-            continue
-        seen.add(each)
         if each.package:
             continue
+        found = each.linked()
         if each.function is not None and each is not thing:
             more = _by_name(world, each)
             if not more.names <= code.names:
-                queue += _named(world, more)
+                found.update(_named(world, more))
             code |= more
-        queue += each.parts() if each.fields else ()
-        queue += [*each.bound, *each.classes]
+        found -= seen
+        seen |= found
+        queue += found
     return code, seen
 
 

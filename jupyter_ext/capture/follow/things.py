@@ -47,6 +47,10 @@ class Thing:
         """All that it holds itself."""
         return set().union(*self.fields.values())
 
+    def linked(self) -> set[Thing]:
+        """What it leads to: its parts, its classes, and what it belongs to."""
+        return {*self.parts(), *self.classes, *self.bound}
+
     def names_field(self, name: str) -> bool:
         """Whether the text says what the attribute is."""
         return name in self.fields or any(each.names_field(name) for each in self.classes)
@@ -106,29 +110,28 @@ class Function:
 
 def reach(value: Iterable[Thing]) -> set[Thing]:
     """The things and all that they hold, at any depth."""
-    found: set[Thing] = set()
-    queue = list(value)
+    found = {each for each in value if each.package is None}
+    queue = list(found)
     while queue:
         thing = queue.pop()
-        if thing not in found and thing.package is None:
-            found.add(thing)
-            for each in thing.fields.values():
-                queue.extend(each)
-            queue.extend(thing.bound)
+        for part in [*thing.fields.values(), thing.bound]:
+            new = [each for each in part - found if each.package is None]
+            found.update(new)
+            queue += new
     return found
 
 
 def names_of(changed: Iterable[Thing]) -> set[str]:
     """The notebook's names whose values change with these."""
-    seen: set[Thing] = set()
+    found = set(changed)
+    queue = list(found)
     names: set[str] = set()
-    queue = list(changed)
     while queue:
         thing = queue.pop()
-        if thing not in seen:
-            seen.add(thing)
-            names |= thing.names
-            queue.extend(thing.holders)
+        names |= thing.names
+        new = thing.holders - found
+        found |= new
+        queue += new
     return names
 
 

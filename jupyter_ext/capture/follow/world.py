@@ -53,6 +53,7 @@ class World:
         self.branches = int(statement is not None and statement.failed)  # its names are bound, or not
         self.sets_secret = statement is not None and statement.sets_secret
         self.made: dict[object, Thing] = {}
+        self._boxes: list[Thing] = []
         self.memo: dict[object, Value] = {}
         self.stack = 0
         self.steps = 0
@@ -118,6 +119,31 @@ class World:
         """A name of the notebook is bound by a function or a text: it may have been bound before, too."""
         self.out.bound.add(name)
         self.bind_global(name, self.globals.get(name, NOTHING) | value)
+
+    def open(self, local: frozenset[str], outer: Frame | None, *, is_class: bool = False) -> Frame:
+        """The names of a body that is about to run."""
+        frame = Frame(local, outer, is_class)
+        self._boxes.append(frame.box)
+        return frame
+
+    def box(self, value: Value) -> Thing:
+        """A thing that holds these and that no place makes: the rest of a call's arguments."""
+        self._boxes.append(Thing())
+        self._boxes[-1].hold(value)
+        return self._boxes[-1]
+
+    def forget(self) -> None:
+        """Drop what the statement made and nothing that lasts holds: all else would lead to it for ever."""
+        made = {*self.made.values(), *self._boxes}
+        queue = [each for each in made if each.names or not each.holders <= made]
+        kept = set(queue)
+        while queue:
+            for part in queue.pop().linked() & made - kept:
+                kept.add(part)
+                queue.append(part)
+        for each in made - kept:
+            for part in each.linked():
+                part.holders.discard(each)
 
     def make(self, node: object, **more: Any) -> Thing:
         """The thing that this place in the code, or a key of several, makes in this statement."""
