@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets, text_of
-from jupyter_ext.leaks import leaks
+from jupyter_ext.leaks import leaks, without_secrets
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from jupyter_ext.surroundings import Room, Surroundings, surroundings
 from kernel_backend import NUMERICS, __version__
@@ -22,7 +22,7 @@ from kernel_backend.data import Declared, declare
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.definition import Definition, parse
 from kernel_backend.model.experiment import Config, Submission, parse_size
-from kernel_backend.model.options import to_config
+from kernel_backend.model.options import given_words, size_word, to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot, State
@@ -47,11 +47,12 @@ class Wanted:
     limit: int = LIMIT  # bytes of project files
     data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
     commits: tuple[str, ...] = ()  # external versions of data
+    name: str | None = None
 
     @property
     def texts(self) -> dict[str, Value]:
         """Options whose words are stored as they were written."""
-        return {"--data": " ".join(self.data), "--commit": " ".join(self.commits)}
+        return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), "--name": self.name}
 
     def words(self) -> list[str]:
         """The options that ask for it."""
@@ -60,22 +61,25 @@ class Wanted:
         found += [word for path in self.data for word in ("--data", path)]
         found += [word for commit in self.commits for word in ("--commit", commit)]
         found += [] if self.state_check else ["--no-state-check"]
-        return [*found, "--project-limit", str(self.limit)] if self.limit != LIMIT else found
+        found += ["--project-limit", size_word(self.limit)] if self.limit != LIMIT else []
+        return found
 
 
 def wanted(options: Namespace) -> Wanted:
     """What these options ask for; raises InvalidRequest."""
+    named = getattr(options, "capture", None) or ()
     try:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
     except InvalidRequest as error:
         raise InvalidRequest(f"--project-limit {options.project_limit}: {error.message}") from None
     return Wanted(
         include=tuple(options.include or ()),
-        captured=tuple(name for each in getattr(options, "capture", None) or () for name in each.split(",") if name),
+        captured=tuple(dict.fromkeys(name for each in named for name in each.split(",") if name)),
         state_check=not getattr(options, "no_state_check", False),
         limit=limit,
         data=tuple(options.data or ()),
         commits=tuple(options.commit or ()),
+        name=getattr(options, "name", None),
     )
 
 
@@ -86,6 +90,7 @@ class Asked(NamedTuple):
     given: dict[str, Value]
     wanted: Wanted
     wrong: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # the words of options that only say how it is called, shown and waited for
 
 
 def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
@@ -102,7 +107,9 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
     config = tried(lambda: to_config(options), Config())
     none: dict[str, Value] = {}
     given = tried(lambda: parse_assignments(options.words), none)
-    return Asked(config, given, tried(lambda: wanted(options), Wanted()), tuple(complaints))
+    return Asked(
+        config, given, tried(lambda: wanted(options), Wanted()), tuple(complaints), tuple(given_words(options))
+    )
 
 
 class Session(NamedTuple):
@@ -203,7 +210,9 @@ def _travelling(capture: Capture, asked: Wanted, file: Path | None, session: Ses
 
 def _declared(asked: Wanted) -> tuple[Declared, list[Problem]]:
     try:
-        return declare(asked.data, Path.cwd(), partial(print, file=sys.stderr, flush=True)), []
+        return declare(
+            without_secrets(asked.data, known_secrets()), Path.cwd(), partial(print, file=sys.stderr, flush=True)
+        ), []
     except InvalidRequest as error:
         return Declared(), [Problem("data", "", None, error.message)]
 

@@ -68,9 +68,8 @@ def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None) 
         if name in statement.binds:
             return f"which cell [{number}] did not come to: it failed before. Repair and run it."
     if (found := maker(name, executed)) is not None:
-        text, number = found
         return (
-            f"which no executed cell defines. If '{text}' in cell [{number}] makes it: "
+            f"which no executed cell defines. If '{found[0]}' in cell [{found[1]}] makes it: "
             f"a job cannot repeat that. Write it in Python, or add --capture {name}."
         )
     value = (namespace or {}).get(name)
