@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -113,10 +113,11 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
 
 
 class Session(NamedTuple):
-    """A live notebook: its names, and what it has imported of the project."""
+    """A live notebook: its names, what it has imported of the project, and notes that its person has read."""
 
     namespace: Mapping[str, object]
     imported: Imported
+    told: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ class Checked:
     commits: tuple[str, ...]
     state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
     around: Surroundings = field(default_factory=Surroundings)
+    passing: tuple[str, ...] = ()  # what only whoever submits it here and now should know
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -140,13 +142,18 @@ class Checked:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the person should know before slots are spent."""
+        return (*self.passing, *self.lasting)
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """Those of the warnings that hold for whoever trains the snapshot again, too."""
         hints = map(self.capture.relocate, self.definition.hints)
         missing = [each for each in self.capture.requirements if "==" not in each]
         lacks = [
             f"{each}, of a pip install in a cell, is not installed in this Python: a job lacks it" for each in missing
         ]
         return (
-            *self.capture.warnings,
+            *(each for each in self.capture.warnings if each not in self.capture.kept_out),
             *self.travelling.warnings,
             *self.declared.warnings,
             *self.around.warnings,
@@ -170,7 +177,7 @@ def check(
     Raises CaptureError with all that stands in the way (InvalidRequest where something of it is in `wrong`), or
     InvalidDefinition where it is the definition alone; all of them name cells and lines.
     """
-    travelling = _travelling(capture, asked, file, session)
+    travelling = _travelling(capture, asked, file)
     declared, unreadable = _declared(asked)
     files = {**capture.files, **travelling.files}
     problems = [
@@ -196,16 +203,23 @@ def check(
     sent = {**files, **declared.files}
     room = Room(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
     around = surroundings(Path.cwd(), known_secrets(), room)
-    return Checked(capture, definition, params, travelling, declared, asked.commits, state, around)
+    passing = _passing(capture, travelling, session)
+    return Checked(capture, definition, params, travelling, declared, asked.commits, state, around, passing)
 
 
-def _travelling(capture: Capture, asked: Wanted, file: Path | None, session: Session | None) -> Travelling:
+def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travelling:
     cwd = Path.cwd()
     search = [file.absolute().parent, cwd] if file else []
     place = place_of(search[0], cwd) if file else place_of(cwd)
-    found = collect(capture.source, place, where=capture.where, search=search, include=asked.include, limit=asked.limit)
-    changed = session.imported.changed(found.modules) if session is not None else ()
-    return replace(found, warnings=(*found.warnings, *changed))
+    where, include = capture.where, asked.include
+    return collect(capture.source, place, where=where, search=search, include=include, limit=asked.limit)
+
+
+def _passing(capture: Capture, travelling: Travelling, session: Session | None) -> tuple[str, ...]:
+    if session is None:
+        return capture.kept_out
+    untold = (each for each in capture.kept_out if each not in session.told)
+    return (*untold, *session.imported.changed(travelling.modules))
 
 
 def _declared(asked: Wanted) -> tuple[Declared, list[Problem]]:
@@ -317,7 +331,7 @@ def describe(checked: Checked) -> Snapshot:
         pieces=checked.capture.pieces,
         roles_from=checked.capture.roles_from,
         environment=record(),
-        warnings=checked.warnings,
+        warnings=checked.lasting,
         requirements=checked.capture.requirements,
         project=checked.travelling.project,
         captured=checked.capture.captured,

@@ -317,3 +317,16 @@ def test_too_large_a_project_hides_no_secret(tmp_path: Path, monkeypatch: pytest
         check(capture_cell([], ROLES.format("1")), {}, Wanted(include=("conf",), limit=1000))
     assert "more than 1.0 kB" in raised.value.message
     assert "conf/keys.txt line 1 holds what looks like an AWS access key" in raised.value.message
+
+
+def test_what_stays_behind_is_told_once_in_a_kernel_and_not_kept_with_the_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    capture = capture_cell([f"%env MY_API_TOKEN={PASSWORD}"], ROLES.format("1"))
+    first = check(capture, {}, session=Session({}, Imported()))
+    assert [each for each in first.passing if each.startswith("MY_API_TOKEN, set by %env in cell [1]")]
+    assert set(first.passing) <= set(first.warnings)
+    assert not any("MY_API_TOKEN" in each for each in describe(first).warnings)
+    again = check(capture, {}, session=Session({}, Imported(), told=capture.kept_out))
+    assert again.passing == ()
