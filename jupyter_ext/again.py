@@ -6,8 +6,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from jupyter_ext.capture.secrets import known_secrets
+from jupyter_ext.leaks import leaks_on_the_line
 from kernel_backend.client import Client
 from kernel_backend.data import changed_since
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Diff, Rerun
 from kernel_backend.model.environments import packages
 from kernel_backend.model.experiment import Config
@@ -32,8 +35,10 @@ def plan(
     """A rerun of experiment `number` with other hyperparameters and settings (fields of Config) where they are given.
 
     It runs with this interpreter where its packages are those of then, else with those of the lock; `settings` may
-    say otherwise. Raises NotFound.
+    say otherwise. Raises NotFound, and InvalidRequest for what looks like a secret.
     """
+    if told := [each.message for each in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
+        raise InvalidRequest("\n".join(told))
     _, snapshot = client.source(number)
     given, notes = dict(settings), list[str]()
     if "epochs" in given:

@@ -14,7 +14,7 @@ def dry_run(checked: Checked, asked: Asked, command: str) -> str:
     """The text; `command` is what the words come behind: `%%dlsubmit` or `daylight submit train.py`."""
     head = [f"# {line}" for line in _about(checked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items()]
-    words = [*to_words(asked.config), *asked.wanted.words(), *values]
+    words = [*to_words(asked.config), *asked.wanted.words(), *asked.others, *values]
     quote = _quoted if command.startswith("%") else shlex.quote
     same = f"# {command} {' '.join(map(quote, words))}"
     return "\n".join([*head, "# nothing was sent; the same, spelled out:", same, "", checked.capture.source.rstrip()])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.problems import cell_of
@@ -15,21 +16,49 @@ _TEXTS = (b"'<U", b"'|S", b"'>U")  # kinds of numpy's texts, in the head of its 
 _WAY_OUT = (
     "A snapshot is kept, and shown to others. Read it from os.environ, and set it where Daylight's service is started"
 )
+_ALONE = "What the job needs of the line goes on a line of its own: a line that only sets a variable stays behind."
+_UNNAMED = "name the file in .daylightignore and in no --include"
+# What to do instead, by option.
+_OPTIONS = {
+    "--name": "Call it something else",
+    "--commit": "Write the version alone, without what gives access to it",
+    "--data": "Write the address alone: what gives access to it is read from the environment",
+}
 _BEGINNING = 8192  # bytes that tell a text from anything else
 
 
 def leaks(
     capture: Capture, files: Mapping[str, bytes], given: Mapping[str, Value], known: Sequence[str]
 ) -> Iterator[Problem]:
-    """A problem for each line of the definition, of `files` or of `given` that holds what looks like a secret."""
+    """A problem for each line of the definition, of `files` or of `given` that holds what looks like a secret.
+
+    `given` are hyperparameters, and options by their flags.
+    """
+    lines = capture.source.split("\n")
     for line, kind in find_secrets(capture.source, known):
         place = capture.where(line)
-        yield _problem(place, kind, cell_of(place), f"end the line with # {OVERRIDE}")
+        problem = _problem(place, kind, cell_of(place), f"end the line with # {OVERRIDE}")
+        yield replace(problem, message=f"{problem.message} {_ALONE}") if ";" in lines[line - 1] else problem
     for name, data in sorted(files.items()):
         yield from _in_file(name, data, known)
+    yield from leaks_on_the_line(given, known)
+
+
+def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Iterator[Problem]:
+    """A problem for each hyperparameter, or option by its flag, that holds what looks like a secret."""
     for name, value in given.items():
-        if isinstance(value, str) and (found := find_secrets(f"{name} = {value!r}", known)):
+        found = find_secrets(f"{name} = {value!r}", known) if isinstance(value, str) else []
+        if found and name in _OPTIONS:
+            kept = "which is kept, and shown to others"
+            message = f"{name} on the line holds what looks like {found[0][1]}, {kept}. {_OPTIONS[name]}."
+            yield Problem("secret", found[0][1], None, message)
+        elif found:
             yield _problem(f"{name}=... on the line", found[0][1], None, "give the hyperparameter another name")
+
+
+def without_secrets(names: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Those that may be looked up, and shown."""
+    return [name for name in names if not find_secrets(repr(name), known)]
 
 
 def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
@@ -37,9 +66,9 @@ def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
     if top == CAPTURED:
         found = find_secrets(_text(own, data), known)
         if found:
-            yield _problem(f"--capture {own.partition('.')[0]}", found[0][1], None, "leave it out of what is captured")
+            yield _problem(f"--capture {own.partition('.')[0]}", found[0][1], None, "capture it without what looks so")
     elif b"\0" not in data[:_BEGINNING]:
-        otherwise = f"end the line with # {OVERRIDE}" if own.endswith(".py") else "name the file in .daylightignore"
+        otherwise = f"end the line with # {OVERRIDE}" if own.endswith(".py") else _UNNAMED
         for line, kind in find_secrets(data.decode(errors="replace"), known, is_code(name)):
             yield _problem(f"{own if top == PROJECT else name} line {line}", kind, None, otherwise)
 

@@ -54,6 +54,7 @@ class DaylightMagics(Magics):
         super().__init__(shell)
         self.kernel: Any = shell
         self.recorder = Recorder(shell)
+        self.told: set[str] = set()  # notes that need no second reading
 
     @no_var_expand
     @line_cell_magic
@@ -70,11 +71,12 @@ class DaylightMagics(Magics):
         asked = read(options, wrong)
         capture = capture_file(file) if file is not None else self._capture(cell or "", asked.wanted.captured)
         widget = wants_widget(options.view, self.kernel)
-        session = Session(self.kernel.user_ns, self.recorder.imported) if file is None else None
+        session = Session(self.kernel.user_ns, self.recorder.imported, self.told) if file is None else None
         checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong)
         if options.dry_run:
             print(dry_run(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
             return
+        self.told |= set(capture.kept_out)
         client = _client()
         notebook = notebook_path(self.kernel)
         overview, new = send(
@@ -167,4 +169,5 @@ def _captured(checked: Checked, overview: Overview) -> list[str]:
     config = overview.experiment.config
     slots = f"{config.slots} slot{'' if config.slots == 1 else 's'}"
     backend = "" if config.backend == "auto" else f"{config.backend} on "
-    return [checked.capture.described, f"{checked.definition.summary} -> {backend}{slots}"]
+    notes = [f"note: {each}" for each in checked.passing]
+    return [checked.capture.described, f"{checked.definition.summary} -> {backend}{slots}", *notes]

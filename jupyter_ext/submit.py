@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets, text_of
-from jupyter_ext.leaks import leaks
+from jupyter_ext.leaks import leaks, without_secrets
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from jupyter_ext.surroundings import Room, Surroundings, surroundings
 from kernel_backend import NUMERICS, __version__
@@ -22,7 +22,7 @@ from kernel_backend.data import Declared, declare
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.definition import Definition, parse
 from kernel_backend.model.experiment import Config, Submission, parse_size
-from kernel_backend.model.options import to_config
+from kernel_backend.model.options import given_words, size_word, to_config
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot, State
@@ -47,11 +47,12 @@ class Wanted:
     limit: int = LIMIT  # bytes of project files
     data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
     commits: tuple[str, ...] = ()  # external versions of data
+    name: str | None = None
 
     @property
     def texts(self) -> dict[str, Value]:
         """Options whose words are stored as they were written."""
-        return {"--data": " ".join(self.data), "--commit": " ".join(self.commits)}
+        return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), "--name": self.name}
 
     def words(self) -> list[str]:
         """The options that ask for it."""
@@ -60,22 +61,25 @@ class Wanted:
         found += [word for path in self.data for word in ("--data", path)]
         found += [word for commit in self.commits for word in ("--commit", commit)]
         found += [] if self.state_check else ["--no-state-check"]
-        return [*found, "--project-limit", str(self.limit)] if self.limit != LIMIT else found
+        found += ["--project-limit", size_word(self.limit)] if self.limit != LIMIT else []
+        return found
 
 
 def wanted(options: Namespace) -> Wanted:
     """What these options ask for; raises InvalidRequest."""
+    named = getattr(options, "capture", None) or ()
     try:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
     except InvalidRequest as error:
         raise InvalidRequest(f"--project-limit {options.project_limit}: {error.message}") from None
     return Wanted(
         include=tuple(options.include or ()),
-        captured=tuple(name for each in getattr(options, "capture", None) or () for name in each.split(",") if name),
+        captured=tuple(dict.fromkeys(name for each in named for name in each.split(",") if name)),
         state_check=not getattr(options, "no_state_check", False),
         limit=limit,
         data=tuple(options.data or ()),
         commits=tuple(options.commit or ()),
+        name=getattr(options, "name", None),
     )
 
 
@@ -86,6 +90,7 @@ class Asked(NamedTuple):
     given: dict[str, Value]
     wanted: Wanted
     wrong: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # the words of options that only say how it is called, shown and waited for
 
 
 def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
@@ -102,14 +107,17 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
     config = tried(lambda: to_config(options), Config())
     none: dict[str, Value] = {}
     given = tried(lambda: parse_assignments(options.words), none)
-    return Asked(config, given, tried(lambda: wanted(options), Wanted()), tuple(complaints))
+    return Asked(
+        config, given, tried(lambda: wanted(options), Wanted()), tuple(complaints), tuple(given_words(options))
+    )
 
 
 class Session(NamedTuple):
-    """A live notebook: its names, and what it has imported of the project."""
+    """A live notebook: its names, what it has imported of the project, and notes that its person has read."""
 
     namespace: Mapping[str, object]
     imported: Imported
+    told: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,7 @@ class Checked:
     commits: tuple[str, ...]
     state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
     around: Surroundings = field(default_factory=Surroundings)
+    passing: tuple[str, ...] = ()  # what only whoever submits it here and now should know
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -133,13 +142,18 @@ class Checked:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the person should know before slots are spent."""
+        return (*self.passing, *self.lasting)
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """Those of the warnings that hold for whoever trains the snapshot again, too."""
         hints = map(self.capture.relocate, self.definition.hints)
         missing = [each for each in self.capture.requirements if "==" not in each]
         lacks = [
             f"{each}, of a pip install in a cell, is not installed in this Python: a job lacks it" for each in missing
         ]
         return (
-            *self.capture.warnings,
+            *(each for each in self.capture.warnings if each not in self.capture.kept_out),
             *self.travelling.warnings,
             *self.declared.warnings,
             *self.around.warnings,
@@ -163,7 +177,7 @@ def check(
     Raises CaptureError with all that stands in the way (InvalidRequest where something of it is in `wrong`), or
     InvalidDefinition where it is the definition alone; all of them name cells and lines.
     """
-    travelling = _travelling(capture, asked, file, session)
+    travelling = _travelling(capture, asked, file)
     declared, unreadable = _declared(asked)
     files = {**capture.files, **travelling.files}
     problems = [
@@ -189,21 +203,30 @@ def check(
     sent = {**files, **declared.files}
     room = Room(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
     around = surroundings(Path.cwd(), known_secrets(), room)
-    return Checked(capture, definition, params, travelling, declared, asked.commits, state, around)
+    passing = _passing(capture, travelling, session)
+    return Checked(capture, definition, params, travelling, declared, asked.commits, state, around, passing)
 
 
-def _travelling(capture: Capture, asked: Wanted, file: Path | None, session: Session | None) -> Travelling:
+def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travelling:
     cwd = Path.cwd()
     search = [file.absolute().parent, cwd] if file else []
     place = place_of(search[0], cwd) if file else place_of(cwd)
-    found = collect(capture.source, place, where=capture.where, search=search, include=asked.include, limit=asked.limit)
-    changed = session.imported.changed(found.modules) if session is not None else ()
-    return replace(found, warnings=(*found.warnings, *changed))
+    where, include = capture.where, asked.include
+    return collect(capture.source, place, where=where, search=search, include=include, limit=asked.limit)
+
+
+def _passing(capture: Capture, travelling: Travelling, session: Session | None) -> tuple[str, ...]:
+    if session is None:
+        return capture.kept_out
+    untold = (each for each in capture.kept_out if each not in session.told)
+    return (*untold, *session.imported.changed(travelling.modules))
 
 
 def _declared(asked: Wanted) -> tuple[Declared, list[Problem]]:
     try:
-        return declare(asked.data, Path.cwd(), partial(print, file=sys.stderr, flush=True)), []
+        return declare(
+            without_secrets(asked.data, known_secrets()), Path.cwd(), partial(print, file=sys.stderr, flush=True)
+        ), []
     except InvalidRequest as error:
         return Declared(), [Problem("data", "", None, error.message)]
 
@@ -308,7 +331,7 @@ def describe(checked: Checked) -> Snapshot:
         pieces=checked.capture.pieces,
         roles_from=checked.capture.roles_from,
         environment=record(),
-        warnings=checked.warnings,
+        warnings=checked.lasting,
         requirements=checked.capture.requirements,
         project=checked.travelling.project,
         captured=checked.capture.captured,

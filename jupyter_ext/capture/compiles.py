@@ -21,6 +21,9 @@ def uncompiled(
     `line` is where the target's text begins in its cell, `where` says a line of `source` in the person's words. What
     is no Python at all is left to whoever parses the definition.
     """
+    whole = _error(source)
+    if whole is None or not _parses(source):
+        return
     fine = True
     for time in sorted(needed):
         statement = executed.statements[time]
@@ -31,11 +34,9 @@ def uncompiled(
             at = (error.lineno or statement.start) + (line - 1 if mine else 0)
             names = [] if mine else sorted(statement.binds)
             yield _problem(f"cell [{number}] line {at}", number, error, names)
-    if fine and _parses(source):
-        error = _error(source)
-        if error is not None:
-            place = where(error.lineno or 1)
-            yield _problem(place, cell_of(place), error, [])
+    if fine:
+        place = where(whole.lineno or 1)
+        yield _problem(place, cell_of(place), whole, [])
 
 
 def _problem(place: str, cell: int | None, error: SyntaxError, names: list[str]) -> Problem:

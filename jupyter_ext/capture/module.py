@@ -39,6 +39,7 @@ class Capture:
     requirements: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    kept_out: tuple[str, ...] = ()  # those of the warnings that tell of secrets which stay behind
     problems: tuple[Problem, ...] = ()
     captured: tuple[Captured, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)  # of captured values, by their names in the archive
@@ -90,6 +91,7 @@ def capture_cell(
     writer.read(held, places(sliced, held))
     writer.write(taken)
     roles_from = writer.write_target(line)
+    kept_out = (*found.warnings, *_secrets(executed))
     source, pieces = "\n".join(writer.lines) + "\n", tuple(writer.pieces)
     return Capture(
         source=source,
@@ -100,11 +102,11 @@ def capture_cell(
         warnings=(
             *written.warnings,
             *unused(sliced, held),
-            *found.warnings,
-            *_secrets(executed),
+            *kept_out,
             *_unseen(executed, sliced),
             *_heavy(executed, taken),
         ),
+        kept_out=kept_out,
         problems=(
             *held.problems,
             *made_by_target(sliced, held),

@@ -98,7 +98,8 @@ def _written(name: str, namespace: Mapping[str, object]) -> Written:
     if isinstance(value, type | types.FunctionType | types.ModuleType):
         raise _Refused(f"'{name}' is a {type(value).__name__}, which travels as code")
     if found := find_secrets(f"{name} = {text_of(value)}", known_secrets()):
-        raise _Refused(f"it holds what looks like {found[0][1]}, and snapshots hold none. Read it from os.environ")
+        what = f"it holds what looks like {found[0][1]}, and snapshots hold none. Read it from os.environ"
+        raise _Refused(f"{what}. If it is none, give what holds it another name in '{name}', or leave it out of it")
     _check_size(_bytes(value))
     try:
         written = write(value)

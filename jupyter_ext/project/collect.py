@@ -8,6 +8,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 
 from jupyter_ext.capture.problems import Problem, cell_of
@@ -162,21 +163,24 @@ class _Collector:
     # The end
 
     def read(self, limit: int) -> Travelling:
-        """All of it, read."""
+        """All of it, read; of too much the smallest files as far as the limit goes, for there may be more to tell."""
         left = [f"{self._name(each)} leads out of the project folder and does not travel" for each in self.tree.left]
-        files: dict[str, bytes] = {}
         if sum(self.sizes.values()) > limit:
             self._problem("size", "project", self._too_large(limit))
-        else:
-            files = {f"{PROJECT}/{self._name(path)}": data for path, data in self._read()}
+        files = {f"{PROJECT}/{self._name(path)}": data for path, data in self._read(self._within(limit))}
         project = None
         if self.sizes:
             cwd = self.place.below(self.place.cwd) or "."
             project = Project(root=str(self.place.root), cwd=cwd, paths=tuple(self.paths))
         return Travelling(project, files, self.taken, (*self.warnings, *left), tuple(self.problems))
 
-    def _read(self) -> Iterator[tuple[Path, bytes]]:
-        for path in sorted(self.sizes):
+    def _within(self, limit: int) -> list[Path]:
+        smallest = sorted(self.sizes, key=lambda path: self.sizes[path])
+        sums = accumulate(self.sizes[path] for path in smallest)
+        return sorted(path for path, count in zip(smallest, sums, strict=True) if count <= limit)
+
+    def _read(self, paths: Sequence[Path]) -> Iterator[tuple[Path, bytes]]:
+        for path in paths:
             if not _storable(path):
                 self._problem("file", repr(str(path)), f"{str(path)!r} has a name that no archive can hold: rename it")
                 continue

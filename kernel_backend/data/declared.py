@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -36,12 +37,14 @@ def fingerprint(path: str, say: Say = lambda text: None, at: Path | None = None)
 
 
 def declare(names: Iterable[str], cwd: Path, say: Say = lambda text: None) -> Declared:
-    """Fingerprints of what was declared, each name once; relative ones start at `cwd`. Raises InvalidRequest."""
+    """Fingerprints of what was declared, each place once; relative ones start at `cwd`. Raises InvalidRequest."""
     data: list[Data] = []
     files: dict[str, bytes] = {}
     warnings: list[str] = []
-    for number, name in enumerate(dict.fromkeys(names)):
-        path = name if is_url(name) else str((cwd / Path(name).expanduser()).absolute())
+    paths: dict[str, str] = {}
+    for name in names:
+        paths.setdefault(name if is_url(name) else os.path.abspath(cwd / Path(name).expanduser()), name)
+    for number, (path, name) in enumerate(paths.items()):
         found, listed = fingerprint(path, say), f"{DATA}/{number}.tsv"
         files[listed] = found.listed
         sizes = {"files": len(found.files), "bytes": found.bytes}

@@ -23,14 +23,15 @@ ALTOGETHER = 8 * 2**30  # bytes that are read once more for all of them
 _SYSTEMS = ("/proc", "/dev", "/sys", "/etc", "/run", "/usr/lib", "/usr/share", "/lib", "/lib64")
 _PACKAGES = ("site-packages", "dist-packages", "__pycache__")
 _PYTHONS = tuple({sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
-_OWN = str(Path(__file__).parents[1])
+_ROOT = Path(__file__).parents[2]
+_OWN = tuple(str(_ROOT / name) for name in ("kernel_backend", "jupyter_ext", "daylight.py"))
 
 
 def is_data(path: str, ours: Iterable[str]) -> bool:
     """Whether a file that was opened may be data: none of the system, of Python, of its packages, or in our folders."""
     if any(part in _PACKAGES for part in path.split("/")):
         return False
-    return not any(_within(path, folder) for folder in (*_SYSTEMS, *_PYTHONS, _OWN, *ours))
+    return not any(_within(path, folder) for folder in (*_SYSTEMS, *_PYTHONS, *_OWN, *ours))
 
 
 def installed_in(folders: Iterable[str]) -> list[str]:

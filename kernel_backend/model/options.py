@@ -25,6 +25,7 @@ from kernel_backend.model.experiment import (
     parse_duration,
     parse_keep,
     parse_metric,
+    parse_size,
 )
 
 Host = Literal["both", "notebook", "terminal"]
@@ -259,10 +260,37 @@ def to_words(config: Config) -> list[str]:
     return found
 
 
+def given_words(namespace: argparse.Namespace) -> list[str]:
+    """How it is to be called, shown and waited for, as it was given: `["--name", "digits", "--wait"]`."""
+    found: list[str] = []
+    for option in OPTIONS:
+        value = getattr(namespace, option.dest, None)
+        if option.group != "view" and option.dest != "again":
+            continue
+        if "action" not in option.kwargs:
+            found += [option.flags[0], str(value)] if value is not None else []
+        elif value is option.kwargs.get("const", True):
+            found.append(option.flags[0])
+    return found
+
+
+def size_word(count: int) -> str:
+    """A number of bytes as `parse_size` reads it: `10MB`."""
+    unit = next((unit for unit in ("GB", "MB", "kB") if count and not count % parse_size(f"1{unit}")), "")
+    return f"{count // parse_size(f'1{unit}')}{unit}" if unit else str(count)
+
+
+def duration_word(seconds: float) -> str:
+    """Seconds as `parse_duration` reads them: `10m`."""
+    unit = next((unit for unit in ("h", "m") if seconds and not seconds % parse_duration(f"1{unit}")), "s")
+    count = seconds / parse_duration(f"1{unit}")
+    return f"{int(count) if count.is_integer() else count}{unit}"
+
+
 # The reverse of _PARSERS: the words behind an option, for each time that it is given.
 _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "checkpoint_every": lambda every: [[_cadence_text(every)]],
-    "hang_timeout": lambda seconds: [[f"{seconds}s"]],
+    "hang_timeout": lambda seconds: [[duration_word(seconds)]],
     "keep": lambda keep: [[",".join(f"{name}:{count}" for name, count in keep if count)]],
     "metric": lambda metric: [[f"{metric.name}:{metric.mode}"]],
     "on_log": lambda policies: [[each.pattern, each.action] for each in policies if each not in LOG_POLICIES],
@@ -271,7 +299,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
 
 def _cadence_text(every: Cadence) -> str:
     if every.seconds is not None:
-        return f"{every.seconds}s"
+        return duration_word(every.seconds)
     return f"{every.epochs}epochs" if every.epochs is not None else f"{every.steps}steps"
 
 

@@ -16,16 +16,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.snapshot import DEFINITION, Snapshot
+from kernel_backend.model.snapshot import DEFINITION, Snapshot, State
 from kernel_backend.runner.load import Loaded, load
 from kernel_backend.snapshots.state import digest_of, shown
 
 AGAIN_S = 600.0  # for the second import
 _NOTHING = "nothing"
+_SCOPES = (
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
 
 
 def check_state(
@@ -35,12 +39,14 @@ def check_state(
     seed: int,
     note: Callable[[str], None],
     alive: Callable[[], None],
+    changes: Callable[[], Iterable[str]] = tuple,
     strict: bool = True,
 ) -> None:
     """Compare the module with the notebook's values; says a note about those that chance makes.
 
-    `alive` is called every second of a second import. Raises InvalidDefinition with all the others, or says them, too,
-    where it is not `strict`: a rerun finds out what another library or other data makes of its code.
+    `alive` is called every second of a second import, `changes` for sentences about what may be the cause. Raises
+    InvalidDefinition with all the others, or says them, too, where it is not `strict`: a rerun finds out what another
+    library or other data makes of its code.
     """
     snapshot = loaded.snapshot
     if snapshot is None or not snapshot.state:
@@ -57,12 +63,14 @@ def check_state(
     lines = []
     for name in differing:
         if name not in by_chance:
-            job = shown(vars(loaded.module)[name], here[name] or "") if here.get(name) else _NOTHING
-            lines.append(f"{name} differs: notebook {snapshot.state[name].shown}, job {job}{made_in.get(name, '')}")
+            value = vars(loaded.module).get(name)
+            lines.append(f"{_differs(name, snapshot.state[name], value, here.get(name))}{made_in.get(name, '')}")
+    if lines:
+        lines += changes()
     if lines and not strict:
         note("; ".join(lines))
     elif lines:
-        raise InvalidDefinition("\n".join([*lines, _way_out(lines, differing, by_chance)]))
+        raise InvalidDefinition("\n".join([*lines, _way_out(differing, by_chance)]))
 
 
 def digests(namespace: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
@@ -76,12 +84,19 @@ def cells_of(source: str, snapshot: Snapshot) -> dict[str, str]:
     for node in ast.parse(source).body:
         origin = snapshot.locate(node.lineno)
         place = "" if origin is None else f" (cell [{origin.cell}])" if origin.cell is not None else f" ({origin.file})"
-        found |= {each.id: place for each in ast.walk(node) if isinstance(each, ast.Name) and _binds(each)}
+        found |= dict.fromkeys(_bound(node), place)
     return found
 
 
-def _binds(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement binds at the top level: what functions and classes bind within is theirs."""
+    queue: list[ast.AST] = [statement]
+    while queue:
+        node = queue.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        if not isinstance(node, _SCOPES):
+            queue += ast.iter_child_nodes(node)
 
 
 def _by_chance(names: list[str]) -> str:
@@ -92,9 +107,20 @@ def _by_chance(names: list[str]) -> str:
     )
 
 
-def _way_out(lines: list[str], differing: list[str], by_chance: list[str]) -> str:
-    names = ",".join(name for name in differing if name not in by_chance)
-    what = "this value is" if len(lines) == 1 else "these values are"
+def _differs(name: str, was: State, value: object, digest: str | None) -> str:
+    """`cfg differs: notebook 1, job 2`; of two that look alike the digests tell."""
+    if not digest:
+        return f"{name} differs: notebook {was.shown}, job {_NOTHING}"
+    job = shown(value, digest)
+    if job != was.shown:
+        return f"{name} differs: notebook {was.shown}, job {job}"
+    count = f"of length {len(value)} " if isinstance(value, Sized) else ""
+    return f"{name} differs beyond what is shown: {job}, notebook {was.digest[:8]}, job {count}{digest[:8]}"
+
+
+def _way_out(differing: list[str], by_chance: list[str]) -> str:
+    left = [name for name in differing if name not in by_chance]
+    what, names = "this value is" if len(left) == 1 else "these values are", ",".join(left)
     return (
         f"{what} not what the submitted cells make: run those cells again, or add --capture {names} to take the "
         "notebook's, or --no-state-check to go on with the job's"

@@ -23,7 +23,7 @@ from kernel_backend.runner.beside import Beside, modules_beside
 from kernel_backend.runner.checkpointing import Checkpointer
 from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
-from kernel_backend.runner.declared import Declared
+from kernel_backend.runner.declared import Declared, changes
 from kernel_backend.runner.digests import weights
 from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
 from kernel_backend.runner.functions import BatchRule, Functions
@@ -71,6 +71,7 @@ def work(
             config.seed,
             note=lambda text: spool.say(Note(text=text)),
             alive=lambda: progress.tick("starting", 0),
+            changes=lambda: changes(job, loaded.snapshot),
             strict=not job.rerun,
         )
     choice = choose(config.backend, kind)

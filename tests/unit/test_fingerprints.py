@@ -282,7 +282,7 @@ def test_no_two_names_are_printed_as_one():
 
 def test_what_is_declared_goes_into_a_snapshot_once(root, monkeypatch, tmp_path):
     monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path / "home"))
-    found = declare(["data", str(root / "a.txt"), "data"], tmp_path)
+    found = declare(["data", str(root / "a.txt"), "data", "./data/", str(root), "data/../data"], tmp_path)
     assert [(data.name, data.path, data.files) for data in found.data] == [
         ("data", str(root), 4),
         (str(root / "a.txt"), str(root / "a.txt"), 1),

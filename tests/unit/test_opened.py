@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import daylight
+import jupyter_ext
 from kernel_backend.data import observed as observing
 from kernel_backend.data.observed import is_data, observed
 from kernel_backend.runner import opened
@@ -111,6 +113,9 @@ def test_many_threads_are_heard(heard, tmp_path):
         ("/srv/venv/lib/python3.11/site-packages/numpy/core.py", False),
         (os.__file__, False),
         (opened.__file__, False),
+        (daylight.__file__, False),
+        (jupyter_ext.__file__, False),
+        (os.path.join(os.path.dirname(daylight.__file__), "data.csv"), True),
         ("/proc/meminfo", False),
         ("/etc/hosts", False),
     ],

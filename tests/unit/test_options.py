@@ -8,8 +8,18 @@ from argparse import Namespace
 import pytest
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.experiment import Cadence, Config, Keep, Metric
-from kernel_backend.model.options import OPTIONS, add_options, options_for, parse_options, to_config, to_words
+from kernel_backend.model.experiment import Cadence, Config, Keep, Metric, parse_duration, parse_size
+from kernel_backend.model.options import (
+    OPTIONS,
+    add_options,
+    duration_word,
+    given_words,
+    options_for,
+    parse_options,
+    size_word,
+    to_config,
+    to_words,
+)
 
 
 def config(line: str) -> Config:
@@ -147,3 +157,20 @@ def test_a_configuration_can_be_spelled_out_and_read_again(line):
 def test_all_unknown_options_are_told_at_once():
     with pytest.raises(InvalidRequest, match=r"no option --slot: .*\nthere is no option --epoch: "):
         config("--slot 2 --epoch 3")
+
+
+@pytest.mark.parametrize("line", ["--name digits --wait --out job --view card --again", "--no-wait --quiet", ""])
+def test_how_it_is_shown_is_spelled_out_as_it_was_given(line: str):
+    words = given_words(parse_options([*line.split(), "--slots", "2", "--dry-run"], "notebook"))
+    assert sorted(words) == sorted(line.split())
+
+
+@pytest.mark.parametrize("text", ["10MB", "1500000", "200GB", "3kB", "64MB", "7"])
+def test_sizes_are_written_as_they_are_read(text: str):
+    assert parse_size(size_word(parse_size(text))) == parse_size(text)
+    assert len(size_word(parse_size(text))) <= len(text)
+
+
+@pytest.mark.parametrize("text", ["90s", "10m", "2h", "1.5s", "0.1s", "90m"])
+def test_durations_are_written_as_they_are_read(text: str):
+    assert duration_word(parse_duration(text)) == text

@@ -128,6 +128,7 @@ def test_too_much_is_an_error_that_names_the_five_largest(root: Path):
     assert text.index("src/nets/part6/ (1.2 kB)") < text.index("src/nets/part2/ (400 B)")
     assert "part1" not in text
     assert ".daylightignore" in text
+    assert "project/src/helpers.py" in taken("import nets, helpers", limit=1000).files  # for what else there is to tell
 
 
 def test_links_travel_as_files_unless_they_lead_out_of_the_project(root: Path):

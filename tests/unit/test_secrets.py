@@ -265,3 +265,68 @@ def test_a_dry_run_refuses_too(capsys: pytest.CaptureFixture[str]):
     magics.unload(shell)
     assert "cell [1] line 1 holds what looks like a secret" in str(result.error_in_exec)
     assert PASSWORD not in capsys.readouterr().out
+
+
+TOKEN = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ"
+
+
+@pytest.mark.parametrize(
+    ("asked", "place", "way_out"),
+    [
+        (Wanted(name=TOKEN), "--name on the line holds what looks like a Hugging Face token", "Call it something else"),
+        (Wanted(commits=(TOKEN,)), "--commit on the line holds", "Write the version alone"),
+        (Wanted(data=(f"https://ada:{PASSWORD}@host/x",)), "--data on the line holds", "Write the address alone"),
+    ],
+)
+def test_a_secret_in_an_option_is_refused_and_neither_looked_up_nor_repeated(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    asked: Wanted,
+    place: str,
+    way_out: str,
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CaptureError) as raised:
+        check(capture_cell([], ROLES.format("1")), {}, asked)
+    said = str(raised.value.to_json()) + "".join(capsys.readouterr())
+    assert place in said
+    assert way_out in said
+    assert "hyperparameter" not in said
+    assert TOKEN not in said
+    assert PASSWORD not in said
+    assert len(raised.value.message.split("\n")) == 1
+
+
+def test_a_secret_that_shares_its_line_with_what_is_needed_has_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    together = f"import os; os.environ['HF_TOKEN'] = '{TOKEN}'"
+    with pytest.raises(CaptureError, match="goes on a line of its own"):
+        check(capture_cell([together], ROLES.format("os")), {})
+    check(capture_cell([together.replace("; ", "\n")], ROLES.format("os")), {})
+
+
+def test_too_large_a_project_hides_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "big.bin").write_bytes(bytes(5000))
+    (tmp_path / "conf" / "keys.txt").write_text("AKIA" + "ABCDEFGHIJKLMNOP")
+    with pytest.raises(CaptureError) as raised:
+        check(capture_cell([], ROLES.format("1")), {}, Wanted(include=("conf",), limit=1000))
+    assert "more than 1.0 kB" in raised.value.message
+    assert "conf/keys.txt line 1 holds what looks like an AWS access key" in raised.value.message
+
+
+def test_what_stays_behind_is_told_once_in_a_kernel_and_not_kept_with_the_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    capture = capture_cell([f"%env MY_API_TOKEN={PASSWORD}"], ROLES.format("1"))
+    first = check(capture, {}, session=Session({}, Imported()))
+    assert [each for each in first.passing if each.startswith("MY_API_TOKEN, set by %env in cell [1]")]
+    assert set(first.passing) <= set(first.warnings)
+    assert not any("MY_API_TOKEN" in each for each in describe(first).warnings)
+    again = check(capture, {}, session=Session({}, Imported(), told=capture.kept_out))
+    assert again.passing == ()
