@@ -11,7 +11,6 @@ from jupyter_ext import surroundings as module
 from jupyter_ext.surroundings import Room, Surroundings
 from kernel_backend.model.snapshot import GIT_DIFF
 
-
 ENOUGH = Room(1000, 10**8)
 
 
