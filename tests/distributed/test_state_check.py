@@ -64,4 +64,4 @@ def test_what_follows_from_being_a_rank_is_a_note(trial):
     attempt = trial(source=source, slots=2, described=as_notebook(WORLD=1)).run()
     assert set(attempt.codes) == {0}, attempt.logs()
     (note,) = [text for text in attempt.notes() if "WORLD" in text]
-    assert note.startswith("WORLD (cell [3]) differs from the notebook's in a rank alone")
+    assert note.startswith("WORLD (cell [4]) differs from the notebook's in a rank alone")
