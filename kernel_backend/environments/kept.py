@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from kernel_backend.environments import lock as locks
+from kernel_backend.environments import uv
 from kernel_backend.environments.build import build, whole
 from kernel_backend.environments.lock import Lock
 from kernel_backend.environments.present import own_root_of
@@ -59,6 +60,7 @@ class Environments:
             lock = self.lock(environment)
             folder = self._folder(environment)
             if lock is None or self._stale(environment, lock, after):
+                uv.pip_settings.cache_clear()  # pip may have been set up otherwise by now
                 try:
                     lock = locks.make(environment, python, folder)
                 except NoEnvironment:

@@ -85,8 +85,9 @@ def test_what_no_index_has_is_named_and_the_rest_is_locked(kept: Environments):
 
 
 def test_what_an_index_lacked_is_looked_for_again_after_a_day_or_when_it_is_asked_for(
-    kept: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):
+    request.addfinalizer(uv.pip_settings.cache_clear)
     environment = small(tiny="1.0")
     assert set(kept.make_lock(environment, PYTHON).unlocked) == {"tiny"}
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(tmp_path / "found").parent))
