@@ -59,10 +59,18 @@ def parse_cell(source: str) -> Parsed:
         lines = tuple(source.split("\n"))
     try:
         tree = ast.parse(source)
+    except RecursionError:  # an expression of thousands of terms
+        return unparsed(source)
     except (SyntaxError, ValueError):
         source = _cleaned(source)
         return _transformed(source, tuple(source.split("\n")))
     return _parsed(lines, tree) if "get_ipython" in source else Parsed(lines, lines, tree)
+
+
+def unparsed(source: str) -> Parsed:
+    """A cell of which nothing but its text can be known."""
+    lines = tuple(source.split("\n"))
+    return Parsed(lines, lines, _NOTHING)
 
 
 def _parsed(lines: tuple[str, ...], tree: ast.Module) -> Parsed:
@@ -116,8 +124,8 @@ def _transformed(source: str, lines: tuple[str, ...]) -> Parsed:
     try:
         text = "\n" * blank + str(TransformerManager().transform_cell(joined[blank:]))  # type: ignore[no-untyped-call]
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return Parsed(lines, lines, _NOTHING)
+    except (SyntaxError, ValueError, RecursionError):
+        return unparsed("\n".join(lines))
     return _parsed(lines, tree)
 
 

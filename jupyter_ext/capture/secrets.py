@@ -61,9 +61,9 @@ _PAIR = re.compile(  # auth=("ada", "...")
 _KEY = re.compile(  # login(key="...")
     r"(?:\blogin\(\s*(?:\w{1,20}\s*=\s*)?|\bkey['\"]?\s*[=:]\s*)['\"](?P<value>[A-Za-z0-9_-]{32,200})['\"]", _PATTERN
 )
-_OPEN = re.compile(
-    rf"(?:{_NAME})\\?['\"]?\]?\s*(?::[^=]{{0,30}}=|:?=(?!=)|:)\s*[(\\]*\s*$", _PATTERN
-)  # goes on in the next line
+_OPEN = re.compile(  # goes on in the next line; `if has_secret:` does not
+    rf"(?:{_NAME})(?:\\?['\"]?\]?\s*(?::[^=]{{0,30}}=|:?=(?!=))|\\?['\"]\s*:)\s*[(\\]*\s*$", _PATTERN
+)
 # API_KEY=..., as a shell, a file of variables, or %env has it
 _SHELL = re.compile(
     rf"^[#\s]*(?:export\s+|%(?:set_)?env\s+|!\s*export\s+)?(?P<name>[A-Z0-9_]*(?:{_WORDS.upper()})\w*)"

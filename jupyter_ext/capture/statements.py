@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from jupyter_ext.capture.cells import Parsed, is_magic, parse_cell
+from jupyter_ext.capture.cells import Parsed, is_magic, parse_cell, unparsed
 from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.follow.libraries import STORING
 from jupyter_ext.capture.names import root
@@ -18,7 +18,10 @@ from jupyter_ext.capture.secrets import SECRET, find_secrets
 def analyse(source: str) -> tuple[Parsed, tuple[Statement, ...]]:
     """A cell's text and its top-level statements, in order; each text is looked at once."""
     parsed = parse_cell(source)
-    return parsed, tuple(_statements(parsed))
+    try:
+        return parsed, tuple(_statements(parsed))
+    except RecursionError:  # an expression of hundreds of terms, too deep to be looked through
+        return unparsed(source), ()
 
 
 def _statements(parsed: Parsed) -> list[Statement]:

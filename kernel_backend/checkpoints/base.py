@@ -8,7 +8,8 @@ there is no checkpoint, after it there is a whole one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import xxhash
@@ -17,7 +18,19 @@ from kernel_backend.errors import CheckpointDamaged
 from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.record import Record, Value
 
-Data = Sequence[bytes | memoryview]  # the pieces of a part, one after the other
+
+@dataclass(frozen=True)
+class Streamed:
+    """The pieces of a part that are never all in memory: `pieces` gives them anew each time that it is called."""
+
+    size: int  # of all of them, in bytes
+    pieces: Callable[[], Iterator[bytes | memoryview]]
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        return self.pieces()
+
+
+Data = Sequence[bytes | memoryview] | Streamed  # the pieces of a part, one after the other; each until the next
 
 
 class Part(Record):

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import xxhash
 
-from kernel_backend.checkpoints.base import Data, Part
+from kernel_backend.checkpoints.base import Data, Part, Streamed
 
 
 def size_of(data: Data) -> int:
     """How many bytes all of it is."""
+    if isinstance(data, Streamed):
+        return data.size
     return sum(memoryview(each).nbytes for each in data)
 
 

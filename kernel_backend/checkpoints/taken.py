@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from kernel_backend.checkpoints.base import Checkpoints
+from functools import partial
+
+from kernel_backend.checkpoints.base import Checkpoints, Streamed
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.errors import NotFound
+from kernel_backend.errors import CheckpointDamaged, NotFound
 
 BEFORE = 0  # the number of the attempt that it is told to be of: before the first
 
@@ -21,5 +23,8 @@ def take_over(places: Places, source: str, place: Checkpoints, experiment: int, 
     if found is None:
         raise NotFound(f"checkpoint {id} of {owner}, from which this was to begin, has been deleted")
     copy = found.model_copy(update={"experiment": experiment, "trial": trial, "attempt": BEFORE})
-    parts = [place.write(copy.id, part.name, [there.read(found, part.name)]) for part in found.parts]
-    place.commit(copy.model_copy(update={"parts": tuple(parts)}))
+    for part in found.parts:
+        pieces = Streamed(part.size, partial(there.stream, found, part.name))
+        if place.write(copy.id, part.name, pieces) != part:
+            raise CheckpointDamaged(f"{part.name} of checkpoint {source} has changed while it was copied")
+    place.commit(copy)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from kernel_backend.environments import lock as locks
+from kernel_backend.environments import uv
 from kernel_backend.environments.build import build, whole
 from kernel_backend.environments.lock import Lock
 from kernel_backend.environments.present import own_root_of
@@ -19,6 +22,8 @@ from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots import installed
 from kernel_backend.snapshots.archive import digest
+
+AGAIN_S = 86_400.0  # from an incomplete lock to the next try, where nobody asks for the environment
 
 
 class Environments:
@@ -41,9 +46,11 @@ class Environments:
             return Lock.model_validate_json((self._folder(environment) / "lock.json").read_bytes())
         return None
 
-    def make_lock(self, environment: Environment, python: Path) -> Lock:
+    def make_lock(self, environment: Environment, python: Path, after: float = AGAIN_S) -> Lock:
         """The lock of an environment, made and stored where there is none, and the wheels that it needs kept.
 
+        One that lacks what an index should have is made again once it is `after` seconds old: indexes are filled, and
+        others set up.
         `python` is the interpreter that it was recorded of. Takes seconds; raises NoEnvironment, also where the
         files of Daylight that ran are gone: the wheels that could be kept are kept all the same.
         """
@@ -51,25 +58,43 @@ class Environments:
             unkept = self._keep_files(environment)
             self._keep_ours(environment, python)
             lock = self.lock(environment)
-            if lock is None:
-                folder = self._folder(environment)
-                lock = locks.make(environment, python, folder)
+            folder = self._folder(environment)
+            if lock is None or self._stale(environment, lock, after):
+                uv.pip_settings.cache_clear()  # pip may have been set up otherwise by now
+                try:
+                    lock = locks.make(environment, python, folder)
+                except NoEnvironment:
+                    if lock is None:
+                        raise
+                    return lock
                 files = {name: each for name, each in lock.files.items() if name not in unkept}
                 lock = lock.model_copy(update={"files": files, "unlocked": {**lock.unlocked, **unkept}})
                 _write(folder / "lock.txt", lock.text.encode())
                 _write(folder / "lock.json", lock.model_dump_json(indent=1).encode())
         return lock
 
+    def _stale(self, environment: Environment, lock: Lock, after: float) -> bool:
+        lacking = lock.unlocked.keys() & locks.requirements(environment).wanted.keys()
+        return bool(lacking) and time.time() - (self._folder(environment) / "lock.json").stat().st_mtime >= after
+
     def python(self, environment: Environment) -> Path | None:
         """The interpreter of an environment that is built and whole; None of any other."""
         venv = self._folder(environment) / "venv"
         return venv / "bin" / "python" if whole(venv) else None
 
+    def version(self, environment: Environment) -> str | None:
+        """The version of the Python that an environment was built with; None where that is not told."""
+        with suppress(OSError):
+            told = (self._folder(environment) / "venv" / "pyvenv.cfg").read_text()
+            found = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", told, re.MULTILINE)
+            return found[1] if found else None
+        return None
+
     def build(self, environment: Environment, python: Path) -> Path:
         """The interpreter of an environment, locked and built where it is not; raises NoEnvironment."""
         if found := self.python(environment):
             return found
-        lock = self.make_lock(environment, python)
+        lock = self.make_lock(environment, python, after=0.0)
         wheels = {name: self._wheel(digest) for name, digest in lock.files.items()}
         wheels["daylight"] = self._wheel(environment.daylight or "")
         gone = [name for name, wheel in wheels.items() if wheel is None]

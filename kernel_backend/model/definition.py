@@ -161,6 +161,8 @@ def is_role(name: str) -> bool:
 def _tree(source: str) -> ast.Module:
     try:
         return ast.parse(source)
+    except RecursionError:
+        raise InvalidDefinition("an expression is nested too deeply to be read: split it into several") from None
     except SyntaxError as error:
         text = (error.text or "").strip()
         raise InvalidDefinition(f"line {error.lineno}: {error.msg}: {text}", line=error.lineno, text=text) from None

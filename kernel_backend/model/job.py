@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.resources import Placement
+
+# The variables that launchers give each of their ranks, ours as others: no notebook has them.
+OF_RANKS = re.compile(
+    r"RANK|WORLD_SIZE|(?:LOCAL|GROUP|ROLE|CROSS)_\w*(?:RANK|SIZE)|MASTER_(?:ADDR|PORT)|GLOO_SOCKET_IFNAME|HOROVOD_\w+"
+)
 
 
 class Job(Record):

@@ -1,7 +1,8 @@
 """Whether the definition makes the values that the notebook had: looked at on rank 0, before the first step.
 
-Where one differs, the definition is imported once more, in another process, with other seeds, threads and hashes. What
-differs between the two is made by chance, which the person is told; the rest is what the cells do not make.
+Where one differs, the definition is imported once more, in another process, with other seeds, threads and hashes, and
+without what a launcher tells its ranks. What then is the notebook's follows from being a rank, and what differs between
+the two is made by chance: the person is told of either. The rest is what the cells do not make.
 
     python -m kernel_backend.runner.state_check CODE CWD SEED ANSWER
 """
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.job import OF_RANKS
 from kernel_backend.model.snapshot import DEFINITION, Snapshot, State
 from kernel_backend.runner.load import Loaded, load
 from kernel_backend.snapshots.state import digest_of, shown
@@ -57,12 +59,17 @@ def check_state(
         return
     again = _imported_again(code, cwd, seed, alive)
     made_in = cells_of((code / DEFINITION).read_text(), snapshot)
-    by_chance = [name for name in differing if name in again and again[name] != here.get(name)]
-    if by_chance:
-        note(_by_chance([f"{name}{made_in.get(name, '')}" for name in by_chance]))
+    of_rank = [name for name in differing if again.get(name) == snapshot.state[name].digest]
+    by_chance = [
+        name for name in differing if name not in of_rank and again.get(name, here.get(name)) != here.get(name)
+    ]
+    for names, say in ((of_rank, _of_rank), (by_chance, _by_chance)):
+        if names:
+            note(say([f"{name}{made_in.get(name, '')}" for name in names]))
+    explained = {*of_rank, *by_chance}
     lines = []
     for name in differing:
-        if name not in by_chance:
+        if name not in explained:
             value = vars(loaded.module).get(name)
             lines.append(f"{_differs(name, snapshot.state[name], value, here.get(name))}{made_in.get(name, '')}")
     if lines:
@@ -70,7 +77,7 @@ def check_state(
     if lines and not strict:
         note("; ".join(lines))
     elif lines:
-        raise InvalidDefinition("\n".join([*lines, _way_out(differing, by_chance)]))
+        raise InvalidDefinition("\n".join([*lines, _way_out([name for name in differing if name not in explained])]))
 
 
 def digests(namespace: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
@@ -118,12 +125,19 @@ def _differs(name: str, was: State, value: object, digest: str | None) -> str:
     return f"{name} differs beyond what is shown: {job}, notebook {was.digest[:8]}, job {count}{digest[:8]}"
 
 
-def _way_out(differing: list[str], by_chance: list[str]) -> str:
-    left = [name for name in differing if name not in by_chance]
-    what, names = "this value is" if len(left) == 1 else "these values are", ",".join(left)
+def _of_rank(names: list[str]) -> str:
+    verb, pronoun = ("differs", "it is") if len(names) == 1 else ("differ", "they are")
     return (
-        f"{what} not what the submitted cells make: run those cells again, or add --capture {names} to take the "
-        "notebook's, or --no-state-check to go on with the job's"
+        f"{', '.join(names)} {verb} from the notebook's in a rank alone, and the job goes on with its own: without the "
+        f"variables that ranks are given (RANK, WORLD_SIZE, ...) {pronoun} what the notebook has"
+    )
+
+
+def _way_out(names: list[str]) -> str:
+    what = "this value is" if len(names) == 1 else "these values are"
+    return (
+        f"{what} not what the submitted cells make: run those cells again, or add --capture {','.join(names)} to take "
+        "the notebook's, or --no-state-check to go on with the job's"
     )
 
 
@@ -140,7 +154,8 @@ def _imported_again(code: Path, cwd: Path, seed: int, alive: Callable[[], None])
             str(seed),
             str(answer),
         ]
-        environment = {**os.environ, "PYTHONHASHSEED": "1"}
+        environment = {name: value for name, value in os.environ.items() if not OF_RANKS.fullmatch(name)}
+        environment["PYTHONHASHSEED"] = "1"
         try:
             _run(command, environment, alive)
             found: dict[str, str | None] = json.loads(answer.read_text())

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.checkpoints.taken import take_over
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
 from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError
@@ -33,6 +32,7 @@ from kernel_backend.scheduler.picture import Ask, Picture
 from kernel_backend.scheduler.placement import feasible
 from kernel_backend.scheduler.rests import rest
 from kernel_backend.scheduler.resume import progressed, resume_point
+from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
 from kernel_backend.service.preparation import Preparation
@@ -65,6 +65,7 @@ class Loop:
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
         self._places, self._home = places, home
         self.preparation = Preparation(archive, environments, self.wake)
+        self.beginnings = Beginnings(places, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self._troubles: dict[tuple[int, int], str] = {}  # what kept trials from being started, the last time
         self._wake = asyncio.Event()
@@ -76,6 +77,7 @@ class Loop:
 
     async def run(self) -> None:
         """Round after round, until cancelled. An error is logged and tried again: the next round sees the same."""
+        self.beginnings.start()
         while True:
             self._wake.clear()
             self._failed, busy = False, True
@@ -130,7 +132,7 @@ class Loop:
             trial.queued_at,
             trial.excluded,
             trouble=self._troubles.get((trial.experiment, trial.index), ""),
-            preparing=self.preparation.wait(experiment),
+            preparing=self.preparation.wait(experiment) or self.beginnings.wait(trial, experiment.begins_from),
         )
         if trial.attempt < 2:  # nobody rests after the first
             return ask
@@ -272,7 +274,6 @@ class Loop:
         experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
         python = await asyncio.to_thread(self.preparation.python, experiment)
         token = secrets.token_urlsafe(32)
-        await asyncio.to_thread(self._take_over, start.ask.experiment, start.ask.trial)
         resume = resume_point(*await asyncio.to_thread(self._history, start.ask.experiment, start.ask.trial))
         attempt = await asyncio.to_thread(
             self._store.add_attempt,
@@ -283,6 +284,10 @@ class Loop:
             digest(token),
             time.time(),
         )
+        missing = self.beginnings.missing(start.ask.experiment, start.ask.trial)
+        if missing is not None:
+            await self._refuse(attempt, missing)
+            return
         for note in (resume.note, await asyncio.to_thread(self.preparation.note, experiment, attempt.number - 1)):
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
@@ -299,12 +304,14 @@ class Loop:
             result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
             await self._end(trial, attempt, Outcome.FAILED, result)
 
-    def _take_over(self, number: int, index: int) -> None:
-        """Before the first attempt: copy the checkpoint of another experiment that this one begins from."""
-        source = self._store.experiment(number).begins_from
-        place = self._places.open(number, index)
-        if source is not None and not self._store.trial(number, index).attempt and not place.committed():
-            take_over(self._places, source, place, number, index)
+    async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
+        """End a trial that has nothing to begin from, and would have nothing the next time either."""
+        failure = Failure(rank=0, type=type(missing).__name__, message=missing.message)
+        event = e.Errored(retries_left=False)
+        await asyncio.to_thread(
+            self._store.advance_trial, attempt.experiment, attempt.trial, event, time.time(), failure=failure
+        )
+        await self._close(attempt, Outcome.FAILED, failure)
 
     def _job(self, experiment: Experiment, trial: Trial, attempt: Attempt, python: str) -> Job:
         return Job(

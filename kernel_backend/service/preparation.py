@@ -118,10 +118,15 @@ class Preparation:
         return None if fresh else self._changed(experiment)
 
     def _lacking(self, experiment: Experiment) -> str | None:
-        lock = self._environments.lock(self.recorded(experiment.snapshot))
-        if lock is None or not lock.unlocked:
-            return None
-        return f"not in the locked environment: {_some([f'{name} ({why})' for name, why in lock.unlocked.items()])}"
+        recorded = self.recorded(experiment.snapshot)
+        lock, version = self._environments.lock(recorded), self._environments.version(recorded)
+        notes = []
+        if lock is not None and lock.unlocked:
+            lacking = _some([f"{name} ({why})" for name, why in lock.unlocked.items()])
+            notes.append(f"not in the locked environment: {lacking}")
+        if version is not None and version != recorded.python:
+            notes.append(f"the locked environment has Python {version}, the snapshot was made with {recorded.python}")
+        return "; ".join(notes) or None
 
     def _changed(self, experiment: Experiment) -> str | None:
         recorded = self.recorded(experiment.snapshot)

@@ -2,19 +2,28 @@
 
 Equal means of the same kind and content. NaN is equal to itself, 0.0 to -0.0; the order counts in a dict, since what
 goes through one may depend on it, and not in a set. Nothing is imported for it: a value of numpy's kind is known by the
-numpy that this process has imported.
+numpy that this process has imported. Of objects whose class the notebook has made, and of modules, names that begin
+with an underscore are their own affair (a cache, an open file) and say nothing.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import datetime
+import decimal
 import enum
+import fractions
+import functools
 import math
 import pathlib
 import reprlib
 import struct
 import sys
-from collections import OrderedDict, defaultdict
+import types
+import uuid
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Iterator
 from typing import Any
 
 import xxhash
@@ -24,6 +33,7 @@ from kernel_backend.model.snapshot import State
 MOST_BYTES = 400 * 2**20  # of one value; a larger one is left out
 MOST_PARTS = 200_000  # of containers in one value, for each is visited
 _SHOWN = 60  # characters
+_OWN = {"__main__", "definition"}  # modules of the notebook's classes, there and in a job
 
 
 def state_of(value: object) -> State | None:
@@ -69,7 +79,9 @@ class _Digest:
             return self._hashed(kind.__name__, _PLAIN[kind](value))
         if kind in (list, tuple):
             return self._hashed(kind.__name__, *map(self.of, value))
-        if kind in (dict, OrderedDict, defaultdict):
+        if kind is deque:
+            return self._hashed("deque", repr(value.maxlen).encode(), *map(self.of, value))
+        if kind in (dict, OrderedDict, defaultdict, Counter):
             return self._hashed(kind.__name__, *(self.of(part) for pair in value.items() for part in pair))
         if kind in (set, frozenset):
             return self._hashed(kind.__name__, *sorted(map(self.of, value)))
@@ -87,7 +99,24 @@ class _Digest:
             return self._hashed("dataclass", name.encode(), *(part for pair in fields for part in pair))
         if isinstance(value, pathlib.PurePath):
             return self._hashed("path", str(value).encode())
-        return None
+        if isinstance(value, functools.partial):
+            return self._hashed("partial", self._function(value.func), self.of(value.args), self.of(value.keywords))
+        if type(value) in (types.SimpleNamespace, argparse.Namespace) or _is_own(value):
+            return self._hashed("object", name.encode(), *self._attributes(value))
+        return self._function(value) if isinstance(value, _FUNCTIONS) and self.parts > 1 else None
+
+    def _attributes(self, value: Any) -> Iterator[bytes]:
+        for name, each in sorted(vars(value).items()):
+            if not (_is_own(value) and name.startswith("_")):
+                yield from (name.encode(), self.of(each))
+
+    def _function(self, value: Any) -> bytes:
+        """Of what has a name by which it is found; what is behind it, the definition itself says."""
+        module = getattr(value, "__module__", None) or getattr(getattr(value, "__self__", None), "__name__", None)
+        name = getattr(value, "__qualname__", "<")
+        if "<" in name:  # <lambda>, <locals>
+            raise _Unknown
+        return self._hashed("function", ("" if module in _OWN else str(module)).encode(), name.encode())
 
     def _of_library(self, value: Any) -> bytes:
         numpy, torch, pandas = (sys.modules.get(name) for name in ("numpy", "torch", "pandas"))
@@ -95,7 +124,7 @@ class _Digest:
             return self._of_array(value, numpy)
         if torch is not None and isinstance(value, torch.nn.Module):
             parts = [part for name, each in value.state_dict().items() for part in (name.encode(), self.of(each))]
-            return self._hashed("module", type(value).__qualname__.encode(), *parts)
+            return self._hashed("module", type(value).__qualname__.encode(), *parts, *self._tree(value))
         if torch is not None and type(value) in (torch.Tensor, torch.nn.Parameter):
             return self._of_tensor(value, torch)
         if torch is not None and isinstance(value, torch.dtype | torch.device | torch.Size):
@@ -107,6 +136,17 @@ class _Digest:
             index = [self.of(value.index.to_numpy())] if isinstance(value, pandas.Series) else []
             return self._hashed("series", self.of(value.name), self.of(value.to_numpy()), *index)
         raise _Unknown
+
+    def _tree(self, module: Any) -> Iterator[bytes]:
+        """What state_dict does not say: which modules there are, what they were given, and which weights are frozen."""
+        for name, each in module.named_modules():
+            given = {
+                name: value
+                for name, value in sorted(vars(each).items())
+                if name not in _MODES and not name.startswith("_") and _is_setting(value)
+            }
+            yield from (name.encode(), type(each).__qualname__.encode(), self.of(given))
+        yield self.of([name for name, each in module.named_parameters() if not each.requires_grad])
 
     def _of_array(self, value: Any, numpy: Any) -> bytes:
         array = numpy.asarray(value)
@@ -145,6 +185,10 @@ def _integer(value: int) -> bytes:
     return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
 
 
+_BY_REPR = (
+    *(decimal.Decimal, fractions.Fraction, uuid.UUID, slice),
+    *(datetime.date, datetime.datetime, datetime.time, datetime.timedelta),
+)
 _PLAIN: dict[type, Any] = {
     type(None): lambda value: b"",
     type(...): lambda value: b"",
@@ -156,7 +200,10 @@ _PLAIN: dict[type, Any] = {
     bytes: bytes,
     bytearray: bytes,
     range: lambda value: repr(value).encode(),
+    **dict.fromkeys(_BY_REPR, lambda value: repr(value).encode()),
 }
+_FUNCTIONS = (type, types.FunctionType, types.BuiltinFunctionType)
+_MODES = ("training",)  # the job sets it
 _repr = reprlib.Repr()
 _repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = 8
 _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
@@ -165,3 +212,28 @@ _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 def _is_module(value: object) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def _is_setting(value: object) -> bool:
+    """Whether a module's attribute says how it computes, and not what it last computed."""
+    if type(value) in (list, tuple):
+        return all(map(_is_setting, value))  # type: ignore[call-overload]
+    if type(value) is dict:
+        return all(_is_setting(part) for pair in value.items() for part in pair)
+    return type(value) in _PLAIN or (isinstance(value, _FUNCTIONS) and "<" not in value.__qualname__)
+
+
+def _is_own(value: object) -> bool:
+    """Whether it is of a class of the notebook, and all that there is of it are its attributes."""
+    kind = type(value)
+    return (
+        kind.__module__ in _OWN
+        and hasattr(value, "__dict__")
+        and kind.__basicsize__ == _Plain.__basicsize__
+        and not kind.__itemsize__
+        and not any(vars(each).get("__slots__") for each in kind.__mro__)
+    )
+
+
+class _Plain:
+    pass

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from kernel_backend.checkpoints.base import Checkpoints, Manifest, checkpoint_id
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed, checkpoint_id
 from kernel_backend.checkpoints.writer import MODEL, flatten, load_model, pieces
 from kernel_backend.errors import CheckpointDamaged, NotFound
 from tests.torture.files import Files
@@ -56,6 +56,16 @@ class CheckpointsContract:
         place.commit(made)
         assert place.read(made, "model") == data
         place.verify(made)
+
+    def test_a_part_is_taken_from_another_checkpoint_without_all_of_it_in_memory(self, place):
+        data = random.Random(1).randbytes(LARGE)
+        (first, _) = commit(place, 5, data=data).parts
+        (found,) = place.committed()
+        part = place.write("6-1", "model", Streamed(first.size, lambda: place.stream(found, "model")))
+        assert part == first
+        made = manifest(6, parts=(part,))
+        place.commit(made)
+        assert place.read(made, "model") == data
 
     def test_a_part_streams_from_any_offset_on_once_all_of_it_was_verified(self, place, files):
         data = random.Random(1).randbytes(LARGE)

@@ -57,3 +57,11 @@ def test_equal_values_say_nothing(trial):
     attempt = run(trial, cfg={"lr": 0.3}, seeded=random.Random(1).random())
     assert set(attempt.codes) == {0}, attempt.logs()
     assert not any("differ" in text for text in attempt.notes())
+
+
+def test_what_follows_from_being_a_rank_is_a_note(trial):
+    source = '\nimport os\nWORLD = int(os.environ.get("WORLD_SIZE", "1"))\n' + DIGITS
+    attempt = trial(source=source, slots=2, described=as_notebook(WORLD=1)).run()
+    assert set(attempt.codes) == {0}, attempt.logs()
+    (note,) = [text for text in attempt.notes() if "WORLD" in text]
+    assert note.startswith("WORLD (cell [4]) differs from the notebook's in a rank alone")

@@ -84,6 +84,21 @@ def test_what_no_index_has_is_named_and_the_rest_is_locked(kept: Environments):
     assert lock.text.startswith("packaging==24.2 \\\n    --hash=sha256:")
 
 
+def test_what_an_index_lacked_is_looked_for_again_after_a_day_or_when_it_is_asked_for(
+    kept: Environments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+):
+    request.addfinalizer(uv.pip_settings.cache_clear)
+    environment = small(tiny="1.0")
+    assert set(kept.make_lock(environment, PYTHON).unlocked) == {"tiny"}
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel(tmp_path / "found").parent))
+    assert set(kept.make_lock(environment, PYTHON).unlocked) == {"tiny"}
+    (file,) = (tmp_path / "environments").glob("*/lock.json")
+    os.utime(file, (0, 0))
+    lock = kept.make_lock(environment, PYTHON)
+    assert lock.unlocked == {}
+    assert kept.make_lock(environment, PYTHON, after=0.0) == lock
+
+
 def test_a_wheel_from_a_file_is_kept_and_so_outlives_it(kept: Environments, tmp_path: Path, no_path: None):
     file = wheel(tmp_path / "elsewhere")
     url = f"{file.as_uri()}#sha256={digest(file.read_bytes())}"

@@ -10,6 +10,8 @@ import pytest
 
 from jupyter_ext.capture import Capture, Cell, capture_cell, capture_file
 from jupyter_ext.capture.statements import analyse
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.definition import parse
 from kernel_backend.model.snapshot import Environment, Snapshot
 
 HELPERS = """# How wide.
@@ -240,3 +242,14 @@ def test_four_hundred_cells_are_sliced_quickly():
     assert capture.problems == ()
     assert capture.source.count("def helper_") == 400
     assert min(times) < 3.0  # far above what it takes, far below what a careless slice does
+
+
+@pytest.mark.parametrize("terms", [900, 5000])
+def test_a_cell_that_is_nested_too_deeply_stands_in_nobodys_way(terms: int):
+    long = "x = " + "+".join(["1"] * terms)
+    roles = "def model(): return {}\ndef train_data(): ...\ndef loss(): ...\n"
+    assert not capture_cell([long], roles, {}).problems
+    (problem,) = capture_cell([long], f"y = x\n{roles}", {}).problems
+    assert problem.message.startswith("this cell uses 'x'")
+    with pytest.raises(InvalidDefinition, match="nested too deeply"):
+        parse("x = " + "+".join(["1"] * 5000) + "\n" + roles)

@@ -13,6 +13,7 @@ from kernel_backend.launch.forkserver import warmth
 from kernel_backend.launch.judge import judge, lost
 from kernel_backend.launch.rendezvous import Meeting, interface_of, process_env, seats
 from kernel_backend.launch.spool import SpoolReader, read_after
+from kernel_backend.model.job import OF_RANKS
 from kernel_backend.model.numerics import numerics_env
 from kernel_backend.model.reports import Report
 from kernel_backend.model.trial import Failure
@@ -244,3 +245,10 @@ def test_a_clock_that_is_set_makes_no_launcher_dead(monkeypatch):
     monkeypatch.setattr(psutil.Process, "create_time", lambda process: created(process) + 3600)
     monkeypatch.setattr(psutil, "boot_time", lambda: boot + 3600)
     assert me.alive()
+
+
+def test_all_that_ranks_are_told_is_known_as_theirs():
+    meeting = MEETING._replace(interface="lo")
+    told = torch.env(seats(UNEVEN)[1], meeting) | horovod.env(seats(UNEVEN)[1], meeting)
+    assert [name for name in told if not OF_RANKS.fullmatch(name)] == []
+    assert not any(map(OF_RANKS.fullmatch, ["HOME", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LOCAL_DATA"]))

@@ -102,6 +102,7 @@ NONE = [
     'x = {"key": "bert-base-uncased-finetuned-on-everything"}',
     "https://host/x?token=yes&page=2",
     "password: str2",
+    'if statement.sets_secret:\n    text = "what it sets"',
 ]
 NONE_BARE = ["password: string", "secret: my-secret-name", "max_tokens: 512000", "token: bearer", "auth: ${TOKEN_1}"]
 

@@ -7,8 +7,13 @@ import enum
 import math
 import subprocess
 import sys
-from collections import OrderedDict, namedtuple
+from argparse import Namespace
+from collections import Counter, OrderedDict, deque, namedtuple
+from datetime import date, datetime
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -37,6 +42,16 @@ def net(value: float) -> torch.nn.Module:
     return made
 
 
+def own(source: str, module: str = "__main__") -> object:
+    """A value of classes that a notebook's cell, or a job's definition, has made."""
+    namespace = {"__name__": module}
+    exec(source, namespace)
+    return namespace["value"]
+
+
+OWN = "class Data:\n    def __init__(self, n): self.n, self._cache = n, object()\n    __hash__ = None\nvalue = Data({})"
+
+
 DISTINCT = [
     None, True, False, 0, 1, 2**70, -1, 0.0, 1.0, math.nan, math.inf, 1j, "", "1", "a", b"", b"a", ..., [], (), {},
     set(), [1, 2], [2, 1], (1, 2), [[1], 2], ["ab", "c"], ["a", "bc"], {"a": 1, "b": 2}, {"b": 2, "a": 1},
@@ -47,6 +62,13 @@ DISTINCT = [
     torch.zeros(0), torch.tensor(1), torch.tensor([1 + 1j]), net(1), net(2), torch.float32, torch.device("cpu"),
     pd.DataFrame({"a": [1]}), pd.DataFrame({"a": [2]}), pd.DataFrame({"b": [1]}), pd.Series([1]),
     pd.Series([1], name="a"), pd.Index([1]), pd.DataFrame({"a": ["x"]}),
+    torch.nn.ReLU(), torch.nn.Sigmoid(), torch.nn.Dropout(0.1), torch.nn.Dropout(0.9),
+    torch.nn.Sequential(net(1), torch.nn.ReLU()), torch.nn.Sequential(net(1), torch.nn.Tanh()),
+    torch.nn.Sequential(net(1), net(1).requires_grad_(False)), torch.nn.Sequential(net(1), net(1)),
+    SimpleNamespace(a=1), SimpleNamespace(a=2), Namespace(a=1), Counter("a"), Counter("aa"), deque([1]), deque([1], 2),
+    Decimal("1.0"), Decimal("1.00"), date(2020, 1, 1), datetime(2020, 1, 1), partial(max, 1), partial(min, 1),
+    partial(max, 2), {"act": torch.relu}, {"act": torch.nn.functional.gelu}, own(OWN.format(1)), own(OWN.format(2)),
+    own("class Other:\n    pass\nvalue = Other()"),
 ]  # fmt: skip
 
 
@@ -67,6 +89,9 @@ def test_what_is_equal_has_equal_digests():
         (torch.arange(6.0).reshape(2, 3).T, torch.arange(6.0).reshape(2, 3).T.contiguous()),
         (torch.tensor([1 + 1j]).conj(), torch.tensor([1 - 1j])),
         (net(1), net(1)),
+        (net(1), net(1).eval()),
+        (own(OWN.format(1)), own(OWN.format(1), "definition")),
+        (Namespace(a=1, b=2), Namespace(b=2, a=1)),
         (torch.nn.Parameter(torch.ones(2)), torch.ones(2)),
     ]
     for one, other in pairs:
