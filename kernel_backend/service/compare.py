@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
@@ -48,16 +49,12 @@ class CompareVerbs:
         a, b = self._side(before), self._side(after)
         found = diff(a, b)
         parted = found.results.parted_at
-        shared = (
-            []
-            if parted is None
-            else sorted(step for step in a.checkpoints.keys() & b.checkpoints.keys() if step >= parted)
-        )
-        if not shared:
+        if parted is None:
             return found
-        where = self._first_difference(before.number, after.number, shared[0])
-        results = found.results.model_copy(update={"text": f"{found.results.text}; {where}"}) if where else None
-        return found.model_copy(update={"results": results}) if results else found
+        later = [step for step in sorted(a.checkpoints.keys() & b.checkpoints.keys()) if step >= parted]
+        where = self._first_difference(before.number, after.number, later[0]) if later else ""
+        text = "; ".join(filter(None, [found.results.text, where]))
+        return found.model_copy(update={"results": found.results.model_copy(update={"text": text})})
 
     def _entry(self, experiment: Experiment, known: Sequence[Experiment]) -> HistoryEntry:
         before = _before(experiment, known)
@@ -75,19 +72,16 @@ class CompareVerbs:
 
     def _side(self, experiment: Experiment, *, results: bool = True) -> Side:
         snapshot, files = self._submitted(experiment.snapshot)
-        facts = known(self._store.facts(experiment.number, 1))
+        side = Side(experiment, snapshot, files, known(self._store.facts(experiment.number, 1)))
         if not results:
-            return Side(experiment, snapshot, files, facts)
-        trials = self._store.trials(experiment.number)
-        return Side(
-            experiment,
-            snapshot,
-            files,
-            facts,
+            return side
+        trial = self._store.trial(experiment.number, 1)
+        return replace(
+            side,
             reports=self._store.reports(experiment.number, 1),
-            metrics=trials[0].newest[1],
+            metrics=trial.newest[1],
             checkpoints={each.step: _parts(each) for _, each in self._committed(experiment.number)},
-            failure=next((trial.failure.message for trial in trials if trial.failure), ""),
+            failure=trial.failure.message if trial.failure else "",
         )
 
     def _read(self, id: str) -> tuple[Snapshot, Mapping[str, bytes]]:
@@ -104,7 +98,7 @@ class CompareVerbs:
             return
 
     def _first_difference(self, a: int, b: int, step: int) -> str:
-        """`first in 0.weight of model`, by the bytes of the two checkpoints of this step."""
+        """`the first tensor that differs after step 8: 0.weight of model`, by the bytes of the two checkpoints."""
         try:
             (before, old), (after, new) = self._of_step(a, step), self._of_step(b, step)
             for part in old.parts:
