@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernel_backend.client import Client
-from kernel_backend.model.facts import Delivered, Observed, Weights, newest
+from kernel_backend.model.facts import Delivered, Observed, Weights, known
 from tests.world import World
 
 pytestmark = pytest.mark.distributed
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.distributed
 
 def facts(world: World, number: int):
     """By name, as the newest attempt has said them."""
-    return newest(Client.connect(start=False, home=world.home).facts(number))
+    return known(Client.connect(start=False, home=world.home).facts(number))
 
 
 def test_two_trainings_of_the_same_snapshot_are_given_the_same(world):
