@@ -60,7 +60,7 @@ def cells(world: World, project: Path) -> list[Any]:
         "table = [float(line) for line in lines]\ncfg = {'scale': 2.0}",
         f"{SUBMIT} --capture table --include words.txt --dry-run{ROLES}",
         f"{SUBMIT} --wait --capture table --include words.txt{ROLES}",
-        "globals().update(cfg={'scale': 3.0})",
+        "import sys\nsetattr(sys.modules['__main__'], 'cfg', {'scale': 3.0})",
         f"{SUBMIT} --wait --capture table --include words.txt{ROLES}",
         f"{SUBMIT} --wait --capture table --include words.txt --no-state-check{ROLES}",
         f"{SUBMIT} --epochs 5000 --capture table --include words.txt --no-state-check{ROLES}",

@@ -124,11 +124,13 @@ def test_a_history_says_what_has_changed_since_the_one_before(world: World) -> N
 def test_a_trial_whose_beginning_is_gone_fails_and_says_so(world: World) -> None:
     first = world.submit(checkpoint_every={"steps": 6}, keep={"latest": 9, "best": 0}).experiment.number
     world.ended(first)
-    snapshot = client(world).experiment(first).experiment.snapshot
-    asked = {"snapshot": snapshot, "python": sys.executable, "cwd": str(world.home), "begins_from": f"{first}.1/999-1"}
-    number = client(world).submit(Submission(**asked)).experiment.number
-    found = world.ended(number)
-    assert found.state == "failed"
-    failure = client(world).experiment(number).trials[0].failure
+    holder = world.submit(epochs=500, pause=0.05).experiment.number  # of all slots, so that the next one waits
+    world.reached(holder, 1)
+    again = client(world).retrain(first).experiment
+    assert again.begins_from == f"{first}.1/6-1"
+    shutil.rmtree(world.home / "checkpoints" / str(first) / "1" / "6-1")
+    client(world).stop(holder)
+    assert world.ended(again.number).state == "failed"
+    failure = client(world).experiment(again.number).trials[0].failure
     assert failure is not None
     assert "has been deleted" in failure.message
