@@ -28,8 +28,9 @@ class Imported:
 
     def look(self) -> None:
         """Remember the sources of modules that were imported, or loaded again, since the last look."""
-        for name, module in list(sys.modules.items()):
-            spec = getattr(module, "__spec__", None)
+        # A copy is made at once, whatever other threads import meanwhile; and no module is asked, for some would load.
+        for name, module in sys.modules.copy().items():
+            spec = _spec(module)
             if self._known.get(name, self) is not spec:
                 self._known[name] = spec
                 self._seen.pop(name, None)
@@ -48,6 +49,13 @@ class Imported:
                     f"{file.name} has changed since this kernel imported it: the job gets the file as it is now. "
                     f"Restart the kernel, or importlib.reload({name}), to see the same here"
                 )
+
+
+def _spec(module: object) -> object:
+    try:
+        return object.__getattribute__(module, "__dict__").get("__spec__")
+    except AttributeError:  # not everything there is a module
+        return None
 
 
 def _digest(file: Path) -> str | None:

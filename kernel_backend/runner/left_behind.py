@@ -28,7 +28,7 @@ def left_behind(code: Path, cwd: Path, snapshot: Snapshot | None) -> str | None:
 
 
 def _imported_from(folders: set[Path], code: Path) -> Iterator[tuple[str, Path]]:
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or not any(Path(file).is_relative_to(folder) for folder in folders):
             continue
