@@ -15,6 +15,7 @@ _CODE = "var(--jp-code-font-family, monospace)"
 _ADDED, _REMOVED = "var(--jp-success-color1, #388e3c)", "var(--jp-error-color1, #d32f2f)"
 _CARD = f"border:1px solid {_LINE};border-radius:6px;padding:10px 14px;max-width:860px;line-height:1.5"
 _ROW = "display:grid;grid-template-columns:9.5em 1fr;gap:2px 10px;padding:3px 0"
+_BODY = "min-width:0;overflow-wrap:anywhere"
 _COLOURS = {"+": _ADDED, "-": _REMOVED, "~": "var(--jp-warn-color1, #f57c00)", "@": _DIM, ".": _DIM}
 _LINES = 60  # of a difference's details
 _KIND = 17  # characters of a kind's column
@@ -40,7 +41,7 @@ def history_bundle(entries: Sequence[HistoryEntry], now: float) -> dict[str, str
 
 
 def _row(head: str, body: str) -> str:
-    return f'<div style="{_ROW}"><div style="color:{_DIM}">{head}</div><div>{body}</div></div>'
+    return f'<div style="{_ROW}"><div style="color:{_DIM}">{head}</div><div style="{_BODY}">{body}</div></div>'
 
 
 def _kind(difference: Difference) -> str:
@@ -67,11 +68,8 @@ def _details(lines: Sequence[str]) -> str:
 
 def _results(results: Results) -> str:
     colour = {True: _ADDED, False: _REMOVED, None: "inherit"}[results.identical]
-    lines = [f'<span style="color:{colour}">{escape(results.text)}</span>']
-    for name, (a, b) in results.metrics.items():
-        values = " and ".join("none" if value is None else number(value) for value in (a, b))
-        lines.append(f"{escape(name)} {values}")
-    return "<br>".join(lines)
+    verdict, *metrics = map(escape, results_lines(results))
+    return "<br>".join([f'<span style="color:{colour}">{verdict}</span>', *metrics])
 
 
 def results_lines(results: Results) -> list[str]:

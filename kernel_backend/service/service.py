@@ -98,18 +98,11 @@ class Service:
         """Store an archive under its sha256; raises InvalidRequest where the two do not agree."""
         await asyncio.to_thread(self._archive.put, id, data)
 
-    async def submit(self, who: str, submission: Submission) -> Overview:
-        """The new experiment, queued.
+    async def submit_once(self, who: str, submission: Submission) -> tuple[Overview, bool]:
+        """The new experiment, queued, or the one that goes on and is the same; and whether it is new.
 
         Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk: what
         can never run is refused here, and nothing of it is stored.
-        """
-        return await self._add(who, await self._draft(who, submission))
-
-    async def submit_once(self, who: str, submission: Submission) -> tuple[Overview, bool]:
-        """The same, unless an experiment goes on that is the same, which is the answer then; and whether it is new.
-
-        Raises what `submit` raises.
         """
         draft = await self._draft(who, submission)
         if submission.again or submission.rerun_of is not None:
@@ -160,7 +153,7 @@ class Service:
     async def rerun(self, who: str, number: int, asked: Rerun) -> Overview:
         """An experiment's snapshot again, with its seeds and threads: another experiment, queued.
 
-        Raises NotFound, InvalidRequest for what is no option, and what `submit` raises.
+        Raises NotFound, InvalidRequest for what is no option, and what `submit_once` raises.
         """
         before = await self._visible(who, number)
         return await self._add(who, await self._draft(who, _again(before, asked), before.begins_from))
@@ -296,7 +289,7 @@ class Service:
     async def resume(self, who: str, number: int, slots: int | None = None) -> Overview:
         """Queue a paused experiment again; it goes on from its newest checkpoint, with `slots` from here on.
 
-        Raises Conflict where other slots are asked for one that is not paused, and ImpossibleAsk as `submit` does.
+        Raises Conflict where other slots are asked for one that is not paused, and ImpossibleAsk as `submit_once` does.
         What other slots mean for its result becomes a note of each trial that has begun.
         """
         before = await self._visible(who, number)
