@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-
 import pytest
+
+from tests.disks import small_disk
 
 pytestmark = pytest.mark.distributed
 
 
 @pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 1 MB."""
-    if os.geteuid() != 0:
-        reason = "mounting a small file system needs root"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)], capture_output=True)
-    if mounted.returncode:
-        reason = f"mount: {mounted.stderr.decode().strip()}"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    yield path
-    subprocess.run(["umount", str(path)], check=True)
+def disk(tmp_path):
+    with small_disk(tmp_path / "disk", 2**20) as mounted:
+        yield mounted
 
 
-def test_training_goes_on_over_a_full_disk_and_says_at_the_end_that_its_result_is_not_saved(small_disk, trial):
+def test_training_goes_on_over_a_full_disk_and_says_at_the_end_that_its_result_is_not_saved(disk, trial):
     # About 0.35 MB a checkpoint: two fit, the third does not.
-    tight = trial(params={"width": 1300}, every="2steps", checkpoints=small_disk)
+    tight = trial(params={"width": 1300}, every="2steps", checkpoints=disk)
     ran = tight.run()
     assert ran.codes[0] == 1
     assert sorted(ran.reports("validation")) == [6, 12]
@@ -43,4 +32,4 @@ def test_training_goes_on_over_a_full_disk_and_says_at_the_end_that_its_result_i
     assert ran.committed() == ["2-1", "4-1"]
     assert [manifest.id for manifest in tight.home.committed()] == ["2-1", "4-1"]
     tight.home.verify(tight.newest())
-    assert sorted(path.name for path in small_disk.iterdir() if path.is_dir()) == ["2-1", "4-1"]
+    assert sorted(path.name for path in disk.iterdir() if path.is_dir()) == ["2-1", "4-1"]

@@ -21,6 +21,7 @@ from kernel_backend.model.environments import packages
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.archive import digest, pack
 from kernel_backend.snapshots.environment import record
+from tests.disks import small_disk
 from tests.environments.index import needs_index
 
 PYTHON = Path(sys.executable)
@@ -202,29 +203,22 @@ def test_a_python_that_is_nowhere_is_named(kept: Environments):
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 8 MB."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], capture_output=True)
-    if mounted.returncode:
-        reason = f"mount: {mounted.stderr.decode().strip()}"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    yield path
-    subprocess.run(["umount", str(path)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 8 * 2**20) as mounted:
+        yield mounted
 
 
-def test_on_a_full_disk_nothing_half_made_is_left_and_the_disk_is_named(small_disk: Path):
+def test_on_a_full_disk_nothing_half_made_is_left_and_the_disk_is_named(disk: Path):
     environment = small(numpy=version("numpy"))
-    kept = Environments(small_disk)
+    kept = Environments(disk)
     with pytest.raises(NoEnvironment, match="No space left on device"):
         kept.build(environment, PYTHON)
     assert kept.python(environment) is None
-    assert sorted(each.name for each in (small_disk / "environments" / environment.id).iterdir()) == [
+    assert sorted(each.name for each in (disk / "environments" / environment.id).iterdir()) == [
         "lock",
         "lock.json",
         "lock.txt",
     ]
-    (small_disk / "filler").write_bytes(b"x" * shutil.disk_usage(small_disk).free)
+    (disk / "filler").write_bytes(b"x" * shutil.disk_usage(disk).free)
     with pytest.raises(NoEnvironment, match="No space left on device"):
         kept.build(small(), PYTHON)

@@ -10,7 +10,6 @@ import contextlib
 import os
 import random
 import resource
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from kernel_backend.checkpoints.base import Manifest, checkpoint_id
 from kernel_backend.checkpoints.directory import Directory
+from tests.disks import mounted
 
 FITTED = "saves just fitted in"
 DISK = 2 * 2**20
@@ -32,7 +32,8 @@ def run(count: int, seed: int, folder: Path) -> str:
     """
     rng = random.Random(seed)
     done: Counter[str] = Counter()
-    with _small_disk(folder) as (disk, how):
+    with mounted(folder, DISK) as reason:
+        disk, how = folder, "limits of file sizes" if reason else "a tmpfs of 2 MB"
         place = Directory(disk / "1" / "1")
         for step in (1, 2):
             _save(place, step, rng)
@@ -78,19 +79,6 @@ def _save(place: Directory, step: int, rng: random.Random) -> None:
 
 def _files(disk: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in disk.rglob("*") if path.is_file() and path.name != "filler"}
-
-
-@contextlib.contextmanager
-def _small_disk(folder: Path) -> Iterator[tuple[Path, str]]:
-    """A file system of 2 MB, where one can be mounted; else the folder, whose files will be kept from growing."""
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
-        yield folder, "limits of file sizes"
-        return
-    try:
-        yield folder, "a tmpfs of 2 MB"
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 @contextlib.contextmanager
