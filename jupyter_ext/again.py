@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from jupyter_ext.capture.secrets import known_secrets
 from jupyter_ext.leaks import leaks_on_the_line
+from jupyter_ext.put_back import Submitted, put_back
 from kernel_backend.client import Client
-from kernel_backend.data import changed_since
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Diff, Rerun
 from kernel_backend.model.environments import packages
-from kernel_backend.model.experiment import Config
+from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.snapshots.archive import contents
@@ -30,12 +30,18 @@ class Planned(NamedTuple):
 
 
 def plan(
-    client: Client, number: int, params: Mapping[str, Value], settings: Mapping[str, Any], name: str | None = None
+    client: Client,
+    number: int,
+    params: Mapping[str, Value],
+    settings: Mapping[str, Any],
+    name: str | None = None,
+    data: Sequence[str] = (),
 ) -> Planned:
     """A rerun of experiment `number` with other hyperparameters and settings (fields of Config) where they are given.
 
     It runs with this interpreter where its packages are those of then, else with those of the lock; `settings` may
-    say otherwise. Raises NotFound, and InvalidRequest for what looks like a secret.
+    say otherwise. It sees declared data as it was, as far as that can be; `data` (NAME=PLACE) says where some is now.
+    Raises NotFound, and InvalidRequest for what looks like a secret, or for such a place where nothing is.
     """
     if told := [each.message for each in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
         raise InvalidRequest("\n".join(told))
@@ -50,16 +56,43 @@ def plan(
     if "env" not in settings and not same:
         found = ", ".join(map(str, packages(snapshot.environment, here)[:NAMED]))
         notes.append(f"the packages here are not those of #{number} ({found}): it trains in the locked environment")
-    notes += data_notes(client, number, snapshot)
-    asked = Rerun(params=dict(params), config=_plain(given), python=sys.executable, name=name)
-    return Planned(asked, notes)
+    back = _data(client, client.experiment(number).experiment, snapshot, params, data)
+    notes += [f"{each}, since #{number}: it is read as it was, by links" for each in back.notes]
+    notes += [f"{each}: it trains with what is there now" for each in back.beyond]
+    if back.data_at is not None:
+        given["data_at"] = back.data_at
+    return Planned(Rerun(params=back.params, config=_plain(given), python=sys.executable, name=name), notes)
 
 
-def data_notes(client: Client, number: int, snapshot: Snapshot) -> list[str]:
-    """Where declared data is not what it was when experiment `number` was submitted, a sentence each."""
-    files = contents(client.archive(number)) if snapshot.data else {}
-    said = [changed_since(data, files[data.listed]) for data in snapshot.data]
-    return [f"{each}, since #{number}" for each in said if each]
+class _Data(NamedTuple):
+    """What leads a rerun to its data."""
+
+    params: dict[str, Value]
+    data_at: dict[str, str] | None = None  # None: as before
+    notes: Sequence[str] = ()
+    beyond: Sequence[str] = ()
+
+
+def _data(
+    client: Client, experiment: Experiment, snapshot: Snapshot, params: Mapping[str, Value], moved: Sequence[str]
+) -> _Data:
+    if not snapshot.data and not moved:
+        return _Data(dict(params))
+    one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
+    back = put_back(one, one, {**experiment.params, **params}, _moved(moved))
+    before = experiment.params
+    other = {name: value for name, value in back.params.items() if name in params or value != before.get(name)}
+    return _Data(other, None if back.data_at == experiment.config.data_at else back.data_at, back.notes, back.beyond)
+
+
+def _moved(words: Sequence[str]) -> dict[str, str]:
+    """`leslie=/mnt/leslie`: what was declared -> where it is now."""
+    pairs = [word.partition("=") for word in words]
+    if wrong := [word for word, (name, equals, place) in zip(words, pairs, strict=True) if not (name and place)]:
+        raise InvalidRequest(
+            f"--data {wrong[0]}: a rerun is told where declared data is now: --data leslie=/mnt/leslie"
+        )
+    return {name: place for name, _, place in pairs}
 
 
 def verdict_text(diff: Diff, verifies: bool = False) -> str:

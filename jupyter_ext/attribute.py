@@ -6,12 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 
 from jupyter_ext.follow import follow
-from jupyter_ext.put_back import Submitted, put_back
+from jupyter_ext.put_back import PutBack, Submitted, put_back
 from kernel_backend.client import Client
-from kernel_backend.data.views import Seen
 from kernel_backend.differences.attribution import Step, beyond, config, params, steps
 from kernel_backend.errors import DaylightError, InvalidRequest
-from kernel_backend.home import home
 from kernel_backend.model.code import is_code
 from kernel_backend.model.diff import Attribution, AttributionRow, DifferenceKind
 from kernel_backend.model.experiment import Config, Submission
@@ -77,14 +75,15 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
     """Submit a step; what of the data cannot be put back is added to `missing`."""
-    seen = Seen(b.experiment.cwd, params(a.experiment, b.experiment, step.back))
+    seen = PutBack(params(a.experiment, b.experiment, step.back))
     if "data" in step.back:
-        seen, left = put_back(a, b, seen.params, home() / "views")
-        missing |= dict.fromkeys(f"data: {each}" for each in left)
+        seen = put_back(a, b, seen.params)
+        missing |= dict.fromkeys(f"data: {each}" for each in seen.beyond)
     snapshot, files = mixed(a, b, step.back)
     id, data = pack_snapshot(files.pop(DEFINITION).decode(), snapshot, files)
     client.upload_snapshot(id, data)
     settings = config(a.experiment, b.experiment, step.back)
+    settings["data_at"] = seen.data_at
     settings["env"] = "current" if snapshot.environment.id == record().id else "locked"
     return client.submit(
         Submission(
@@ -93,7 +92,7 @@ def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict
             params=seen.params,
             name=f"#{b.experiment.number} {step.label}",
             python=sys.executable,
-            cwd=seen.cwd,
+            cwd=b.experiment.cwd,
             notebook=b.experiment.notebook,
             rerun_of=b.experiment.number,
             again=True,

@@ -44,7 +44,8 @@ def rerun(tokens: Sequence[str]) -> None:
         raise InvalidRequest("%dl rerun takes an experiment first: write %dl rerun 41 lr=0.1")
     number = whole(parse_reference(options.words[0]))
     client = Client.connect()
-    planned = plan(client, number, parse_assignments(options.words[1:]), given_settings(options), options.name)
+    params, settings = parse_assignments(options.words[1:]), given_settings(options)
+    planned = plan(client, number, params, settings, options.name, options.data or ())
     overview = client.rerun(number, planned.asked)
     captured = [f"the snapshot of #{number} again", *planned.notes]
     nobody_looks = headless(this_shell())

@@ -25,6 +25,11 @@ def attempt_folder(root: Path, key: object) -> Path:
     return root / "attempts" / str(key)
 
 
+def stand_in_folder(root: Path, experiment: int, trial: int) -> Path:
+    """Where a trial has its working folder as it was, should files in the real one have changed; of all attempts."""
+    return root / "standins" / f"{experiment}.{trial}"
+
+
 def checkpoint_folder(root: Path, experiment: int, trial: int) -> Path:
     """Where a trial's checkpoints are, of all its attempts."""
     return root / "checkpoints" / str(experiment) / str(trial)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
 OURS = frozenset({"daylight", "kernel_backend", "jupyter_ext"})  # a worker has its own
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
 class Found(NamedTuple):
@@ -74,14 +74,15 @@ def foreign(found: Found) -> bool:
     return all(is_installed(path) for path in found.places)
 
 
-def is_installed(path: Path) -> bool:
-    """Whether a file lies where Python or pip put it."""
-    return any(part in _INSTALLED for part in path.parts) or any(path.is_relative_to(each) for each in _library())
+def is_installed(path: Path | str) -> bool:
+    """Whether a file lies where Python or pip put it; by its text alone, for a kernel asks it of thousands of files."""
+    text = f"{path}/"
+    return any(each in text for each in _INSTALLED) or text.startswith(_library())
 
 
 @cache
-def _library() -> tuple[Path, ...]:
-    return tuple(Path(sysconfig.get_path(each)) for each in ("stdlib", "platstdlib"))
+def _library() -> tuple[str, ...]:
+    return tuple(f"{sysconfig.get_path(each)}/" for each in ("stdlib", "platstdlib"))
 
 
 def editable_folders() -> Iterator[Path]:

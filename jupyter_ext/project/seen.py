@@ -34,10 +34,10 @@ class Imported:
             if self._known.get(name, self) is not spec:
                 self._known[name] = spec
                 self._seen.pop(name, None)
-                if isinstance(spec, ModuleSpec) and spec.has_location and str(spec.origin).endswith(".py"):
-                    file = Path(str(spec.origin))
-                    if not is_installed(file):
-                        self._seen[name] = _Seen(spec, file, _digest(file))
+                if isinstance(spec, ModuleSpec) and spec.has_location:
+                    origin = str(spec.origin)
+                    if origin.endswith(".py") and not is_installed(origin):
+                        self._seen[name] = _Seen(spec, Path(origin), _digest(Path(origin)))
 
     def changed(self, files: Mapping[str, Path]) -> Iterator[str]:
         """A sentence for each of these modules (name -> file) whose file is another since it was imported."""

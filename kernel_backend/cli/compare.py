@@ -75,7 +75,7 @@ def _rerun(options: Namespace) -> int:
 
     client, number = Client.connect(), _number(options.words)
     params = parse_assignments(options.words[1:])
-    planned = plan(client, number, params, given_settings(options), options.name)
+    planned = plan(client, number, params, given_settings(options), options.name, options.data or ())
     for note in planned.notes:
         say(f"note: {note}")
     return _seen_to_its_end(client, client.rerun(number, planned.asked), options, strict=False)

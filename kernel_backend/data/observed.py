@@ -39,11 +39,16 @@ def installed_in(folders: Iterable[str]) -> list[str]:
     return [folder for folder in folders if folder and any(Path(folder).glob("*.dist-info"))]
 
 
-def observed(paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False) -> Observed:
-    """What these files are now; those that are gone are left out. While `hurry()` no more content is read."""
+def observed(
+    paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambda: False, likeness: str = ""
+) -> Observed:
+    """What these files are now; those that are gone are left out. While `hurry()` no more content is read.
+
+    Those below `likeness` are named as if that were the root of the file system.
+    """
     found = sorted(set(paths))
     cache = StatCache(home / CACHE)
-    reading = _Reading(cache.of(map(os.fsencode, found[:LISTED])), hurry)
+    reading = _Reading(cache.of(map(os.fsencode, found[:LISTED])), hurry, likeness)
     files = tuple(file for file in map(reading.file, found[:LISTED]) if file is not None)
     cache.change(reading.learned)
     return Observed(files=files, more=len(found[LISTED:]))
@@ -52,8 +57,8 @@ def observed(paths: Iterable[str], home: Path, hurry: Callable[[], bool] = lambd
 class _Reading:
     """Looks at one file after the other, and into it while there is budget."""
 
-    def __init__(self, known: Mapping[bytes, Entry], hurry: Callable[[], bool]) -> None:
-        self._known, self._hurry = known, hurry
+    def __init__(self, known: Mapping[bytes, Entry], hurry: Callable[[], bool], likeness: str) -> None:
+        self._known, self._hurry, self._likeness = known, hurry, likeness
         self._budget, self._began = ALTOGETHER, time.time_ns()
         self.learned: dict[bytes, Entry] = {}
 
@@ -66,7 +71,8 @@ class _Reading:
         if not stat.S_ISREG(status.st_mode):
             return None
         digest = self._digest(os.fsencode(path), looks(status))
-        return ObservedFile(path=printable(path), size=status.st_size, mtime=status.st_mtime, digest=digest)
+        name = printable(path.removeprefix(self._likeness))
+        return ObservedFile(path=name, size=status.st_size, mtime=status.st_mtime, digest=digest)
 
     def _digest(self, path: bytes, seen: Looks) -> str | None:
         known = self._known.get(path)

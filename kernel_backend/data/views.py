@@ -14,17 +14,10 @@ from kernel_backend.model.snapshot import Data
 
 
 class View(NamedTuple):
-    """A folder that looks as declared data did, and the names of files whose bytes are nowhere any more."""
+    """What looks as declared data did, a folder or a file, and the names of files whose bytes are nowhere any more."""
 
-    folder: Path
+    place: Path
     missing: tuple[str, ...]
-
-
-class Seen(NamedTuple):
-    """How a training comes to see a view: from another working directory, or by another hyperparameter."""
-
-    cwd: str
-    params: dict[str, Value]
 
 
 def view(listed: bytes, present: Fingerprint, root: Path, folder: Path) -> View:
@@ -40,41 +33,25 @@ def view(listed: bytes, present: Fingerprint, root: Path, folder: Path) -> View:
     if not missing:
         for name, known in wanted.items():
             _link(folder / name, there[known[0], known[1]])
-    return View(folder, missing)
+    return View(folder / root.name if alone and len(wanted) == 1 else folder, missing)
 
 
-def seen_by(data: Data, view: View, cwd: Path, params: Mapping[str, Value], folder: Path) -> Seen | None:
-    """Where a training must stand, and with which hyperparameters, to read the view instead of the data itself.
+def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
+    """The hyperparameters with which a training in `cwd` reads `place` instead of the data, which it read at `before`.
 
-    A hyperparameter that names the data names the view instead. Below a relative path it is seen from a working
-    directory in `folder`, made of links to all else of `cwd`. None where the code must have the path within itself.
+    One that names the data names the place instead; a relative path is led there by links (`overlay`). None where the
+    code must have the path within itself.
     """
-    target = view.folder / Path(data.path).name if _is_file(view, data) else view.folder
-    named = {name for name, value in params.items() if value in (data.name, data.path)}
-    if named:
-        return Seen(str(cwd), {name: str(target) if name in named else value for name, value in params.items()})
-    name = PurePath(data.name)
-    if name.is_absolute() or ".." in name.parts or not name.parts:
+    named = {name for name, value in params.items() if value in (data.name, data.path, before)}
+    if not named and not can_be_led(data.name, cwd):
         return None
-    _beside(cwd, name.parts, folder, target)
-    return Seen(str(folder), dict(params))
+    return {name: place if name in named else value for name, value in params.items()}
 
 
-def _is_file(view: View, data: Data) -> bool:
-    return data.files == 1 and (view.folder / Path(data.path).name).exists()
-
-
-def _beside(cwd: Path, parts: tuple[str, ...], folder: Path, target: Path) -> None:
-    """Links in `folder` to everything in `cwd`, but for the way `parts`, at whose end is `target`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    first, *rest = parts
-    for entry in os.scandir(cwd):
-        if entry.name != first:
-            _link(folder / entry.name, Path(entry.path))
-    if rest:
-        _beside(cwd / first, tuple(rest), folder / first, target)
-    else:
-        _link(folder / first, target)
+def can_be_led(name: str, cwd: str) -> bool:
+    """Whether what is declared by this name in `cwd` can be led elsewhere: `cwd` itself, and above it, cannot be."""
+    below = PurePath(os.path.relpath(os.path.join(cwd, name), cwd))
+    return not (name.startswith(("/", "~")) or "://" in name or set(below.parts) <= {".."})
 
 
 def _link(place: Path, target: Path) -> None:

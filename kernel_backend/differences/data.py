@@ -94,6 +94,7 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
     if before is None or after is None:
         return Changes((), (), ())
     declared = [data.path for side in (a, b) for data in side.snapshot.data]
+    declared += [place for side in (a, b) for place in side.experiment.config.data_at.values()]
     old, new = _contents(a, before, weights, declared), _contents(b, after, weights, declared)
     _fill(old, new.keys(), a)
     _fill(new, old.keys(), b)

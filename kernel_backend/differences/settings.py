@@ -11,7 +11,17 @@ from kernel_backend.model.experiment import Cadence, Config
 from kernel_backend.model.record import Record
 
 # They say how a training is run and watched, and no bit of its result follows from them.
-_HARMLESS = {"loader_workers", "checkpoint_every", "keep", "max_restarts", "hang_timeout", "on_log", "until", "env"}
+_HARMLESS = {
+    "loader_workers",
+    "checkpoint_every",
+    "keep",
+    "max_restarts",
+    "hang_timeout",
+    "on_log",
+    "until",
+    "env",
+    "data_at",
+}
 _ELSEWHERE = {"seed", "threads"}
 _UNSET = object()
 LONGEST = 80  # characters of a value

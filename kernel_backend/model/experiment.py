@@ -143,6 +143,7 @@ class Config(Record):
     on_log: tuple[LogPolicy, ...] = LOG_POLICIES
     env: Literal["current", "locked"] = "current"  # whose packages: the interpreter's own, or those of the lock
     until: int | None = Field(None, ge=1)  # end after this step, of a training that is meant to be longer
+    data_at: dict[str, str] = {}  # declared data, as it was named -> where it is read instead: an absolute path or URL
 
 
 class Submission(Record):

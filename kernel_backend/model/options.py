@@ -181,6 +181,10 @@ def add_options(parser: argparse.ArgumentParser, host: Host) -> None:
 
 def add_rerun_options(parser: argparse.ArgumentParser, host: Host) -> None:
     """Those of them that mean something to a snapshot that is there already; none has a default of its own."""
+    moved = _list(
+        "--data", "data", "NAME=PLACE", "declared data is there now, a folder, file or s3://...; may be repeated"
+    )
+    parser.add_argument(*moved.flags, help=moved.help, **moved.kwargs)
     of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
     for option in options_for(host):
         if option.config or of_rerun & set(option.flags):

@@ -19,7 +19,9 @@ def changes(job: Job, snapshot: Snapshot | None) -> Iterator[str]:
     """A sentence for each declared folder, file or URL that is not what it was at submit."""
     for data in snapshot.data if snapshot else ():
         try:
-            said = changed_since(data, (Path(job.code) / data.listed).read_bytes(), Path(job.home))
+            place = job.config.data_at.get(data.name, data.path)
+            listed = (Path(job.code) / data.listed).read_bytes()
+            said = changed_since(data.model_copy(update={"path": place}), listed, Path(job.home))
         except Exception as error:  # what is only told must not end a training
             yield f"--data {data.name} could not be compared with what it was at submit: {error}"
         else:

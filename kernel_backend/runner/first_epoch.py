@@ -6,11 +6,11 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kernel_backend.data.observed import LISTED, installed_in, is_data, observed
+from kernel_backend.home import stand_in_folder
 from kernel_backend.model.code import code_id, is_code
 from kernel_backend.model.facts import Delivered
 from kernel_backend.model.job import Job
@@ -109,7 +109,7 @@ class FirstEpoch:
 
     def _look(self, files: list[str]) -> None:
         """Say what is in the files: reading them once more takes its time, beside the training."""
-        found = observed(files, Path(self._job.home), hurry=self._ended.is_set)
+        found = observed(files, Path(self._job.home), hurry=self._ended.is_set, likeness=_likeness(self._job))
         self._spool.say(Fact(name="observed", value=found.to_json()))
 
 
@@ -125,4 +125,11 @@ def watch_files(job: Job) -> None:
     """Listen from now on to which files are opened, but for what the training itself lives in."""
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
-    opened.watch(partial(is_data, ours=(*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))))
+    ours = (*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))
+    likeness = _likeness(job)
+    opened.watch(lambda path: is_data(path.removeprefix(likeness), ours))
+
+
+def _likeness(job: Job) -> str:
+    """Where this trial has its working folder as it was, if not in the real one: files there go by their real names."""
+    return os.path.realpath(stand_in_folder(Path(job.home), job.experiment, job.trial))

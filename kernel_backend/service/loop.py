@@ -13,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_backend.checkpoints.places import Places
+from kernel_backend.data.views import can_be_led
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
 from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError
-from kernel_backend.home import attempt_folder
+from kernel_backend.home import attempt_folder, stand_in_folder
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
@@ -296,7 +297,13 @@ class Loop:
         job = self._job(experiment, trial, attempt, python)
         try:
             await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
-            job = job.model_copy(update={"cwd": working_folder(job.cwd, Path(job.code))})
+            stand_in = stand_in_folder(self._home, attempt.experiment, attempt.trial)
+            data_at = {name: Path(at) for name, at in job.config.data_at.items() if can_be_led(name, job.cwd)}
+            working = await asyncio.to_thread(working_folder, job.cwd, Path(job.code), stand_in, data_at)
+            job = job.model_copy(update={"cwd": working.cwd})
+            if working.note:
+                await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())
+                self._bus.ring()
             await self._engine.submit(job, token)
         except Exception as error:  # whatever it is, it is this attempt's end and no one else's
             _log.exception("attempt %s could not be started", attempt.id)

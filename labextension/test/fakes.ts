@@ -127,7 +127,8 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       hang_timeout: 600,
       on_log: [],
       env: 'current',
-      until: null
+      until: null,
+      data_at: {}
     },
     params: {},
     python: 'python',

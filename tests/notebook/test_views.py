@@ -206,8 +206,12 @@ def test_a_page_asks_and_acts_through_the_kernel(page: Page, model: str, world: 
     assert page.ask(model, "POST", "/experiments/1/stop")["status"] == 200
     world.state(1, "stopped")
     page.until(lambda: page.models[model]["saved"]["overview"]["experiment"]["state"] == "stopped", "it is saved")
-    last = page.said(model, "messages")[-1]["messages"][-1]
-    assert (last["type"], last["data"]["state"]) == ("experiment", "stopped")
+
+    def last() -> dict[str, Any]:
+        return page.said(model, "messages")[-1]["messages"][-1]
+
+    page.until(lambda: last()["type"] == "experiment", "the last message is there")
+    assert last()["data"]["state"] == "stopped"
 
 
 def test_nothing_goes_on_after_the_end(page: Page, model: str):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from kernel_backend.cli import main as cli
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.diff import Rerun
@@ -18,6 +19,21 @@ from tests.torture import reruns
 from tests.world import DEFINITION, World
 
 pytestmark = pytest.mark.distributed
+
+READING = """
+import json
+from pathlib import Path
+import torch
+from torch import nn
+
+def train_data():
+    scale = json.loads(Path("scale.json").read_text())
+    x = torch.tensor([[float(ord(file.read_text()[0])) * scale] for file in sorted(Path("samples").iterdir())])
+    return torch.utils.data.TensorDataset(x, x * 2)
+def model(): return nn.Linear(1, 1)
+def optimizer(params): return torch.optim.SGD(params, lr=1e-7)
+def loss(output, target): return nn.functional.mse_loss(output, target)
+"""
 
 
 def client(world: World) -> Client:
@@ -134,3 +150,34 @@ def test_a_trial_whose_beginning_is_gone_fails_and_says_so(world: World) -> None
     failure = client(world).experiment(again.number).trials[0].failure
     assert failure is not None
     assert "has been deleted" in failure.message
+
+
+def test_a_rerun_reads_included_files_and_data_as_they_were(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By `daylight submit` and `daylight rerun`, as a person does in a terminal."""
+    project = tmp_path / "project"
+    (project / "samples").mkdir(parents=True)
+    for name in "abcd":
+        (project / "samples" / f"{name}.txt").write_text(name)
+    (project / "scale.json").write_text("3")
+    (project / "train.py").write_text(READING)
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("DAYLIGHT_HOME", str(world.home))
+    line = "submit train.py --include scale.json --data samples --batch-size 4 --epochs 1 --threads 1 --quiet --again"
+    assert cli(line.split()) == 0
+    first = int(capsys.readouterr().out)
+    world.ended(first)
+    (project / "scale.json").write_text("7")
+    (project / "samples" / "e.txt").write_text("added")
+    assert cli(["rerun", str(first), "--env", "current", "--wait"]) == 0
+    said = capsys.readouterr()
+    assert "1 file was added (e.txt), since" in said.err
+    assert "it is read as it was, by links" in said.err
+    found = client(world).diff(first, first + 1)
+    assert found.results.identical, found
+    assert [each.name for each in found.differences if not each.harmless] == []
+    moved = project.rename(tmp_path / "moved") / "samples"
+    monkeypatch.chdir(tmp_path)
+    assert cli(["rerun", str(first), "--env", "current", "--wait", "--data", f"samples={moved}"]) == 0
+    assert "bit-identical" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Data that was added to or renamed is put back as it was by links, and a training is made to see them."""
+"""Data that was added to or renamed is put back as it was by links, and a training is led to them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kernel_backend.data.base import Fingerprint
 from kernel_backend.data.declared import declare, fingerprint
-from kernel_backend.data.views import seen_by, view
+from kernel_backend.data.views import can_be_led, led, view
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_files_that_were_added_are_left_out_and_renamed_ones_have_their_names_ag
     (root / "a").rename(root / "moved")
     found = view(before, fingerprint(str(root)), root, tmp_path / "view")
     assert found.missing == ()
-    assert read(found.folder) == {"a": "aaa", "b": "bbb", "c": "ccc"}
+    assert read(found.place) == {"a": "aaa", "b": "bbb", "c": "ccc"}
 
 
 def test_what_has_been_edited_or_deleted_is_named_and_nothing_is_made(project: Path, tmp_path: Path):
@@ -42,39 +43,35 @@ def test_what_has_been_edited_or_deleted_is_named_and_nothing_is_made(project: P
     (root / "b").unlink()
     found = view(before, fingerprint(str(root)), root, tmp_path / "view")
     assert found.missing == ("a", "b")
-    assert not found.folder.exists()
+    assert not found.place.exists()
 
 
-def test_a_relative_path_leads_to_the_view_and_all_else_is_as_it_was(project: Path, tmp_path: Path):
-    (data,) = declare(["data/leslie"], project).data
-    before = fingerprint(data.path).listed
-    (Path(data.path) / "d").write_text("new")
-    made = view(before, fingerprint(data.path), Path(data.path), tmp_path / "view")
-    for _ in range(2):  # it may have been made before
-        seen = seen_by(data, made, project, {"lr": 0.1}, tmp_path / "cwd")
-        assert seen is not None
-        assert seen.params == {"lr": 0.1}
-        assert sorted(read(Path(seen.cwd, "data/leslie"))) == ["a", "b", "c"]
-        assert Path(seen.cwd, "labels.csv").read_text() == "1,2"
+def test_a_single_file_is_a_file(project: Path, tmp_path: Path):
+    made = view(fingerprint(str(project / "labels.csv")).listed, *_present(project / "labels.csv"), tmp_path / "view")
+    assert made.place.read_text() == "1,2"
 
 
-def test_a_hyperparameter_that_names_the_data_names_the_view(project: Path, tmp_path: Path):
+def test_a_hyperparameter_that_names_the_data_names_its_place(project: Path):
     (data,) = declare([str(project / "data")], project).data
-    made = view(fingerprint(data.path).listed, fingerprint(data.path), Path(data.path), tmp_path / "view")
-    seen = seen_by(data, made, project, {"root": data.path, "lr": 0.1}, tmp_path / "cwd")
-    assert seen == (str(project), {"root": str(made.folder), "lr": 0.1})
+    params = {"root": data.path, "lr": 0.1}
+    assert led(data, "/new", str(project), params, data.path) == {"root": "/new", "lr": 0.1}
+    assert led(data, "/new", str(project), {"root": "/old"}, "/old") == {"root": "/new"}
 
 
-def test_an_absolute_path_within_the_code_cannot_be_led_elsewhere(project: Path, tmp_path: Path):
+def test_only_a_relative_path_below_other_folders_can_be_led_elsewhere(project: Path):
     (data,) = declare([str(project / "data")], project).data
-    made = view(fingerprint(data.path).listed, fingerprint(data.path), Path(data.path), tmp_path / "view")
-    assert seen_by(data, made, project, {"lr": 0.1}, tmp_path / "cwd") is None
+    assert led(data, "/new", str(project), {"lr": 0.1}, data.path) is None
+    for name, can in {
+        "data/leslie": True,
+        "../data": True,
+        "data/": True,
+        ".": False,
+        "..": False,
+        "~/data": False,
+    }.items():
+        assert can_be_led(name, str(project)) == can, name
+    assert not can_be_led("s3://bucket/data", str(project))
 
 
-def test_a_single_file_is_put_back_too(project: Path, tmp_path: Path):
-    (data,) = declare(["labels.csv"], project).data
-    made = view(fingerprint(data.path).listed, fingerprint(data.path), Path(data.path), tmp_path / "view")
-    seen = seen_by(data, made, project, {}, tmp_path / "cwd")
-    assert seen is not None
-    assert Path(seen.cwd, "labels.csv").read_text() == "1,2"
-    assert sorted(read(Path(seen.cwd, "data", "leslie"))) == ["a", "b", "c"]
+def _present(path: Path) -> tuple[Fingerprint, Path]:
+    return fingerprint(str(path)), path

@@ -143,3 +143,11 @@ def test_in_a_hurry_content_is_not_read_and_what_is_known_is_told(tmp_path, monk
     (tmp_path / "b").write_text("b")
     files = observed([str(tmp_path / "a"), str(tmp_path / "b")], tmp_path, hurry=lambda: True).files
     assert [file.digest for file in files] == [known.digest, None]
+
+
+def test_a_file_in_a_likeness_of_a_folder_goes_by_its_real_name(tmp_path: Path):
+    likeness = tmp_path / "likeness"
+    (likeness / "home").mkdir(parents=True)
+    (likeness / "home" / "a").write_text("as it was")
+    (known,) = observed([str(likeness / "home/a")], tmp_path, likeness=str(likeness)).files
+    assert (known.path, known.size) == ("/home/a", 9)

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from jupyter_ext.again import plan
 from kernel_backend.data.declared import declare
+from kernel_backend.differences.side import Side
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.snapshot import Environment, Snapshot
 from kernel_backend.snapshots.archive import pack_snapshot
 from kernel_backend.snapshots.environment import record
+from tests.sides import side
 
 
 class Service:
-    """Holds one snapshot."""
+    """Holds one experiment."""
 
-    def __init__(self, snapshot: Snapshot, files: dict[str, bytes]) -> None:
-        self.snapshot, self.files = snapshot, files
+    def __init__(self, submitted: Side) -> None:
+        self.submitted = submitted
 
     def source(self, number: int) -> tuple[str, Snapshot]:
-        return "", self.snapshot
+        return "", self.submitted.snapshot
+
+    def experiment(self, number: int) -> Any:
+        return SimpleNamespace(experiment=self.submitted.experiment)
 
     def archive(self, number: int) -> bytes:
-        return pack_snapshot("", self.snapshot, self.files)[1]
+        return pack_snapshot("", self.submitted.snapshot, self.submitted.files)[1]
 
 
 @pytest.fixture
@@ -36,17 +43,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def service(folder: Path, environment: Environment | None = None) -> Any:
-    declared = declare([str(folder)], folder)
-    described = Snapshot(
-        version="0",
-        numerics=3,
-        pieces=(),
-        roles_from=1,
-        environment=environment or record(),
-        data=declared.data,
-    )
-    return Service(described, declared.files)
+def service(folder: Path, environment: Environment | None = None, data: str | None = None, **about: Any) -> Any:
+    """One whose experiment declared `data`, by default the whole folder by its absolute path."""
+    declared = declare([data or str(folder)], folder.parent)
+    kept = {"environment": environment or record(), "data": declared.data}
+    return Service(side(files=declared.files, snapshot=kept, cwd=str(folder.parent), **about))
 
 
 def test_the_same_packages_and_data_are_passed_over(folder: Path):
@@ -65,12 +66,69 @@ def test_other_packages_lead_to_the_locked_environment(folder: Path):
     assert plan(service(folder, other), 41, {}, {"env": "current"}).asked.config == {"env": "current"}
 
 
-def test_data_that_has_changed_or_is_gone_is_named(folder: Path):
+def test_data_that_has_changed_is_read_as_it_was_where_its_path_can_be_led_elsewhere(folder: Path):
+    kept = service(folder, data="leslie")
+    (folder / "b.csv").write_text("2")
+    planned = plan(kept, 41, {}, {})
+    assert planned.notes == [f"{folder}: 1 file was added (b.csv), since #41: it is read as it was, by links"]
+    place = planned.asked.config["data_at"]["leslie"]
+    assert [path.name for path in Path(place).iterdir()] == ["a.csv"]
+    by_name = plan(service(folder, params={"root": str(folder), "lr": 0.1}), 41, {"lr": 0.2}, {})
+    assert by_name.asked.params == {"lr": 0.2}
+    (folder / "b.csv").unlink()
+    assert plan(kept, 41, {}, {}).asked.config == {"env": "current"}
+
+
+def test_a_hyperparameter_that_names_the_data_leads_to_it(folder: Path):
+    kept = service(folder, params={"root": str(folder), "lr": 0.1})
+    (folder / "b.csv").write_text("2")
+    planned = plan(kept, 41, {"lr": 0.2}, {})
+    place = planned.asked.config["data_at"][str(folder)]
+    assert planned.asked.params == {"lr": 0.2, "root": place}
+    assert [path.name for path in Path(place).iterdir()] == ["a.csv"]
+    again = service(folder, params=planned.asked.params, config={"data_at": {str(folder): place}})
+    folder.joinpath("b.csv").unlink()
+    assert plan(again, 42, {}, {}).asked.params == {"root": str(folder)}
+
+
+def test_data_that_cannot_be_as_it_was_is_named(folder: Path):
     kept = service(folder)
     (folder / "b.csv").write_text("2")
-    assert plan(kept, 41, {}, {}).notes == [f"{folder}: 1 file was added (b.csv), since #41"]
+    (note,) = plan(kept, 41, {}, {}).notes
+    said = "the code itself names the path, which cannot lead elsewhere: it trains with what is there now"
+    assert note == f"{folder}: 1 file was added (b.csv); {said}"
+    (folder / "a.csv").write_text("9")
+    (note,) = plan(kept, 41, {}, {}).notes
+    assert "the bytes of 1 of 1 files are not kept anywhere (a.csv)" in note
     for file in folder.iterdir():
         file.unlink()
     folder.rmdir()
     (note,) = plan(kept, 41, {}, {}).notes
     assert f"--data {folder} is not there" in note
+
+
+def test_a_person_says_where_data_is_now(folder: Path, tmp_path: Path):
+    kept = service(folder, data="leslie")
+    moved = folder.rename(tmp_path / "elsewhere")
+    planned = plan(kept, 41, {}, {}, data=[f"leslie={moved}"])
+    assert (planned.notes, planned.asked.config["data_at"]) == ([], {"leslie": str(moved)})
+    (moved / "b.csv").write_text("2")
+    planned = plan(kept, 41, {}, {}, data=[f"{folder}={moved}"])  # by its path of then
+    assert planned.notes == [f"{moved}: 1 file was added (b.csv), since #41: it is read as it was, by links"]
+    (moved / "a.csv").write_text("9")
+    planned = plan(kept, 41, {}, {}, data=[f"leslie={moved}"])
+    assert planned.asked.config["data_at"] == {"leslie": str(moved)}
+    assert "it trains with what is there now" in planned.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("leslie", "a rerun is told where declared data is now: --data leslie=/mnt/leslie"),
+        ("lesley=/tmp", "--data lesley=/tmp: no such data was declared; there is: leslie"),
+        ("leslie=/nowhere", "--data /nowhere is not there"),
+    ],
+)
+def test_a_place_that_cannot_be_meant_is_refused(folder: Path, word: str, said: str):
+    with pytest.raises(InvalidRequest, match=said):
+        plan(service(folder, data="leslie"), 41, {}, {}, data=[word])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,12 +75,46 @@ def test_all_that_came_from_the_snapshot_needs_no_words(tmp_path: Path):
 
 
 def test_where_the_folder_is_gone_a_job_runs_among_the_shipped_files(tmp_path: Path):
-    code, live = unpacked(tmp_path, "", {"project/books/words.txt": ""})
-    assert working_folder(str(live), code) == str(live)
-    assert working_folder(str(tmp_path / "gone"), code) == str(code / "project/books")
+    code, live = unpacked(tmp_path, "", {"project/books/words.txt": "", "project/src/nets.py": "x = 1"})
+    (live / "books" / "words.txt").write_text("")
+    stand_in = tmp_path / "stand-in"
+    assert working_folder(str(live / "books"), code, stand_in, {}) == (str(live / "books"), None)
+    assert working_folder(str(tmp_path / "gone"), code, stand_in, {}) == (str(code / "project/books"), None)
     described = json.loads((code / DESCRIPTION).read_text()) | {"project": None}
     (code / DESCRIPTION).write_text(json.dumps(described))
-    assert working_folder(str(tmp_path / "gone"), code) == str(code / "project")
+    assert working_folder(str(tmp_path / "gone"), code, stand_in, {}) == (str(code / "project"), None)
+    assert not stand_in.exists()
+
+
+def test_where_included_files_have_changed_or_are_gone_they_are_read_as_they_were_submitted(tmp_path: Path):
+    files = {"project/books/words.txt": "then", "project/conf.yaml": "then", "project/src/nets.py": "x = 1"}
+    code, live = unpacked(tmp_path, "", files)
+    (live / "books" / "words.txt").write_text("now!")
+    (live / "books" / "beside.txt").write_text("beside")
+    working = working_folder(str(live / "books"), code, tmp_path / "stand-in", {})
+    texts = [Path(working.cwd, name).read_text() for name in ("words.txt", "../conf.yaml", "beside.txt")]
+    assert texts == ["then", "then", "beside"]
+    assert working.note is not None
+    assert working.note.startswith("../conf.yaml, words.txt changed since the submit: this runs in ")
+    (live / "conf.yaml").write_text("then")
+    (live / "books" / "words.txt").unlink()
+    working = working_folder(str(live / "books"), code, tmp_path / "stand-in", {})
+    assert working.note is not None
+    assert working.note.startswith("words.txt is gone: this runs in ")
+    assert Path(working.cwd, "words.txt").read_text() == "then"
+
+
+def test_data_that_is_elsewhere_is_found_by_its_relative_path_even_where_the_folder_is_gone(tmp_path: Path):
+    code, live = unpacked(tmp_path, "", {"project/books/words.txt": "then"})
+    (live / "books" / "words.txt").write_text("then")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "a.csv").write_text("1")
+    for _ in range(2):
+        working = working_folder(str(live / "books"), code, tmp_path / "stand-in", {"../leslie": tmp_path / "new"})
+        assert working.note is None
+        assert Path(working.cwd, "../leslie/a.csv").read_text() == "1"
+        assert Path(working.cwd, "words.txt").read_text() == "then"
+        shutil.rmtree(live, ignore_errors=True)
 
 
 def test_sources_of_an_editable_distribution_serve_where_it_is_not_installed(tmp_path: Path):

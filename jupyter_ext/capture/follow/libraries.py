@@ -46,6 +46,9 @@ SCALAR = _names(
     "len int float str bool complex bytes abs round divmod pow range ord chr hex bin oct ascii format repr hash id",
     "isinstance issubclass callable hasattr any all print input",
 )
+# Packages whose functions make numbers, but for those that return what the objects in question say.
+_COUNTING = _names("math cmath time")
+_ASKING = _names("prod sumprod ceil floor trunc")
 FRESH = _names("deepcopy clone tolist item loads dumps join split strip lower upper format count index")
 # Their results may be what they were given, or a view of it.
 SAME = _names(
@@ -100,6 +103,11 @@ def sets(path: tuple[str, ...]) -> bool:
 def only_looks(name: str | None, path: tuple[str, ...]) -> bool:
     """Whether a call of `name.path()`, whose value nobody keeps, was made to look at something."""
     return set(path or [name]) <= LOOKING or bool(path and path[-1] in LOOKING)
+
+
+def is_scalar(package: str | None, name: str) -> bool:
+    """Whether a function of a package returns nothing but a number or a text, as `math.sqrt` does."""
+    return package in _COUNTING and name not in _ASKING
 
 
 def changes(method: str) -> bool:

@@ -60,7 +60,8 @@ def call_outside(
         change(world, keywords["out"])
     objects = frozenset(each for each in receiver if each.package is None)
     if (packages and not objects) or (isinstance(node.func, ast.Attribute) and is_type(node.func.value, receiver)):
-        return _of_module(world, node, name, arguments, every, dropped=dropped and not drawing, path=path)
+        found = _of_module(world, node, name, arguments, every, dropped=dropped and not drawing, path=path)
+        return NOTHING if libraries.is_scalar(package, name) else found
     if isinstance(node.func, ast.Attribute):
         return _of_object(world, node, name, objects, arguments, every, dropped=dropped, path=path)
     return _of_module(world, node, name, arguments, every | callee, dropped=dropped, path=path)

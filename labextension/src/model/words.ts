@@ -71,6 +71,7 @@ export interface Config {
   on_log: LogPolicy[];
   env: 'current' | 'locked';
   until: number | null;
+  data_at: Record<string, string>;
 }
 
 export interface Experiment {
