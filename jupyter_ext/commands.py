@@ -10,6 +10,7 @@ from jupyter_ext import beside
 from jupyter_ext.checkpoints import act_on, add_choice, chosen, listed, verified
 from jupyter_ext.job import Job
 from jupyter_ext.views import table
+from jupyter_ext.views.recorded import environment_lines, lock_text
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.facts import known
@@ -39,6 +40,7 @@ HELP = """%dl VERB ...
   checkpoint ACTION 12 --latest             verify, download, delete, pin or unpin one: --latest, --best or --step S
   gc [12] [--dry-run] [--verbose]           delete the checkpoints that the rules let go
   source 12                                 the definition that was submitted
+  env 12 [--lock]                           what it ran with; the requirements with hashes, as pip takes them
   diff 12 13 [--attribute]                  what differs, the likeliest cause first; how much each cause makes
   rerun 12 [lr=0.1] [OPTIONS]               its snapshot again
   verify 12                                 its first steps again: do the bits agree?
@@ -172,6 +174,12 @@ def _source(tokens: Sequence[str]) -> None:
     print(Job(reference.experiment).source().rstrip())
 
 
+def _env(tokens: Sequence[str]) -> None:
+    reference, options = _number("env", tokens, ("--lock", {"action": "store_true"}))
+    found = Client.connect().environment(reference.experiment)
+    print(lock_text(found, reference.experiment) if options.lock else "\n".join(environment_lines(found)))
+
+
 def _nodes(tokens: Sequence[str]) -> None:
     if tokens:
         raise InvalidRequest(f"%dl nodes takes nothing more, not {tokens[0]!r}")
@@ -207,6 +215,7 @@ _VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "checkpoint": _checkpoint,
     "gc": _gc,
     "source": _source,
+    "env": _env,
     "diff": beside.diff,
     "rerun": beside.rerun,
     "verify": beside.verify,

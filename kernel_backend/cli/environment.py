@@ -7,48 +7,21 @@ from argparse import Namespace
 from kernel_backend.cli.output import print_json
 from kernel_backend.cli.verb import OK, Verb, takes_json, takes_one
 from kernel_backend.client import Client
-from kernel_backend.errors import NoEnvironment
-from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.options import OptionParser
-from kernel_backend.text import counted
-
-_NOT_LOCKED = "not locked yet: that needs uv and a package index, and is tried at each submission (service.log)"
-_FIRST = ("torch", "numpy", "horovod", "daylight")
 
 
 def _env(options: Namespace) -> int:
-    found = Client.connect().environment(options.reference.experiment)
+    from jupyter_ext.views.recorded import environment_lines, lock_text
+
+    number = options.reference.experiment
+    found = Client.connect().environment(number)
     if options.json:
         print_json(found)
-    elif not options.lock:
-        print("\n".join(_lines(found)))
-    elif found.lock is None:
-        raise NoEnvironment(f"the environment of #{options.reference.experiment} is {_NOT_LOCKED}")
+    elif options.lock:
+        print(lock_text(found, number), end="")
     else:
-        print(found.lock, end="")
+        print("\n".join(environment_lines(found)))
     return OK
-
-
-def _lines(found: EnvironmentInfo) -> list[str]:
-    known = found.recorded
-    packages = known.distributions
-    first = [f"{name} {packages[name]}" for name in _FIRST if name in packages]
-    more = counted(len(packages) - len(first), "other package")
-    lines = [
-        f"environment {found.id[:12]}",
-        f"  {known.implementation} {known.python} on {known.platform}",
-        f"  {', '.join([*first, more])}",
-        f"  {counted(known.cores, 'core')} of {known.cpu}"
-        + (f", NVIDIA driver {known.driver}" if known.driver else ""),
-    ]
-    if known.conda:
-        lines.append(f"  {counted(len(known.conda), 'conda package')}")
-    if known.git_commit:
-        lines.append(f"  git {known.git_commit[:12]}" + (", with changes" if known.git_dirty else ""))
-    locked = f"{counted(found.locked, 'package')} locked by hash, and Daylight's own wheel"
-    lines.append(f"  {locked if found.lock is not None else _NOT_LOCKED}")
-    lines += [f"  not locked: {name}, {why}" for name, why in found.unlocked.items()]
-    return [*lines, f"  built: {found.built}"] if found.built else lines
 
 
 def _arguments(parser: OptionParser) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +127,11 @@ def watch_files(job: Job) -> None:
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
     ours = (*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))
-    likeness = _likeness(job)
-    opened.watch(lambda path: is_data(path.removeprefix(likeness), ours))
+    opened.watch(partial(_is_data, likeness=_likeness(job), ours=ours))
+
+
+def _is_data(path: str, likeness: str, ours: tuple[str, ...]) -> bool:  # spawned loader workers have it, too
+    return is_data(path.removeprefix(likeness), ours)
 
 
 def _likeness(job: Job) -> str:

@@ -16,7 +16,7 @@ from kernel_backend.checkpoints.places import Places
 from kernel_backend.data.views import can_be_led
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
 from kernel_backend.environments.kept import Environments
-from kernel_backend.errors import DaylightError
+from kernel_backend.errors import DaylightError, NotFound
 from kernel_backend.home import attempt_folder, stand_in_folder
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment
@@ -285,7 +285,11 @@ class Loop:
             digest(token),
             time.time(),
         )
-        missing = self.beginnings.missing(start.ask.experiment, start.ask.trial)
+        missing: DaylightError | None = self.beginnings.missing(start.ask.experiment, start.ask.trial)
+        if missing is None and experiment.begins_from is not None and resume.point is None:
+            missing = NotFound(
+                f"the copy of checkpoint {experiment.begins_from}, from which it began, has been deleted"
+            )
         if missing is not None:
             await self._refuse(attempt, missing)
             return

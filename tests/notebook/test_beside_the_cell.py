@@ -69,6 +69,7 @@ def cells(world: World, project: Path) -> list[Any]:
         )[1],
         "%dl stop 4",
         "net = __import__('daylight').job(1).load()\nprint(type(net).__name__)",
+        "%dl env 1",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     resources = {"metadata": {"path": str(project / "books")}}
@@ -96,6 +97,12 @@ def test_the_job_has_the_shipped_modules_the_captured_values_and_the_files(cells
     assert overview.trials[0].metrics["scale"] == 2
     assert overview.trials[0].metrics["words"] == 7
     assert "Linear" in printed(cells[13])
+
+
+def test_a_cell_says_what_it_ran_with(cells: list[Any]) -> None:
+    assert error(cells[14]) is None
+    assert printed(cells[14]).startswith("environment ")
+    assert "torch 2." in printed(cells[14])
 
 
 def test_a_value_that_no_cell_makes_is_found_before_the_first_step(cells: list[Any]) -> None:

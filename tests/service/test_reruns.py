@@ -16,7 +16,7 @@ from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Submission
 from tests.torture import reruns
-from tests.world import DEFINITION, World
+from tests.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.distributed
 
@@ -150,6 +150,21 @@ def test_a_trial_whose_beginning_is_gone_fails_and_says_so(world: World) -> None
     failure = client(world).experiment(again.number).trials[0].failure
     assert failure is not None
     assert "has been deleted" in failure.message
+
+
+def test_a_trial_whose_copied_beginning_is_gone_does_not_start_from_scratch(world: World) -> None:
+    first = world.submit(checkpoint_every={"steps": 2}, keep={"latest": 9, "best": 0}, epochs=1, pause=0.5)
+    world.ended(first.experiment.number)
+    again = client(world).retrain(first.experiment.number).experiment
+    world.state(again.number, "running")
+    client(world).pause(again.number)
+    until(lambda: not world.ranks(), "its gang has left")
+    shutil.rmtree(world.home / "checkpoints" / str(again.number) / "1")
+    client(world).resume(again.number)
+    assert world.ended(again.number).state == "failed"
+    failure = client(world).experiment(again.number).trials[0].failure
+    assert failure is not None
+    assert f"the copy of checkpoint {again.begins_from}, from which it began, has been deleted" in failure.message
 
 
 def test_a_rerun_reads_included_files_and_data_as_they_were(

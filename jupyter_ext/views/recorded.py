@@ -1,0 +1,40 @@
+"""The environment of an experiment as text: what it ran with, and what that can be built from again."""
+
+from __future__ import annotations
+
+from kernel_backend.errors import NoEnvironment
+from kernel_backend.model.environments import EnvironmentInfo
+from kernel_backend.text import counted
+
+_NOT_LOCKED = "not locked yet: that needs uv and a package index, and is tried at each submission (service.log)"
+_FIRST = ("torch", "numpy", "horovod", "daylight")
+
+
+def environment_lines(found: EnvironmentInfo) -> list[str]:
+    """Python, packages, machine, git, and how far all that is locked."""
+    known = found.recorded
+    packages = known.distributions
+    first = [f"{name} {packages[name]}" for name in _FIRST if name in packages]
+    more = counted(len(packages) - len(first), "other package")
+    driver = f", NVIDIA driver {known.driver}" if known.driver else ""
+    lines = [
+        f"environment {found.id[:12]}",
+        f"  {known.implementation} {known.python} on {known.platform}",
+        f"  {', '.join([*first, more])}",
+        f"  {counted(known.cores, 'core')} of {known.cpu}{driver}",
+    ]
+    if known.conda:
+        lines.append(f"  {counted(len(known.conda), 'conda package')}")
+    if known.git_commit:
+        lines.append(f"  git {known.git_commit[:12]}" + (", with changes" if known.git_dirty else ""))
+    locked = f"{counted(found.locked, 'package')} locked by hash, and Daylight's own wheel"
+    lines.append(f"  {locked if found.lock is not None else _NOT_LOCKED}")
+    lines += [f"  not locked: {name}, {why}" for name, why in found.unlocked.items()]
+    return [*lines, f"  built: {found.built}"] if found.built else lines
+
+
+def lock_text(found: EnvironmentInfo, number: int) -> str:
+    """Requirements with hashes, as pip takes them; raises NoEnvironment where there is no lock yet."""
+    if found.lock is None:
+        raise NoEnvironment(f"the environment of #{number} is {_NOT_LOCKED}")
+    return found.lock
