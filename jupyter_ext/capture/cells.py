@@ -46,6 +46,11 @@ class Parsed:
     magics: tuple[Magic, ...] = ()
 
 
+def magics_run(cell: Cell, parsed: Parsed) -> list[Magic]:
+    """Its magics, but for those that its failing line kept from running."""
+    return [each for each in parsed.magics if cell.error_line is None or each.line < cell.error_line]
+
+
 def parse_cell(source: str) -> Parsed:
     """The statements of a cell; statements that IPython's syntax makes contain a call of `get_ipython`."""
     source = _TIMED.sub(r"\1", _without_cell_magic(source))

@@ -19,6 +19,7 @@ from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.history import History
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
+from jupyter_ext.capture.repeated import repeated
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
 from jupyter_ext.capture.slice import Slice
 from jupyter_ext.capture.values import Values, made_by_target, places, unused, values
@@ -27,8 +28,6 @@ from kernel_backend.model.definition import LOOP_VALUES, is_role
 from kernel_backend.model.snapshot import Captured, Piece
 
 _FUTURE = re.compile(r"from\s+__future__\s+import\s+(.+)")
-_HEAVY = re.compile(r"\.(fit|backward)\(")
-_LONG = 5.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def capture_cell(
             *unused(sliced, held),
             *kept_out,
             *_unseen(executed, sliced),
-            *_heavy(executed, taken),
+            *repeated(executed, taken),
         ),
         kept_out=kept_out,
         problems=(
@@ -198,23 +197,6 @@ def _unseen(executed: Executed, sliced: Slice) -> Iterator[str]:
         if time < executed.start:
             place = f"cell [{executed.cell(time).number}] line {executed.statements[time].start}"
             yield f"{place} runs a text that it makes itself: what that does is not followed. Write it out as Python."
-
-
-def _heavy(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
-    told: set[int | None] = set()
-    for time in taken:
-        cell, statement = executed.cell(time), executed.statements[time]
-        only_defines = all(
-            isinstance(node, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom) for node in statement.nodes
-        )
-        if cell.number in told or only_defines:
-            continue
-        if _HEAVY.search(executed.text(time)):
-            yield f"cell [{cell.number}] line {statement.start} trains something, and runs again in every job"
-            told.add(cell.number)
-        elif (cell.seconds or 0) > _LONG:
-            yield f"cell [{cell.number}] took {cell.seconds:.0f} s, and what is needed of it runs again in every job"
-            told.add(cell.number)
 
 
 class _Writer:

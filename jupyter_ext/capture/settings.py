@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jupyter_ext.capture.cells import Cell, Magic, Parsed
+from jupyter_ext.capture.cells import Cell, Magic, Parsed, magics_run
 from jupyter_ext.capture.secrets import SECRET, find_secrets
 
 # What to do about one that is kept out.
@@ -31,9 +31,7 @@ def settings(cells: Iterable[tuple[Cell, Parsed]]) -> Settings:
     environment: dict[str, str] = {}
     warnings: list[str] = []
     for cell, parsed in cells:
-        for magic in parsed.magics:
-            if cell.error_line is not None and magic.line >= cell.error_line:
-                continue
+        for magic in magics_run(cell, parsed):
             requirements |= dict.fromkeys(_requirements(magic))
             name, value = _variable(magic)
             if name and (SECRET.search(name) or find_secrets(value)):

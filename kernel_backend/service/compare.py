@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -24,7 +24,6 @@ from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 
 REMEMBERED = 16  # snapshots: an archive never changes
-ALL = 2**31 - 1  # experiments at once
 
 
 class CompareVerbs:
@@ -41,9 +40,8 @@ class CompareVerbs:
 
     async def history(self, who: str, search: str | None, limit: int) -> list[HistoryEntry]:
         """The person's experiments, newest first: each with what has changed since the one before it."""
-        known = await asyncio.to_thread(self._store.experiments, who, None, None, ALL)
         shown = await asyncio.to_thread(self._store.experiments, who, None, search, limit)
-        return await asyncio.to_thread(lambda: [self._entry(each, known) for each in shown])
+        return await asyncio.to_thread(lambda: list(map(self._entry, shown)))
 
     def _diff(self, before: Experiment, after: Experiment) -> Diff:
         a, b = self._side(before), self._side(after)
@@ -56,8 +54,9 @@ class CompareVerbs:
         text = "; ".join(filter(None, [found.results.text, where]))
         return found.model_copy(update={"results": found.results.model_copy(update={"text": text})})
 
-    def _entry(self, experiment: Experiment, known: Sequence[Experiment]) -> HistoryEntry:
-        before = _before(experiment, known)
+    def _entry(self, experiment: Experiment) -> HistoryEntry:
+        origin = experiment.rerun_of
+        before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)
         overview = self._store.overview(experiment.number)
         sides = [self._side(each, results=False) for each in (before, experiment) if each is not None]
         return HistoryEntry(
@@ -123,17 +122,3 @@ def _is_read(name: str) -> bool:
 
 def _parts(manifest: Manifest) -> dict[str, str]:
     return {part.name: part.digest for part in manifest.parts}
-
-
-def _before(experiment: Experiment, known: Sequence[Experiment]) -> Experiment | None:
-    """The one that it is a rerun of, else the one before of the same notebook, else of the same name."""
-    older = [each for each in known if each.number < experiment.number]
-    if experiment.rerun_of is not None:
-        return next((each for each in older if each.number == experiment.rerun_of), None)
-    return next((each for each in older if each.rerun_of is None and _akin(each, experiment)), None)
-
-
-def _akin(older: Experiment, experiment: Experiment) -> bool:
-    if experiment.notebook:
-        return older.notebook == experiment.notebook
-    return bool(experiment.name) and older.name == experiment.name

@@ -78,6 +78,9 @@ class Store(Protocol):
         their notes as warnings. A store does not know why one waits, nor what its snapshot warns of.
         """
 
+    def experiment_before(self, experiment: Experiment) -> Experiment | None:
+        """The newest older one of the same owner and notebook, without a notebook of the same name; reruns left out."""
+
     def unfinished_experiments(self) -> list[Experiment]:
         """All experiments that have not ended, oldest first."""
 

@@ -28,6 +28,14 @@ def find_experiments(owner: str | None, state: str | None, search: str | None) -
     return query
 
 
+def find_before(experiment: Experiment) -> Select[Any]:
+    """The query behind `Store.experiment_before`, newest first."""
+    here = experiments.c
+    same = here.notebook == experiment.notebook if experiment.notebook else here.name == (experiment.name or None)
+    query = find_experiments(experiment.owner, None, None)
+    return query.where(here.number < experiment.number, here.rerun_of.is_(None), same)
+
+
 def _matches(search: str) -> ColumnElement[bool]:
     number = _NUMBER.fullmatch(search)
     named = experiments.c.name.icontains(search, autoescape=True)

@@ -27,7 +27,7 @@ from kernel_backend.store import tables
 from kernel_backend.store.base import Draft, Store
 from kernel_backend.store.connect import connect, database_url, in_our_words, migrate
 from kernel_backend.store.intake import take_in
-from kernel_backend.store.listing import find_experiments
+from kernel_backend.store.listing import find_before, find_experiments
 from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.stream import last_seq, read_messages
 from kernel_backend.store.tables import AnyRecord, from_row, rows_of, to_row
@@ -121,6 +121,11 @@ class SqlStore(Store):
     ) -> list[Overview]:
         with self._reading() as db:
             return read_overviews(db, find_experiments(owner, state, search).limit(limit))
+
+    @override
+    def experiment_before(self, experiment: Experiment) -> Experiment | None:
+        found = self._all(Experiment, find_before(experiment).limit(1))
+        return found[0] if found else None
 
     @override
     def unfinished_experiments(self) -> list[Experiment]:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model import events
 from kernel_backend.model.curves import Told, join
-from kernel_backend.model.experiment import Config
+from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Committed, Fact, Kind, Note, Report, SpoolRecord, Started
@@ -110,6 +110,21 @@ class StoreContract:
             with pytest.raises(NotFound, match="there is no"):
                 ask()
         assert store.trials(9) == store.attempts(9, 1) == store.reports(9, 1) == []
+
+    def test_the_one_before_is_of_the_same_owner_and_notebook_or_else_name_and_no_rerun(self, store: Store) -> None:
+        def add(name: str, **fields: Any) -> Experiment:
+            return store.add_experiment(draft(name, **fields), at=1.0)[0]
+
+        first = add("net", notebook="a.ipynb")
+        add("net", notebook="b.ipynb")
+        add("net", owner="bob", notebook="a.ipynb")
+        add("net", notebook="a.ipynb", rerun_of=first.number)
+        second = add("other", notebook="a.ipynb")
+        assert store.experiment_before(second) == first
+        assert store.experiment_before(first) is None
+        script = add("net")
+        assert store.experiment_before(script) == store.experiment(2)  # whose name it has
+        assert store.experiment_before(add("")) is None
 
     def test_experiments_are_listed_newest_first_by_owner_name_or_number(self, store: Store) -> None:
         for name, owner in (("Digits", "ada"), ("50% off", "ada"), ("digits again", "bob")):

@@ -197,6 +197,15 @@ def test_future_imports_come_first():
     compile(capture.source, "definition.py", "exec")
 
 
+def test_a_change_of_folder_between_cells_that_run_again_is_told():
+    roles = "def model(): return rows"
+    history = ["import math", "rows = open('a.csv').read()", "k = 2", "%cd data", "more = open('b.csv').read()"]
+    (told,) = capture_cell(history, roles).warnings
+    assert told.startswith("cell [2] ran before %cd data in cell [4]: a job runs all of it in the folder of now")
+    assert capture_cell(history, "def model(): return k, more").warnings == ()
+    assert capture_cell([*history[:3], Cell("1 / 0\n%cd data", error_line=1)], roles).warnings == ()
+
+
 def test_heavy_statements_that_would_run_again_are_told():
     slow = Cell("table = [i for i in range(3)]", seconds=12.3, number=1)
     capture = capture_cell([slow, "class M:\n    def fit(self): ...\nm = M()\nm.fit(table)"], "def model(): return m")
