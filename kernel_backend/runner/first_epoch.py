@@ -26,34 +26,48 @@ LAST_WORDS_S = 10.0  # for files that are still being read when the training is 
 
 
 class FirstEpoch:
-    """Adds up what samples were trained on and which files were opened, and says both when the epoch is over.
+    """Adds up what samples were trained on and which files were opened, those for the validation after it among them.
 
     Every method is called by all ranks, at the same step.
     """
 
-    def __init__(self, job: Job, ranks: Ranks, spool: Spool, code: str) -> None:
-        """`code` is the snapshot's `code_id`: samples that are augmented follow from it, and from the seed."""
-        self._job, self._ranks, self._spool, self._code = job, ranks, spool, code
+    def __init__(self, job: Job, ranks: Ranks, spool: Spool, code: str, validates: bool) -> None:
+        """`code` is the snapshot's `code_id`: samples that are augmented follow from it, and from the seed.
+
+        `validates`: there will be a validation when the epoch is over.
+        """
+        self._job, self._ranks, self._spool, self._code, self._validates = job, ranks, spool, code, validates
         self._own = Seen()
         self._before: Seen | None = Seen()  # in earlier attempts, all ranks; None where nobody knows
-        self._over = False
+        self._delivered = False  # all samples of the epoch, and it has been said
+        self._over = False  # the files have been said, too
         self._ended = threading.Event()  # the training has
         self._looking: threading.Thread | None = None
 
     def take(self, shares: Iterable[Batch]) -> None:
-        """Add the batches of a step. With the last one of the epoch all is said."""
-        if self._over:
+        """Add the batches of a step. With the last one of the epoch it is said what they were."""
+        if self._delivered:
             return
+        last = False
         for each in shares:
             self._own = self._own.and_(each.seen)
-            self._over = each.last
-        if self._over:
-            self._say(whole=True)
+            last = each.last
+        if last:
+            self._say_delivered(whole=True)
+            if not self._validates:
+                self._say_files()
+
+    def validated(self) -> None:
+        """A validation is over: with the first after the epoch it is said which files were opened."""
+        if self._delivered and not self._over:
+            self._say_files()
 
     def finish(self) -> None:
         """The training has ended: say what there was if the epoch has not."""
+        if not self._delivered:
+            self._say_delivered(whole=False)
         if not self._over:
-            self._say(whole=False)
+            self._say_files()
 
     def close(self) -> None:
         """Let what is being said come to its end; content is not looked into any more."""
@@ -68,11 +82,12 @@ class FirstEpoch:
         seen, files = self._everyones()
         # Numbers of 64 bits are not the same to everybody who reads JSON.
         words = seen and [seen.samples, f"{seen.digest:x}", seen.uncovered]
-        return {"over": False, "seen": words, "files": files[:LISTED]}
+        return {"over": False, "delivered": self._delivered, "seen": words, "files": files[:LISTED]}
 
     def restore(self, state: dict[str, Any] | None) -> None:
         """Go on from the state of a checkpoint; None of one from before there was such a thing."""
         self._over = state is not None and state["over"]
+        self._delivered = self._over or bool(state and state.get("delivered"))
         seen = state and state.get("seen")
         self._before = Seen(seen[0], int(seen[1], 16), seen[2]) if seen else None
         if self._over:
@@ -90,12 +105,10 @@ class FirstEpoch:
                 opened.add(files)
         return found, opened.all_opened()
 
-    def _say(self, whole: bool) -> None:
-        seen, files = self._everyones()
-        opened.stop()
-        if self._ranks.rank != 0:
-            return
-        if seen is not None:
+    def _say_delivered(self, whole: bool) -> None:
+        seen, _ = self._everyones()
+        self._delivered = True
+        if self._ranks.rank == 0 and seen is not None:
             fact = Delivered(
                 samples=seen.samples,
                 digest=f"{seen.digest:016x}",
@@ -105,8 +118,14 @@ class FirstEpoch:
                 uncovered=seen.uncovered,
             )
             self._spool.say(Fact(name="delivered", value=fact.to_json()))
-        self._looking = threading.Thread(target=self._look, args=(files,), name="observed files", daemon=True)
-        self._looking.start()
+
+    def _say_files(self) -> None:
+        _, files = self._everyones()
+        self._over = True
+        opened.stop()
+        if self._ranks.rank == 0:
+            self._looking = threading.Thread(target=self._look, args=(files,), name="observed files", daemon=True)
+            self._looking.start()
 
     def _look(self, files: list[str]) -> None:
         """Say what is in the files: reading them once more takes its time, beside the training."""

@@ -228,6 +228,7 @@ def check(run: Training) -> bool:
     if run.validation is None:
         return False
     run.judged = validate(run, run.validation)
+    run.first_epoch.validated()
     run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.judged))
     return judge(run)
 

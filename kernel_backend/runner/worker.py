@@ -126,6 +126,7 @@ def build(
         data, workers = source(functions.result(role), role), config.loader_workers
         return Batches(data, config.batch_size, config.seed, tag, mine, count, workers, device, note, digested)
 
+    validates = functions.has("validation_data")
     data = batches("train_data", "sample", digested=True)
     functions.know(**steps_known(config, data))
     model = functions.model().to(device)
@@ -172,12 +173,12 @@ def build(
         rule=BatchRule(model),
         precision=precision(config, device),
         train=data,
-        validation=batches("validation_data", "validation") if functions.has("validation_data") else None,
+        validation=batches("validation_data", "validation") if validates else None,
         device=device,
         ranks=ranks,
         streams=streams,
         generators=Kept(model=model, loss=loss, metrics=metrics, optimizer=optimizer, average=average),
-        first_epoch=FirstEpoch(job, ranks, spool, code_id),
+        first_epoch=FirstEpoch(job, ranks, spool, code_id, validates),
         checkpoints=checkpoints,
         pace=Pace(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
         progress=progress,

@@ -47,7 +47,12 @@ def train_data():
     gzip.open(kept("packed.gz")).read()
     os.close(os.open(kept("raw.bin"), os.O_RDONLY))
     return Lines()
-def validation_data(): return Lines()
+class Unseen(Lines):
+    def __len__(self): return 2
+    def __getitem__(self, index):
+        kept(f"unseen{index}.txt").read_text()
+        return super().__getitem__(index)
+def validation_data(): return Unseen()
 def model():
     net = nn.Linear(4, 2)
     torch.load(kept("weights.pt"))
@@ -68,6 +73,8 @@ ONCE = {
     "weights.pt",
     "pretrained.safetensors",
     "other.safetensors",
+    "unseen0.txt",  # by the validation
+    "unseen1.txt",
 }
 
 
@@ -82,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
         save_file({"w": torch.ones(2)}, made / f"{name}.safetensors")
     for number in range(24):
         (made / f"line{number}.txt").write_text(str(number))
-    for name in ("vocabulary.txt", "raw.bin", "labels.db"):
+    for name in ("vocabulary.txt", "raw.bin", "labels.db", "unseen0.txt", "unseen1.txt"):
         (made / name).write_text("")
     (made / "packed.gz").write_bytes(bytes.fromhex("1f8b08000000000000030300000000000000000000"))
     return made
