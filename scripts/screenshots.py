@@ -1,6 +1,8 @@
 """Take the pictures of README and docs from a real run: real training, a real JupyterLab, a real Chromium.
 
-python scripts/screenshots.py      writes docs/images/{lab,view,view-dark,compare}.png; `make screenshots` sets up first
+python scripts/screenshots.py      writes docs/images/{lab,view,view-dark,compare,diff}.png
+
+`make screenshots` sets up first.
 
 It drives the browser by the same verbs as the browser tests.
 """
@@ -13,12 +15,14 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
 from PIL import Image
 from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from kernel_backend.client import Client  # noqa: E402
 from tests.browser import chromium  # noqa: E402
 from tests.browser.jupyter import Jupyter  # noqa: E402
 from tests.browser.lab import Lab  # noqa: E402
@@ -28,6 +32,20 @@ from tests.world import World  # noqa: E402
 IMAGES = ROOT / "docs" / "images"
 COLOURS = 128  # of a picture: it shows an interface, and a repository keeps every version of it
 README = re.compile(r"```python\n%%dlsubmit[^\n]*\n(.*?)```", re.DOTALL)
+LESLIE = """%%dlsubmit --data samples --epochs 20 --quiet --wait --name leslie lr=0.05
+def train_data():
+    rows = [torch.load(file) for file in sorted(Path("samples").glob("*.pt"))]
+    return torch.utils.data.TensorDataset(scaled(torch.stack(rows)), torch.stack(rows).sum(1, keepdim=True))
+def validation_data():
+    rows = torch.linspace(-1, 1, 64).reshape(16, 4)
+    return torch.utils.data.TensorDataset(scaled(rows), rows.sum(1, keepdim=True))
+def model(width=8): return nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Dropout(0.1), nn.Linear(width, 1))
+def optimizer(params, lr): return torch.optim.SGD(params, lr=lr)
+def loss(output, target): return nn.functional.mse_loss(output, target)
+def metrics(output, target): return {"error": (output - target).abs().squeeze(1)}
+"""
+HELPER = "from pathlib import Path\nimport torch\nfrom torch import nn\n\ndef scaled(rows):\n    return rows * {}"
+MORE = "for number in range(48, 60):\n    torch.save(torch.full((4,), 0.5), f'samples/{number:03}.pt')"
 SUBMIT = "%%dlsubmit --slots 2 --epochs 300 --batch-size 64 --name digits width=64 lr=1e-2\n"
 
 
@@ -102,6 +120,30 @@ def show(world: World, browser: Browser, folder: Path) -> None:
         dark.close()
 
 
+def tell_apart(world: World, browser: Browser, folder: Path) -> None:
+    """Leslie's training and Dave's, months later in the same notebook, laid beside each other in a cell."""
+    jupyter = Jupyter(world, folder / "why")
+    samples = jupyter.notebooks / "samples"
+    samples.mkdir(parents=True)
+    for number in range(48):
+        torch.save(torch.sin(torch.arange(4.0) + number), samples / f"{number:03}.pt")
+    later = LESLIE.replace("name leslie lr=0.05", "name dave")
+    later = later.replace("params, lr)", "params, lr=0.2)")
+    cells = [HELPER.format("2.0"), LESLIE, HELPER.format("1.8"), MORE, later]
+    write(jupyter.notebooks / "why.ipynb", LOAD, *cells, "%dl history --limit 2", "")
+    jupyter.start()
+    try:
+        lab = opened(browser, jupyter, "why.ipynb", 1000, 1000)
+        lab.run(0, 1, 2, 3, 4, 5)
+        newest = Client.connect(start=False, home=world.home).experiments(limit=1)[0].experiment.number
+        lab.cell(7).locator(".cm-content").click()
+        lab.page.keyboard.type(f"%dl diff {newest - 1} {newest}")
+        lab.run(7)
+        take(lab.cell(7).locator(".jp-OutputArea-output").last, "diff")
+    finally:
+        jupyter.close()
+
+
 def main() -> int:
     """Run all of it in a home of its own, and leave nothing running."""
     IMAGES.mkdir(parents=True, exist_ok=True)
@@ -114,6 +156,7 @@ def main() -> int:
         world.serve()
         try:
             show(world, browser, Path(folder))
+            tell_apart(world, browser, Path(folder))
         finally:
             browser.close()
             world.close()

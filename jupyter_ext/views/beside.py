@@ -62,7 +62,7 @@ def _details(lines: Sequence[str]) -> str:
         f'<span style="color:{_COLOURS.get(line[:1], "inherit")}">{escape(line)}</span>'
         for line in shortened(lines, _LINES)
     )
-    style = f"font-family:{_CODE};font-size:90%;margin:2px 0 4px;white-space:pre-wrap;overflow-wrap:anywhere"
+    style = f"font-family:{_CODE};font-size:90%;margin:2px 0 4px;white-space:pre;overflow-x:auto"
     return f'<pre style="{style}">{body}</pre>'
 
 

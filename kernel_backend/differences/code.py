@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from kernel_backend.differences.side import Side
 from kernel_backend.model.code import is_code, meaning
 from kernel_backend.model.diff import Difference
-from kernel_backend.model.snapshot import CAPTURED, DEFINITION
+from kernel_backend.model.snapshot import CAPTURED, DEFINITION, Origin
 
 LARGEST = 200_000  # bytes of a file that is shown line by line
 LINES = 400  # of a file's difference
-_MARK = re.compile(r"# cell \[\d+\]\n")
+_MARK = re.compile(r"# cell \[\d+\]")
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,\d+)? @@")
 
 
 def code(a: Side, b: Side) -> Iterator[Difference]:
@@ -22,10 +23,10 @@ def code(a: Side, b: Side) -> Iterator[Difference]:
         before, after = a.files.get(name), b.files.get(name)
         if before is None or after is None:
             text = f"{_called(name)} is {'new' if before is None else 'gone'}"
-            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before or b"", after or b""))
+            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before or b"", after or b"", b))
         elif before != after and meaning(name, before) != meaning(name, after):
             text = _differs(name, before, after, b)
-            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before, after))
+            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before, after, b))
 
 
 def _called(name: str) -> str:
@@ -55,17 +56,42 @@ def _changed_lines(before: bytes, after: bytes) -> list[int]:
     return found
 
 
-def _detail(name: str, before: bytes, after: bytes) -> tuple[str, ...]:
-    return () if name.startswith(f"{CAPTURED}/") else _unified(before, after)  # of those only digests are here
+def _detail(name: str, before: bytes, after: bytes, b: Side) -> tuple[str, ...]:
+    if name.startswith(f"{CAPTURED}/"):
+        return ()  # of those only digests are here
+    return _unified(before, after, b.snapshot.locate if name == DEFINITION else lambda line: None)
 
 
-def _unified(before: bytes, after: bytes) -> tuple[str, ...]:
+def _unified(before: bytes, after: bytes, locate: Callable[[int], Origin | None]) -> tuple[str, ...]:
     if max(len(before), len(after)) > LARGEST:
         return (f"{len(before):,} bytes, now {len(after):,}",)
     try:
-        old, new = (_MARK.sub("", text.decode()).splitlines() for text in (before, after))
+        (old, _), (new, numbers) = map(_without_marks, (before, after))
     except UnicodeDecodeError:
         return (f"{len(before):,} bytes, now {len(after):,}",)
-    lines = [line for line in difflib.unified_diff(old, new, "", "", lineterm="", n=2) if line.strip("+-")]
-    left = len(lines) - LINES
-    return (*lines[:LINES], *([f"... {left:,} lines more"] if left > 0 else []))
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]  # without the names of the files
+    heads = [_head(lines[at:], numbers, locate) if _HUNK.match(line) else line for at, line in enumerate(lines)]
+    shown = [line for line in heads if line.strip("+-")]
+    left = len(shown) - LINES
+    return (*shown[:LINES], *([f"... {left:,} lines more"] if left > 0 else []))
+
+
+def _without_marks(text: bytes) -> tuple[list[str], list[int]]:
+    """Lines but for those that name a cell, and the number of each, counted from 1."""
+    lines = [(line, number) for number, line in enumerate(text.decode().splitlines(), 1) if not _MARK.fullmatch(line)]
+    return [line for line, _ in lines], [number for _, number in lines]
+
+
+def _head(hunk: Sequence[str], numbers: Sequence[int], locate: Callable[[int], Origin | None]) -> str:
+    """`@@ -4,5 +4,5 @@` as `@@ cell [4] line 2 @@`: where the first of its lines is that differs."""
+    found = _HUNK.match(hunk[0])
+    assert found is not None
+    context = next(index for index, line in enumerate(hunk[1:]) if line.startswith(("+", "-")))
+    at = int(found[1]) + context
+    if not numbers:
+        return "@@"
+    number = numbers[min(max(at, 1), len(numbers)) - 1]
+    origin = locate(number)
+    if origin is None:
+        return f"@@ line {number} @@"
+    return f"@@ {origin.file if origin.cell is None else f'cell [{origin.cell}]'} line {origin.line} @@"

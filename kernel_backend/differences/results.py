@@ -33,8 +33,14 @@ def _parted(
         return None
     equal_to = max((other for other, _ in shared if other < step), default=None)
     until = "" if equal_to is None else f", equal up to step {equal_to}"
-    text = f"results part at step {step}: {kind} {name} {before[name]!r} and {after[name]!r}{until}"
+    text = f"results part at step {step}: {kind} {name} {_both(before[name], after[name])}{until}"
     return Results(identical=False, text=text, equal_to=equal_to, parted_at=step)
+
+
+def _both(a: float, b: float) -> str:
+    """Two numbers with as many digits as tell them apart."""
+    short = f"{a:.6g}", f"{b:.6g}"
+    return " and ".join(short if short[0] != short[1] else (repr(a), repr(b)))
 
 
 def _ends(a: Side, b: Side, shared: Sequence[tuple[int, str]]) -> Results:
