@@ -126,8 +126,9 @@ def test_rows_of_tensors_are_the_samples_that_they_make(dtype, shape):
     first = (torch.arange(7 * math.prod(shape)).reshape(7, *shape) % 5).to(dtype)
     second = torch.arange(7)
     samples = [(first[row], second[row]) for row in range(7)]
-    assert see_rows([first, second]) == see(samples)
-    assert see_rows([first.flip(0), second.flip(0)]) == see(samples)
+    alone = Seen(7, sum(map(sample_digest, samples)) % 2**64)
+    assert see_rows([first, second]) == alone
+    assert see_rows([first.flip(0), second.flip(0)]) == alone
 
 
 samples = st.recursive(
@@ -171,3 +172,25 @@ def test_no_random_number_is_drawn():
     see([(torch.randn(3, generator=torch.Generator()), array(), picture(), "x", Opaque(a=1))])
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before[:2]
     assert torch.equal(torch.get_rng_state(), before[2])
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [(torch.randn(3, 8, 8), torch.tensor(number)) for number in range(5)],
+        [(torch.randn(4, dtype=torch.bfloat16), torch.ones((), dtype=torch.bool)) for _ in range(3)],
+        [(torch.randn(2, 3).T, torch.randn(2, dtype=torch.complex64).conj()) for _ in range(3)],
+        [(torch.randn(2), torch.tensor(1)), (torch.randn(2), torch.tensor(1.0))],  # of two kinds
+        [(torch.randn(2),), (torch.randn(3),)],  # of two shapes
+        [(torch.randn(2),), (torch.randn(2), torch.randn(2))],  # of two lengths
+        [(torch.randn(300, 300),), (torch.randn(300, 300),)],  # large
+        [(torch.randn(2, requires_grad=True),) for _ in range(2)],
+        [(torch.empty(0),)],
+        [(), ()],
+        [],
+    ],
+)
+def test_samples_that_are_looked_at_together_have_the_digests_that_each_has_alone(samples):
+    alone = [sample_digest(sample) for sample in samples]
+    assert None not in alone
+    assert see(samples) == Seen(len(samples), sum(alone) % 2**64)

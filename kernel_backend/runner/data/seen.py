@@ -14,6 +14,7 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +22,8 @@ from torch import Tensor
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 MODULUS = 2**64
+_SMALL = 2**16  # bytes of a tensor that are copied sooner than looked at on its own
+_DTYPE = attrgetter("dtype")
 
 
 class Seen(NamedTuple):
@@ -37,7 +40,9 @@ class Seen(NamedTuple):
 
 
 def see(samples: Sequence[Any]) -> Seen:
-    """What these samples are. Draws no random number; copies no tensor that is contiguous and on the host."""
+    """What these samples are. Draws no random number; copies no tensor that is large, contiguous and on the host."""
+    if (columns := _columns(samples)) is not None:
+        return see_rows(columns)
     digest = uncovered = 0
     for sample in samples:
         found = sample_digest(sample)
@@ -59,6 +64,21 @@ def see_rows(tensors: Sequence[Tensor]) -> Seen:
     first = [_holds(b"(", len(columns)) + word for word in first]
     digest = sum(xxh3_64_intdigest(b"".join(words)) for words in zip(first, *others, strict=True))
     return Seen(count, digest % MODULUS)
+
+
+def _columns(samples: Sequence[Any]) -> list[Tensor] | None:
+    """Tuples of small tensors, all alike, as one tensor a place: that takes half the time of looking into each."""
+    if set(map(type, samples)) != {tuple} or len(set(map(len, samples))) != 1:
+        return None
+    found = []
+    for column in zip(*samples, strict=True):
+        if set(map(type, column)) != {Tensor} or len(set(map(_DTYPE, column))) != 1 or column[0].nbytes > _SMALL:
+            return None
+        try:
+            found.append(torch.stack(column))
+        except RuntimeError:  # of several shapes, or places
+            return None
+    return found or None
 
 
 def sample_digest(sample: Any) -> int | None:
