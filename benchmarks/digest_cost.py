@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ import torch
 from contenders import ours
 
 from kernel_backend.runner import first_epoch, loop
-from kernel_backend.runner.data.seen import see, see_rows
+from kernel_backend.runner.data.seen import are_rows, see, see_rows
 
 BATCH_SIZE = 32
 WARM_UP = 32
@@ -117,7 +118,12 @@ def alone(params: dict[str, Any]) -> float:
     data = made["train_data"](**{name: value for name, value in params.items() if name in ("side", "kind", "source")})
     samples = [data[index] for index in range(BATCH_SIZE)]
     rows = [torch.stack([sample[0] for sample in samples]), torch.tensor([int(sample[1]) for sample in samples])]
-    digest = (lambda: see_rows(rows)) if params.get("source") == "tensors" else (lambda: see(samples))
+    ways: dict[str, Callable[[], object]] = {
+        "samples": lambda: see(samples),
+        "tensors": lambda: see_rows(rows),
+        "list": lambda: are_rows(samples) and see_rows(rows),
+    }
+    digest = ways[params.get("source", "samples")]
     took = []
     for _ in range(200):
         began = time.perf_counter()

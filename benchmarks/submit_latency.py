@@ -1,10 +1,11 @@
 """From submitting to the first training step, against `python train.py` of the same model by hand.
 
-    python benchmarks/submit_latency.py [--runs 5]
+    python benchmarks/submit_latency.py [--runs 5] [--locked]
 
 Both sides are paired in one run on the same machine; the service is warm (it runs already, as after the first use).
 By hand: from the start of the interpreter to the end of the first step. Daylight: from the call of `submit` (snapshot,
-upload, queue, launcher, ranks) to the end of the first step, by one and by two ranks.
+upload, queue, launcher, ranks) to the end of the first step, by one and by two ranks; with `--locked` by one rank in
+the locked environment, too, once that has been built from a package index.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Literal
 
 DEFINITION = """
 import torch
@@ -53,7 +55,7 @@ def by_hand(folder: Path) -> float:
     return float(done.stdout) - begun
 
 
-def by_daylight(folder: Path, slots: int) -> float:
+def by_daylight(folder: Path, slots: int, env: Literal["current", "locked"] = "current") -> float:
     """Seconds from the call of submit to the first step that was reported."""
     from jupyter_ext.capture import capture_file
     from jupyter_ext.submit import submit
@@ -64,7 +66,7 @@ def by_daylight(folder: Path, slots: int) -> float:
     cell.write_text(DEFINITION)
     client = Client.connect()
     begun = time.time()
-    number = submit(capture_file(cell), Config(slots=slots), {}, client=client).experiment.number
+    number = submit(capture_file(cell), Config(slots=slots, env=env), {}, client=client).experiment.number
     for message in client.watch(experiment=number):
         if message.type == "report":
             break
@@ -79,7 +81,13 @@ def main() -> None:
     """Print medians, and what Daylight takes above the hand-written script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    runs = parser.parse_args().runs
+    parser.add_argument("--locked", action="store_true", help="measure the locked environment, too")
+    options = parser.parse_args()
+    runs = options.runs
+    ways: dict[str, tuple[int, Literal["current", "locked"]]] = {"1 slot": (1, "current")}
+    ways["2 Horovod ranks"] = (2, "current")
+    if options.locked:
+        ways["1 slot, locked"] = (1, "locked")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["DAYLIGHT_HOME"] = str(folder / "home")
@@ -88,17 +96,18 @@ def main() -> None:
 
         address = discovery.start()
         try:
-            by_daylight(folder, 1)
-            times = [(by_hand(folder), by_daylight(folder, 1), by_daylight(folder, 2)) for _ in range(runs)]
+            for slots, env in ways.values():
+                by_daylight(folder, slots, env)
+            times = [(by_hand(folder), *(by_daylight(folder, *way) for way in ways.values())) for _ in range(runs)]
         finally:
             os.kill(address.pid, 15)
             time.sleep(1)
-    hand, one, two = (statistics.median(column) for column in zip(*times, strict=True))
-    above = [statistics.median(row[i] - row[0] for row in times) for i in (1, 2)]
+    hand, *ours = (statistics.median(column) for column in zip(*times, strict=True))
     print(f"submit to first step, median of {runs} paired runs")
     print(f"  python train.py by hand      {hand:6.2f} s")
-    print(f"  daylight, 1 slot             {one:6.2f} s   ratio {one / hand:.2f}   above by {above[0]:+.2f} s")
-    print(f"  daylight, 2 Horovod ranks    {two:6.2f} s   ratio {two / hand:.2f}   above by {above[1]:+.2f} s")
+    for place, (way, seconds) in enumerate(zip(ways, ours, strict=True), start=1):
+        above = statistics.median(row[place] - row[0] for row in times)
+        print(f"  daylight, {way:18} {seconds:6.2f} s   ratio {seconds / hand:.2f}   above by {above:+.2f} s")
 
 
 if __name__ == "__main__":

@@ -75,3 +75,14 @@ def test_what_a_locked_environment_lacks_is_told_in_a_few_words(tmp_path: Path):
         "not in the locked environment: p0 (editable), p1 (editable), p2 (editable), p3 (editable), p4 (editable) "
         "and 2 more"
     )
+
+
+def test_a_locked_environment_of_another_python_is_told(tmp_path: Path):
+    preparation, made = experiment(tmp_path, record(), config=Config(env="locked"))
+    folder = tmp_path / "environments" / record().id / "venv"
+    folder.mkdir(parents=True)
+    (folder / "pyvenv.cfg").write_text("home = /usr/bin\nversion_info = 3.11.99\n")
+    told = preparation.note(made, 0)
+    assert told == f"the locked environment has Python 3.11.99, the snapshot was made with {record().python}"
+    (folder / "pyvenv.cfg").write_text(f"version = {record().python}\n")
+    assert preparation.note(made, 0) is None

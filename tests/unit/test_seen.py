@@ -12,8 +12,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import default_collate
 
-from kernel_backend.runner.data.seen import Seen, sample_digest, see, see_rows
+from kernel_backend.runner.data.seen import Seen, are_rows, sample_digest, see, see_rows
 
 Pair = namedtuple("Pair", "image label")
 
@@ -175,22 +176,23 @@ def test_no_random_number_is_drawn():
 
 
 @pytest.mark.parametrize(
-    "samples",
+    ("samples", "rows"),
     [
-        [(torch.randn(3, 8, 8), torch.tensor(number)) for number in range(5)],
-        [(torch.randn(4, dtype=torch.bfloat16), torch.ones((), dtype=torch.bool)) for _ in range(3)],
-        [(torch.randn(2, 3).T, torch.randn(2, dtype=torch.complex64).conj()) for _ in range(3)],
-        [(torch.randn(2), torch.tensor(1)), (torch.randn(2), torch.tensor(1.0))],  # of two kinds
-        [(torch.randn(2),), (torch.randn(3),)],  # of two shapes
-        [(torch.randn(2),), (torch.randn(2), torch.randn(2))],  # of two lengths
-        [(torch.randn(300, 300),), (torch.randn(300, 300),)],  # large
-        [(torch.randn(2, requires_grad=True),) for _ in range(2)],
-        [(torch.empty(0),)],
-        [(), ()],
-        [],
+        ([(torch.randn(3, 8, 8), torch.tensor(number)) for number in range(5)], True),
+        ([(torch.randn(4, dtype=torch.bfloat16), torch.ones((), dtype=torch.bool)) for _ in range(3)], True),
+        ([(torch.randn(2, 3).T, torch.randn(2, dtype=torch.complex64).conj()) for _ in range(3)], True),
+        ([(torch.randn(2, requires_grad=True),) for _ in range(2)], True),
+        ([(torch.empty(0),)], True),
+        ([(torch.randn(2), torch.tensor(1)), (torch.randn(2), torch.tensor(1.0))], False),  # of two kinds
+        ([(torch.randn(2),), (torch.randn(2), torch.randn(2))], False),  # of two lengths
+        ([(torch.nn.Parameter(torch.randn(2)),)], False),
+        ([[torch.randn(2)]], False),
+        ([(torch.randn(2), 1)], False),
+        ([(), ()], False),
+        ([], False),
     ],
 )
-def test_samples_that_are_looked_at_together_have_the_digests_that_each_has_alone(samples):
-    alone = [sample_digest(sample) for sample in samples]
-    assert None not in alone
-    assert see(samples) == Seen(len(samples), sum(alone) % 2**64)
+def test_samples_that_become_rows_have_the_digests_that_each_has_alone(samples, rows):
+    assert are_rows(samples) == rows
+    if rows:
+        assert see_rows(default_collate(samples)) == see(samples)

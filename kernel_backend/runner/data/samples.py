@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from kernel_backend.runner import seeds
-from kernel_backend.runner.data.seen import Seen, see, see_rows
+from kernel_backend.runner.data.seen import Seen, are_rows, see, see_rows
 from kernel_backend.runner.data.shares import Read, Share, Step
 from kernel_backend.runner.data.source import Source, draws_nothing
 from kernel_backend.runner.generators import Draws
@@ -65,9 +65,11 @@ class FromSamples(Dataset[Any]):
 
     def _read(self, share: Share, digested: bool) -> Read:
         samples = self._samples(share.position, share.indices.tolist())
-        seen = see(samples) if digested else Seen()
+        together = digested and self._collate is default_collate and are_rows(samples)  # which is quicker
+        seen = see(samples) if digested and not together else Seen()
         self._collating.at(share.position)
-        return Read(self._collate(samples), seen)
+        data = self._collate(samples)
+        return Read(data, see_rows(data) if together else seen)
 
     def _samples(self, position: int, indices: list[int]) -> list[Any]:
         if self._quiet:

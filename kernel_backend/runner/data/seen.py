@@ -22,7 +22,6 @@ from torch import Tensor
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 MODULUS = 2**64
-_SMALL = 2**16  # bytes of a tensor that are copied sooner than looked at on its own
 _DTYPE = attrgetter("dtype")
 
 
@@ -40,9 +39,7 @@ class Seen(NamedTuple):
 
 
 def see(samples: Sequence[Any]) -> Seen:
-    """What these samples are. Draws no random number; copies no tensor that is large, contiguous and on the host."""
-    if (columns := _columns(samples)) is not None:
-        return see_rows(columns)
+    """What these samples are. Draws no random number; copies no tensor that is contiguous and on the host."""
     digest = uncovered = 0
     for sample in samples:
         found = sample_digest(sample)
@@ -66,19 +63,12 @@ def see_rows(tensors: Sequence[Tensor]) -> Seen:
     return Seen(count, digest % MODULUS)
 
 
-def _columns(samples: Sequence[Any]) -> list[Tensor] | None:
-    """Tuples of small tensors, all alike, as one tensor a place: that takes half the time of looking into each."""
-    if set(map(type, samples)) != {tuple} or len(set(map(len, samples))) != 1:
-        return None
-    found = []
-    for column in zip(*samples, strict=True):
-        if set(map(type, column)) != {Tensor} or len(set(map(_DTYPE, column))) != 1 or column[0].nbytes > _SMALL:
-            return None
-        try:
-            found.append(torch.stack(column))
-        except RuntimeError:  # of several shapes, or places
-            return None
-    return found or None
+def are_rows(samples: Sequence[Any]) -> bool:
+    """Whether these are tuples of tensors, alike, so that what `default_collate` makes of them has them as rows."""
+    if set(map(type, samples)) != {tuple} or len(set(map(len, samples))) != 1 or not samples[0]:
+        return False
+    columns = zip(*samples, strict=True)
+    return all(set(map(type, each)) == {Tensor} and len(set(map(_DTYPE, each))) == 1 for each in columns)
 
 
 def sample_digest(sample: Any) -> int | None:
