@@ -58,7 +58,7 @@ def plan(
         notes.append(f"the packages here are not those of #{number} ({found}): it trains in the locked environment")
     back = _data(client, client.experiment(number).experiment, snapshot, params, data)
     notes += [f"{each}, since #{number}: it is read as it was, by links" for each in back.notes]
-    notes += [f"{each}: it trains with what is there now" for each in back.beyond]
+    notes += [f"data is not as it was: {each}" for each in back.beyond]
     if back.data_at is not None:
         given["data_at"] = back.data_at
     return Planned(Rerun(params=back.params, config=_plain(given), python=sys.executable, name=name), notes)
@@ -79,20 +79,10 @@ def _data(
     if not snapshot.data and not moved:
         return _Data(dict(params))
     one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
-    back = put_back(one, one, {**experiment.params, **params}, _moved(moved))
+    back = put_back(one, one, {**experiment.params, **params}, moved)
     before = experiment.params
     other = {name: value for name, value in back.params.items() if name in params or value != before.get(name)}
     return _Data(other, None if back.data_at == experiment.config.data_at else back.data_at, back.notes, back.beyond)
-
-
-def _moved(words: Sequence[str]) -> dict[str, str]:
-    """`leslie=/mnt/leslie`: what was declared -> where it is now."""
-    pairs = [word.partition("=") for word in words]
-    if wrong := [word for word, (name, equals, place) in zip(words, pairs, strict=True) if not (name and place)]:
-        raise InvalidRequest(
-            f"--data {wrong[0]}: a rerun is told where declared data is now: --data leslie=/mnt/leslie"
-        )
-    return {name: place for name, _, place in pairs}
 
 
 def verdict_text(diff: Diff, verifies: bool = False) -> str:

@@ -75,7 +75,7 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
     """Submit a step; what of the data cannot be put back is added to `missing`."""
-    seen = PutBack(params(a.experiment, b.experiment, step.back))
+    seen = PutBack(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
     if "data" in step.back:
         seen = put_back(a, b, seen.params)
         missing |= dict.fromkeys(f"data: {each}" for each in seen.beyond)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_backend.data import changed_text, fingerprint
+from kernel_backend.data import Fingerprint, changed_text, fingerprint
 from kernel_backend.data.declared import is_url
 from kernel_backend.data.views import led, view
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
+from kernel_backend.model.code import is_code
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Data, Snapshot
@@ -36,71 +37,90 @@ class PutBack(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where data is as it was; no place: where it has always been."""
+    """Where data is as it was, or else what there is."""
 
-    at: str | None = None
-    changed: str = ""  # what has changed where it has always been
+    at: str
+    changed: str = ""  # what has changed there, and is led to as it was
     beyond: str = ""  # why it is nowhere as it was
 
 
-def put_back(
-    a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Mapping[str, str] | None = None
-) -> PutBack:
-    """Have a training of `b` see the data that `a` declared, some of it `moved` (name or path of then -> place now).
+def put_back(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> PutBack:
+    """Have a training of `b` see the data that `a` declared; each of `moved` is `NAME=PLACE`, where some is now.
 
-    Raises InvalidRequest for a place where nothing is, and for a name that was not declared.
+    Raises InvalidRequest for a place where nothing is, for a name that was not declared, and for an object store's URL
+    that no hyperparameter can be.
     """
     there = {data.name: data for data in b.snapshot.data}
-    moves = dict(_moves(a.snapshot.data, moved or {}))
+    moves = _moves(a.snapshot.data, moved)
     seen, data_at, notes, beyond = dict(params), dict[str, str](), list[str](), list[str]()
     for data in a.snapshot.data:
-        now = there.get(data.name)
+        now, place = there.get(data.name), moves.get(data.name)
         if now is None:
             beyond.append(f"--data {data.name} is not declared by #{b.experiment.number}")
             continue
-        found = _place(data, a.files[data.listed], now.path, moves.get(data.name))
-        before = b.experiment.config.data_at.get(data.name)  # of a rerun of a rerun
-        at = found.at or (before and now.path)
-        if at:
-            other = led(now, at, b.experiment.cwd, seen, before or now.path)
-            if other is None:
-                changed = found.changed or f"{data.name} is at {at} now"
-                found = found._replace(beyond=f"{changed}; the code itself names the path, which cannot lead elsewhere")
-            else:
-                seen, data_at[data.name] = other, at
-        if found.beyond:
-            beyond.append(found.beyond)
-        elif found.changed:
-            notes.append(found.changed)
+        before = b.experiment.config.data_at.get(data.name, now.path)
+        known = [before, a.experiment.config.data_at.get(data.name), now.path]
+        found = _found(data, a.files[data.listed], [place] if place else list(dict.fromkeys(filter(None, known))))
+        other = None if _within(b, now.path, found.at) else led(now, found.at, b.experiment.cwd, seen, before)
+        if other is None and place and is_url(place):
+            raise InvalidRequest(f"--data {data.name}={place}: no hyperparameter names this data, and a path is no URL")
+        if other is None:
+            changed = found.changed or found.beyond or f"{data.name} is at {found.at} now"
+            beyond.append(f"{changed}; the code itself names the path, which cannot lead elsewhere")
+            continue
+        seen = other
+        if found.at != now.path:
+            data_at[data.name] = found.at
+        beyond += [found.beyond] if found.beyond else []
+        notes += [found.changed] if found.changed else []
     return PutBack(seen, data_at, notes, beyond)
 
 
-def _moves(declared: Sequence[Data], moved: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, place in moved.items():
-        data = next((each for each in declared if name in (each.name, each.path)), None)
-        if data is None:
+def _within(b: Submitted, path: str, place: str) -> bool:
+    """Whether the code itself has the path, and not the place."""
+    return path != place and any(path.encode() in content for name, content in b.files.items() if is_code(name))
+
+
+def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
+    """`leslie=/mnt/leslie`: the name of what was declared (its path does, too) -> where it is now."""
+    moves: dict[str, str] = {}
+    for word in words:
+        found = [(each, name) for each in declared for name in (each.name, each.path) if word.startswith(f"{name}=")]
+        if not found:
             known = ", ".join(each.name for each in declared) or "none"
-            raise InvalidRequest(f"--data {name}={place}: no such data was declared; there is: {known}")
-        yield data.name, place if is_url(place) else str(Path(place).expanduser().absolute())
+            how = "a rerun is told where declared data is now, as --data leslie=/mnt/leslie"
+            raise InvalidRequest(f"--data {word}: {how}; declared is: {known}")
+        data, name = max(found, key=lambda each: len(each[1]))
+        place = word[len(name) + 1 :]
+        moves[data.name] = place if is_url(place) else str(Path(place).expanduser().absolute())
+    return moves
 
 
-def _place(then: Data, listed: bytes, path: str, moved: str | None) -> _Place:
-    """Where data that was at `path` is as it was then; where a person says, whatever is there."""
-    try:
-        present = fingerprint(moved or path)
-    except InvalidRequest as error:
-        if moved:
-            raise
-        return _Place(beyond=error.message)
-    if present.digest == then.digest:
-        return _Place(at=moved)
-    changed = changed_text(moved or path, listed, present.listed)
-    if is_url(moved or path):
-        return _Place(moved, beyond=f"{changed}; an object store keeps no earlier objects for us")
-    folder = home() / "views" / then.digest
-    made = view(listed, present, Path(moved or path), folder)
-    if not made.missing:
-        return _Place(str(made.place), changed)
-    names = ", ".join([*made.missing[:NAMED], *(["..."] if len(made.missing) > NAMED else [])])
-    kept = f"the bytes of {len(made.missing):,} of {then.files:,} files are not kept anywhere ({names})"
-    return _Place(moved, beyond=f"{changed}; {kept}")
+def _found(then: Data, listed: bytes, places: Sequence[str]) -> _Place:
+    """The first of these places where data is as it was; else links that have it so; else the first that is there."""
+    present: dict[str, Fingerprint] = {}
+    for place in places:
+        try:
+            present[place] = fingerprint(place)
+        except InvalidRequest as error:
+            if len(places) == 1 and place != then.path:
+                raise
+            gone = error.message
+            continue
+        if present[place].digest == then.digest:
+            return _Place(place)
+    for place, found in present.items():
+        made = None if is_url(place) else view(then, listed, found, Path(place), home() / "views")
+        if made and not made.missing:
+            return _Place(str(made.place), changed_text(place, listed, found.listed))
+    for place, found in present.items():
+        return _Place(place, beyond=f"{changed_text(place, listed, found.listed)}; {_lost(then, listed, place, found)}")
+    return _Place(then.path, beyond=gone)
+
+
+def _lost(then: Data, listed: bytes, place: str, found: Fingerprint) -> str:
+    if is_url(place):
+        return "an object store keeps no earlier objects for us, and tells them apart in its own way"
+    missing = view(then, listed, found, Path(place), home() / "views").missing
+    names = ", ".join([*missing[:NAMED], *(["..."] if len(missing) > NAMED else [])])
+    return f"the bytes of {len(missing):,} of {then.files:,} files are not kept anywhere ({names})"

@@ -1,4 +1,4 @@
-"""A folder as it was, where only some of its files have changed: links, so that nothing is copied and nothing touched.
+"""A likeness of a folder in which some files are others: links to all else, so that nothing of it is touched.
 
 A training that stands in it reads the files of then by the relative paths that its code has always used.
 """
@@ -6,50 +6,125 @@ A training that stands in it reads the files of then by the relative paths that 
 from __future__ import annotations
 
 import os
+import shutil
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
+
+ENTRIES = 20_000  # that are made one by one; folders beyond them are links as a whole
+_WHOLE = ("node_modules", "__pycache__")  # and those that begin with a dot
 
 
-def overlay(cwd: Path, targets: Mapping[str, Path], folder: Path) -> Path:
-    """`cwd` once more, below `folder`: there each path in `targets`, relative to it, leads to another file or folder.
+class Likeness(NamedTuple):
+    """Where `cwd` is once more, and whether some folders in it are links as a whole, which walks do not enter."""
 
-    All else leads to where it is, up to the root of the file system, so that `../data` is found, too. What is written
-    over goes through the links; a new file in `cwd` itself stays below `folder`. It may have been made before.
+    cwd: Path
+    linked: bool
+
+
+def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], folder: Path) -> Likeness:
+    """`cwd` once more, below a new `folder`: paths in `targets`, relative to it, lead elsewhere; `copies` are copied.
+
+    Folders in `cwd` and in what the targets lead to are real ones (`os.walk` enters no links) and their files are
+    links, so that what is written into a file goes through, and what is made, renamed or deleted stays below `folder`.
+    Above `cwd` everything is a link, up to the root of the file system, so that `../data` is found, too.
     """
     cwd = cwd.resolve()
-    leads = {Path(os.path.normpath(cwd / path)): target for path, target in targets.items()}
-    opened = {parent for path in [cwd / "any", *leads] for parent in path.parents}
-    for place in sorted(opened):
-        inside = folder / place.relative_to(place.anchor)
-        if inside.is_symlink():  # to what may not be written in
-            inside.unlink()
-        inside.mkdir(parents=True, exist_ok=True)
-        _forget(inside, place)
-        for entry in _entries(place):
-            if entry not in opened and entry not in leads:
-                _link(inside / entry.name, entry)
-    for path, target in leads.items():
-        _link(folder / path.relative_to(path.anchor), target)
+    made = _Tree(folder.resolve())
+    made.mirror(cwd, cwd)
+    for path, target in sorted(targets.items(), key=lambda each: len(Path(each[0]).parts)):  # outer ones first
+        made.lead(_absolute(cwd, path), target)
+    for path, target in copies.items():
+        shutil.copyfile(target, made.cleared(_absolute(cwd, path)))
+    return Likeness(made.at(cwd), made.linked)
+
+
+def likeness_of(cwd: Path, folder: Path) -> Path:
+    """Where `overlay` has put it."""
+    cwd = cwd.resolve()
     return folder / cwd.relative_to(cwd.anchor)
 
 
-def _forget(inside: Path, place: Path) -> None:
-    """Take away the links of an earlier time: what they lead to may be gone."""
-    for each in _entries(inside):
-        if each.is_symlink() and each.readlink() == place / each.name:
-            each.unlink()
+def can_be_led(name: str, place: str, cwd: str) -> bool:
+    """Whether what is named so in `cwd` can be led to a place by links: `cwd` itself, and above it, cannot be."""
+    if name.startswith(("/", "~")) or "://" in name or not os.path.isabs(place):
+        return False
+    return not set(Path(os.path.relpath(os.path.join(cwd, name), cwd)).parts) <= {".."}
 
 
-def _entries(folder: Path) -> list[Path]:
+def _absolute(cwd: Path, path: str) -> Path:
+    return Path(os.path.normpath(cwd / path))
+
+
+class _Tree:
+    """A tree of folders and links. No link in it is ever written through."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._left, self.linked = root, ENTRIES, False
+
+    def at(self, path: Path) -> Path:
+        """Where the likeness of a path is."""
+        return self._root / path.relative_to(path.anchor)
+
+    def mirror(self, path: Path, source: Path) -> None:
+        """Have the likeness of `path` be a folder like `source`."""
+        self.cleared(path).mkdir()  # fails sooner than it follows a link
+        queue = deque([(self.at(path), _entries(source))])
+        while queue:
+            place, entries = queue.popleft()
+            for entry in entries:
+                inside = None if _is_link(entry) or Path(entry.path) == self._root.parent else _entries(entry.path)
+                if inside is not None and len(inside) > self._left:
+                    inside, self.linked = None, True
+                if inside is None:
+                    (place / entry.name).symlink_to(os.path.abspath(entry.path))
+                else:
+                    self._left -= len(inside)
+                    (place / entry.name).mkdir()
+                    queue.append((place / entry.name, inside))
+
+    def lead(self, path: Path, target: Path) -> None:
+        """Have the likeness of `path` be like a file or folder elsewhere."""
+        if target.is_dir():
+            self.mirror(path, target)
+        else:
+            self.cleared(path).symlink_to(target.absolute())
+
+    def cleared(self, path: Path) -> Path:
+        """Where the likeness of a path is, with nothing there any more."""
+        self._open(path.parent)
+        place = self.at(path)
+        if place.is_symlink():
+            place.unlink()
+        elif place.is_dir():
+            shutil.rmtree(place)
+        return place
+
+    def _open(self, path: Path) -> None:
+        """Have the likeness of `path` be a folder, with links to what is in it, and of all above."""
+        if path != path.parent:
+            self._open(path.parent)
+        place = self.at(path)
+        if place.is_dir() and not place.is_symlink():
+            return
+        source = path
+        if place.is_symlink():  # to a folder that is seen elsewhere, perhaps
+            source = place.resolve()
+            place.unlink()
+        place.mkdir(parents=True)
+        for entry in _entries(source):
+            (place / entry.name).symlink_to(entry.path)
+
+
+def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
     try:
-        return [folder / name for name in os.listdir(folder)]
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda entry: entry.name)
     except OSError:  # gone, or not for us to read: what is known of it is led to all the same
         return []
 
 
-def _link(place: Path, target: Path) -> None:
-    if place.is_symlink():
-        place.unlink()
-    elif place.exists():  # a training made it before
-        return
-    place.symlink_to(target.absolute())
+def _is_link(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a link whatever is in it: files, links, and folders that no training reads."""
+    return not entry.is_dir(follow_symlinks=False) or entry.name.startswith(".") or entry.name in _WHOLE

@@ -41,7 +41,7 @@ def _elsewhere(executed: Executed, working: Sequence[int]) -> Iterator[str]:
     if not moves:
         return
     last, magic = moves[-1]
-    before = [time for time in working if executed.index(time) < last and _calls(executed, time)]
+    before = [time for time in working if executed.index(time) < last and _calls_with_a_text(executed, time)]
     if before:
         first, other = executed.cell(before[0]).number, executed.cells[last].number
         yield (
@@ -54,5 +54,12 @@ def _works(executed: Executed, time: int) -> bool:
     return not all(isinstance(node, _DEFINES) for node in executed.statements[time].nodes)
 
 
-def _calls(executed: Executed, time: int) -> bool:
-    return any(isinstance(each, ast.Call) for node in executed.statements[time].nodes for each in ast.walk(node))
+def _calls_with_a_text(executed: Executed, time: int) -> bool:
+    """Whether it may open a file by name."""
+    calls = [each for node in executed.statements[time].nodes for each in ast.walk(node) if isinstance(each, ast.Call)]
+    given = [value for each in calls for value in (*each.args, *(keyword.value for keyword in each.keywords))]
+    return any(isinstance(value, ast.Constant | ast.JoinedStr) and not _is_number(value) for value in given)
+
+
+def _is_number(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and not isinstance(value.value, str)

@@ -54,6 +54,11 @@ def observed(
     return Observed(files=files, more=len(found[LISTED:]))
 
 
+def real_name(path: str, likeness: str) -> str:
+    """A path below a likeness of the root folder as it is below that."""
+    return path[len(likeness) :] if likeness and path.startswith(f"{likeness}/") else path
+
+
 class _Reading:
     """Looks at one file after the other, and into it while there is budget."""
 
@@ -71,7 +76,7 @@ class _Reading:
         if not stat.S_ISREG(status.st_mode):
             return None
         digest = self._digest(os.fsencode(path), looks(status))
-        name = printable(path.removeprefix(self._likeness))
+        name = printable(real_name(path, self._likeness))
         return ObservedFile(path=name, size=status.st_size, mtime=status.st_mtime, digest=digest)
 
     def _digest(self, path: bytes, seen: Looks) -> str | None:

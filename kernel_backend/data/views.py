@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -11,6 +13,7 @@ from kernel_backend.data.base import UNREADABLE, Fingerprint
 from kernel_backend.differences.listing import read_list
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Data
+from kernel_backend.overlay import can_be_led
 
 
 class View(NamedTuple):
@@ -20,42 +23,68 @@ class View(NamedTuple):
     missing: tuple[str, ...]
 
 
-def view(listed: bytes, present: Fingerprint, root: Path, folder: Path) -> View:
-    """Links in `folder`, named as in the list of then, to files below `root` (now `present`) with the same bytes.
+def view(then: Data, listed: bytes, present: Fingerprint, root: Path, folders: Path) -> View:
+    """Links in one of `folders`, named as in the list of then, to files below `root` (now `present`) of the same bytes.
 
-    A file may have been renamed meanwhile. Nothing is made where bytes are missing.
+    One may have been renamed meanwhile. Nothing is made where bytes are missing; a name that leads out of the folder
+    counts as missing.
     """
     alone = root.is_file()
     places = {(str(file.size), file.digest): root if alone else root / file.name for file in present.files}
     there = {known: path for known, path in places.items() if known[1] != UNREADABLE and path.exists()}
     wanted = read_list(listed)
-    missing = tuple(name for name, known in wanted.items() if known not in there)
+    missing = tuple(name for name, known in wanted.items() if known not in there or _leads_out(name))
+    folder = _free(folders, then.digest, wanted.keys())
     if not missing:
         for name, known in wanted.items():
-            _link(folder / name, there[known[0], known[1]])
-    return View(folder / root.name if alone and len(wanted) == 1 else folder, missing)
+            _link(folder / name, there[known[0], known[1]].absolute())
+    own = PurePath(then.path).name  # of a file that was declared by itself
+    return View(folder / own if list(wanted) == [own] else folder, missing)
+
+
+def _leads_out(name: str) -> bool:
+    return PurePath(name).is_absolute() or ".." in PurePath(name).parts
+
+
+def _free(folders: Path, digest: str, names: Collection[str]) -> Path:
+    """The first folder for this digest in which no training has left files of its own."""
+    for number in count(1):
+        folder = folders / (digest if number == 1 else f"{digest}-{number}")
+        found = (os.path.relpath(os.path.join(at, name), folder) for at, _, files in os.walk(folder) for name in files)
+        if all(name in names for name in found):
+            return folder
+    raise AssertionError("there is always another number")
 
 
 def led(data: Data, place: str, cwd: str, params: Mapping[str, Value], before: str) -> dict[str, Value] | None:
     """The hyperparameters with which a training in `cwd` reads `place` instead of the data, which it read at `before`.
 
-    One that names the data names the place instead; a relative path is led there by links (`overlay`). None where the
-    code must have the path within itself.
+    One that is the data's path becomes the place; what is below a relative path is led there by links (`overlay`). None
+    where the code must have the path within itself.
     """
-    named = {name for name, value in params.items() if value in (data.name, data.path, before)}
-    if not named and not can_be_led(data.name, cwd):
-        return None
-    return {name: place if name in named else value for name, value in params.items()}
+    relative = can_be_led(data.name, place, cwd)
+    paths = [data.path, before, *([] if relative else [data.name])]
+    found = {name: _moved(value, paths, place) for name, value in params.items()}
+    return None if found == dict(params) and not relative and place != before else found
 
 
-def can_be_led(name: str, cwd: str) -> bool:
-    """Whether what is declared by this name in `cwd` can be led elsewhere: `cwd` itself, and above it, cannot be."""
-    below = PurePath(os.path.relpath(os.path.join(cwd, name), cwd))
-    return not (name.startswith(("/", "~")) or "://" in name or set(below.parts) <= {".."})
+def _moved(value: Value, paths: Sequence[str], place: str) -> Value:
+    """A hyperparameter that is one of these paths, or below it, as it is below `place`."""
+    if not isinstance(value, str):
+        return value
+    for path in (each.rstrip("/") for each in paths):
+        if value.rstrip("/") == path:
+            return place
+        if value.startswith(f"{path}/"):
+            return f"{place.rstrip('/')}/{value[len(path) + 1 :]}"
+    return value
 
 
 def _link(place: Path, target: Path) -> None:
+    """Have `place` lead to `target` at every instant: a training may be reading it."""
+    if place.is_symlink() and place.readlink() == target:
+        return
     place.parent.mkdir(parents=True, exist_ok=True)
-    if place.is_symlink():
-        place.unlink()
-    place.symlink_to(target.absolute())
+    making = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    making.symlink_to(target)
+    making.replace(place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,7 +15,9 @@ from kernel_backend.model.snapshot import CAPTURED, DEFINITION, Origin
 LARGEST = 200_000  # bytes of a file that is shown line by line
 LINES = 400  # of a file's difference
 _MARK = re.compile(r"# cell \[\d+\]")
-_HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,\d+)? @@")
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+Locate = Callable[[int], Origin | None]
+Place = tuple[Sequence[int], Locate]  # the numbers of lines, and which line of a cell each number is
 
 
 def code(a: Side, b: Side) -> Iterator[Difference]:
@@ -23,10 +26,10 @@ def code(a: Side, b: Side) -> Iterator[Difference]:
         before, after = a.files.get(name), b.files.get(name)
         if before is None or after is None:
             text = f"{_called(name)} is {'new' if before is None else 'gone'}"
-            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before or b"", after or b"", b))
+            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before or b"", after or b"", a, b))
         elif before != after and meaning(name, before) != meaning(name, after):
             text = _differs(name, before, after, b)
-            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before, after, b))
+            yield Difference(kind="code", name=name, text=text, detail=_detail(name, before, after, a, b))
 
 
 def _called(name: str) -> str:
@@ -56,21 +59,27 @@ def _changed_lines(before: bytes, after: bytes) -> list[int]:
     return found
 
 
-def _detail(name: str, before: bytes, after: bytes, b: Side) -> tuple[str, ...]:
+def _detail(name: str, before: bytes, after: bytes, a: Side, b: Side) -> tuple[str, ...]:
     if name.startswith(f"{CAPTURED}/"):
         return ()  # of those only digests are here
-    return _unified(before, after, b.snapshot.locate if name == DEFINITION else lambda line: None)
+    locate = (a.snapshot.locate, b.snapshot.locate) if name == DEFINITION else (_nowhere, _nowhere)
+    return _unified(before, after, *locate)
 
 
-def _unified(before: bytes, after: bytes, locate: Callable[[int], Origin | None]) -> tuple[str, ...]:
+def _nowhere(line: int) -> None:
+    return None
+
+
+def _unified(before: bytes, after: bytes, then: Locate, now: Locate) -> tuple[str, ...]:
     if max(len(before), len(after)) > LARGEST:
         return (f"{len(before):,} bytes, now {len(after):,}",)
     try:
-        (old, _), (new, numbers) = map(_without_marks, (before, after))
+        (old, old_numbers), (new, new_numbers) = map(_without_marks, (before, after))
     except UnicodeDecodeError:
         return (f"{len(before):,} bytes, now {len(after):,}",)
     lines = list(difflib.unified_diff(old, new, lineterm="", n=2))[2:]  # without the names of the files
-    heads = [_head(lines[at:], numbers, locate) if _HUNK.match(line) else line for at, line in enumerate(lines)]
+    places = (old_numbers, then), (new_numbers, now)
+    heads = [_head(lines[at:], *places) if _HUNK.match(line) else line for at, line in enumerate(lines)]
     shown = [line for line in heads if line.strip("+-")]
     left = len(shown) - LINES
     return (*shown[:LINES], *([f"... {left:,} lines more"] if left > 0 else []))
@@ -82,15 +91,19 @@ def _without_marks(text: bytes) -> tuple[list[str], list[int]]:
     return [line for line, _ in lines], [number for _, number in lines]
 
 
-def _head(hunk: Sequence[str], numbers: Sequence[int], locate: Callable[[int], Origin | None]) -> str:
-    """`@@ -4,5 +4,5 @@` as `@@ cell [4] line 2 @@`: where the first of its lines is that differs."""
+def _head(hunk: Sequence[str], old: Place, new: Place) -> str:
+    """`@@ -4,5 +4,5 @@` as `@@ cell [4] line 2 @@`: where the first of its lines is that differs.
+
+    Of lines that are gone it is where they were.
+    """
     found = _HUNK.match(hunk[0])
     assert found is not None
-    context = next(index for index, line in enumerate(hunk[1:]) if line.startswith(("+", "-")))
-    at = int(found[1]) + context
-    if not numbers:
-        return "@@"
-    number = numbers[min(max(at, 1), len(numbers)) - 1]
+    changed = list(itertools.takewhile(lambda line: not _HUNK.match(line), hunk[1:]))
+    context = next(index for index, line in enumerate(changed) if line.startswith(("+", "-")))
+    run = itertools.takewhile(lambda line: line.startswith(("+", "-")), changed[context:])
+    added = any(line.startswith("+") for line in run)
+    (numbers, locate), start = (new, int(found[2])) if added else (old, int(found[1]))
+    number = numbers[start + context - 1]
     origin = locate(number)
     if origin is None:
         return f"@@ line {number} @@"

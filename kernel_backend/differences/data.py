@@ -10,7 +10,7 @@ import xxhash
 from kernel_backend.differences.listing import NAMED, Changes, changes, changes_lines, changes_text, read_list
 from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
-from kernel_backend.model.facts import Delivered, Observed, ObservedFile
+from kernel_backend.model.facts import Delivered, Observed
 from kernel_backend.model.snapshot import PROJECT, Data
 
 _PRETRAINED = {".pt", ".pth", ".safetensors", ".ckpt", ".onnx", ".keras", ".gguf"}
@@ -93,9 +93,13 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
     before, after = (Observed.model_validate(s.facts["observed"]) if "observed" in s.facts else None for s in (a, b))
     if before is None or after is None:
         return Changes((), (), ())
-    declared = [data.path for side in (a, b) for data in side.snapshot.data]
-    declared += [place for side in (a, b) for place in side.experiment.config.data_at.values()]
-    old, new = _contents(a, before, weights, declared), _contents(b, after, weights, declared)
+    old, new = _contents(a, before, weights), _contents(b, after, weights)
+    for path in {data.path for side in (a, b) for data in side.snapshot.data}:
+        _leave_out(path, old, new, compared=any(_led(side, path) for side in (a, b)))
+    old, new = (
+        {_name(path, side.experiment.cwd): known for path, known in found.items()}
+        for side, found in ((a, old), (b, new))
+    )
     _fill(old, new.keys(), a)
     _fill(new, old.keys(), b)
     for name in old.keys() & new.keys():
@@ -107,11 +111,34 @@ def _between(a: Side, b: Side, *, weights: bool) -> Changes:
     return found
 
 
-def _contents(side: Side, observed: Observed, weights: bool, declared: list[str]) -> dict[str, tuple[int, str | None]]:
-    """Name -> size and digest, of what neither side has declared."""
+def _contents(side: Side, observed: Observed, weights: bool) -> dict[str, tuple[int, str | None]]:
+    """Path -> size and digest; data that was read elsewhere has the paths that it was declared by."""
+    places = {place: data.path for data in side.snapshot.data if (place := _led(side, data.path))}
     files = [each for each in observed.files if (PurePath(each.path).suffix in _PRETRAINED) == weights]
-    theirs = [each for each in files if not any(PurePath(each.path).is_relative_to(path) for path in declared)]
-    return {_name(each, side.experiment.cwd): (each.size, each.digest) for each in theirs}
+    return {_declared_path(each.path, places): (each.size, each.digest) for each in files}
+
+
+def _declared_path(path: str, places: dict[str, str]) -> str:
+    for place, declared in places.items():
+        if PurePath(path).is_relative_to(place):
+            return str(PurePath(declared, PurePath(path).relative_to(place)))
+    return path
+
+
+def _led(side: Side, path: str) -> str | None:
+    """Where declared data was read instead."""
+    data_at = side.experiment.config.data_at
+    return next((data_at.get(data.name) for data in side.snapshot.data if data.path == path), None)
+
+
+def _leave_out(path: str, *sides: dict[str, tuple[int, str | None]], compared: bool) -> None:
+    """Files of declared data are compared by its lists; by what was read only where it was led elsewhere and seen."""
+    below = [[name for name in side if PurePath(name).is_relative_to(path)] for side in sides]
+    if compared and all(below):
+        return
+    for side, names in zip(sides, below, strict=True):
+        for name in names:
+            del side[name]
 
 
 def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], side: Side) -> None:
@@ -125,10 +152,9 @@ def _fill(contents: dict[str, tuple[int, str | None]], names: Iterable[str], sid
             contents[name] = len(shipped), xxhash.xxh3_128_hexdigest(shipped)
 
 
-def _name(file: ObservedFile, cwd: str) -> str:
+def _name(path: str, cwd: str) -> str:
     """Relative to where the experiment ran: the same files in another folder are the same."""
-    path = PurePath(file.path)
-    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else file.path
+    return str(PurePath(path).relative_to(cwd)) if PurePath(path).is_relative_to(cwd) else path
 
 
 def _files(kind: str, name: str, head: str, found: Changes) -> Difference:

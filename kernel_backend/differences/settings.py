@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
 
 from kernel_backend.differences.side import Side
@@ -32,8 +33,17 @@ def hyperparameters(a: Side, b: Side) -> Iterator[Difference]:
     before, after = a.experiment.params, b.experiment.params
     for name in {**before, **after}:
         old, new = before.get(name, _UNSET), after.get(name, _UNSET)
-        if repr(old) != repr(new):
+        if repr(_meant(a, old)) != repr(_meant(b, new)):
             yield Difference(kind="hyperparameters", name=name, text=f"{name} {_shown(old)} -> {_shown(new)}")
+
+
+def _meant(side: Side, value: Any) -> Any:
+    """A place where declared data was read instead is the data."""
+    for data in side.snapshot.data:
+        place = side.experiment.config.data_at.get(data.name)
+        if place and isinstance(value, str) and PurePath(value).is_relative_to(place):
+            return str(PurePath(data.path, PurePath(value).relative_to(place)))
+    return value
 
 
 def seed(a: Side, b: Side) -> Iterator[Difference]:

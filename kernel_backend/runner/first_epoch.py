@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernel_backend.data.observed import LISTED, installed_in, is_data, observed
+from kernel_backend.data.observed import LISTED, installed_in, is_data, observed, real_name
 from kernel_backend.home import stand_in_folder
 from kernel_backend.model.code import code_id, is_code
 from kernel_backend.model.facts import Delivered
@@ -150,7 +150,7 @@ def watch_files(job: Job) -> None:
 
 
 def _is_data(path: str, likeness: str, ours: tuple[str, ...]) -> bool:  # spawned loader workers have it, too
-    return is_data(path.removeprefix(likeness), ours)
+    return is_data(real_name(path, likeness), ours)
 
 
 def _likeness(job: Job) -> str:

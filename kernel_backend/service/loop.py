@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.data.views import can_be_led
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
 from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError, NotFound
@@ -302,8 +301,7 @@ class Loop:
         try:
             await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
             stand_in = stand_in_folder(self._home, attempt.experiment, attempt.trial)
-            data_at = {name: Path(at) for name, at in job.config.data_at.items() if can_be_led(name, job.cwd)}
-            working = await asyncio.to_thread(working_folder, job.cwd, Path(job.code), stand_in, data_at)
+            working = await asyncio.to_thread(working_folder, job, stand_in)
             job = job.model_copy(update={"cwd": working.cwd})
             if working.note:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
@@ -12,10 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from kernel_backend.model.job import Job
 from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Project, Snapshot
-from kernel_backend.overlay import overlay
+from kernel_backend.overlay import ENTRIES, can_be_led, likeness_of, overlay
 
 _NAMED = 3  # files, in a sentence
+_NOT_READ = (".py", ".ipynb")  # but imported from elsewhere, or changed by every save
 
 
 def shipped_folders(code: Path, project: Project | None) -> list[Path]:
@@ -35,39 +38,56 @@ class Working(NamedTuple):
     note: str | None = None
 
 
-def working_folder(cwd: str, code: Path, stand_in: Path, data_at: Mapping[str, Path]) -> Working:
-    """Where an unpacked snapshot runs: in `cwd`, where the files there are those that travelled with it.
+def working_folder(job: Job, stand_in: Path) -> Working:
+    """Where an unpacked snapshot runs: in its working folder, or where that is gone among the shipped files.
 
-    Where some have changed or are gone, or where `data_at` (relative path -> place) says that data is elsewhere: in a
-    likeness of `cwd` below `stand_in` that has them so. Where the folder itself is gone, among the shipped files.
-    Modules do not count: they are imported from `code` anyway.
+    A rerun reads included files as they were submitted, and declared data where `Config.data_at` says. Where that is
+    not as it is in the working folder, it runs in a likeness of that, which is made below `stand_in` for the first
+    attempt and kept for all. Modules do not count: they are imported from `job.code` anyway.
     """
+    cwd, code = Path(job.cwd), Path(job.code)
+    if stand_in.is_dir():
+        return Working(str(likeness_of(cwd, stand_in)))
     project = Snapshot.model_validate_json((code / DESCRIPTION).read_bytes()).project
     top = code / PROJECT / (project.cwd if project else ".")
-    exists = Path(cwd).is_dir()
-    if not exists and not data_at:
+    data_at = {name: Path(at) for name, at in job.config.data_at.items() if can_be_led(name, at, job.cwd)}
+    if not cwd.is_dir() and not data_at:
         return Working(str(top if top.is_dir() else code))
-    shipped = {os.path.relpath(path, top): path for path in _plain_files(code / PROJECT)} if project else {}
-    others = {place: path for place, path in shipped.items() if not _same(Path(cwd) / place, path)}
-    if not others and not data_at:
-        return Working(cwd)
-    there = overlay(Path(cwd), {**others, **data_at}, stand_in)
-    return Working(str(there), _changed(cwd, there, sorted(others)) if others and exists else None)
+    others = {}
+    if project and (not cwd.is_dir() or cwd.resolve() == Path(project.root, project.cwd).resolve()):
+        shipped = {os.path.relpath(path, top): path for path in _plain_files(code / PROJECT)}
+        others = {name: path for name, path in shipped.items() if not _same(cwd / name, path)}
+    first = job.attempt == 1  # what a training has written over is its own
+    if job.rerun and (data_at or (first and others)):
+        return _likeness(cwd, data_at, others, stand_in)
+    return Working(job.cwd, f"{_changed(cwd, others)}: it is read as it is now" if first and others else None)
 
 
-def _changed(cwd: str, there: Path, others: Sequence[str]) -> str:
-    gone = sum(not Path(cwd, place).exists() for place in others)
-    named = ", ".join(others[:_NAMED])
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    said = "is gone" if gone == 1 == len(others) else "are gone" if gone == len(others) else "changed since the submit"
-    return (
-        f"{named}{more} {said}: this runs in {there}, where all is as in {cwd} but for these, which are as submitted. "
-        "New files that it writes by a relative path are there, too"
+def _likeness(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path], stand_in: Path) -> Working:
+    making = stand_in.with_name(f"{stand_in.name}.making")
+    shutil.rmtree(making, ignore_errors=True)  # of a service that was killed while it made it
+    linked = overlay(cwd, data_at, others, making).linked
+    making.replace(stand_in)
+    there = likeness_of(cwd, stand_in)
+    why = [f"{_changed(cwd, others)} and is read as it was"] if others else []
+    why += [f"{name} is read at {place}" for name, place in data_at.items()]
+    large = f" Folders beyond {ENTRIES:,} files are links, which os.walk and rglob do not enter." if linked else ""
+    return Working(
+        str(there),
+        f"{'; '.join(why)}: it runs in {there}, a likeness of {cwd} made of links. New files that it writes by a "
+        f"relative path stay there.{large}",
     )
 
 
+def _changed(cwd: Path, others: Mapping[str, Path]) -> str:
+    """`scale.json has changed since it was submitted`."""
+    named = ", ".join(sorted(others)[:_NAMED]) + (f" and {len(others) - _NAMED} more" if len(others) > _NAMED else "")
+    gone = not any((cwd / name).exists() for name in others)
+    return f"{named} {'is gone' if gone else 'has changed'} since it was submitted"
+
+
 def _plain_files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*")) if path.suffix != ".py" and path.is_file()]
+    return [path for path in sorted(folder.rglob("*")) if path.suffix not in _NOT_READ and path.is_file()]
 
 
 def _same(a: Path, b: Path) -> bool:

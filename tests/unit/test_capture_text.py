@@ -203,6 +203,7 @@ def test_a_change_of_folder_between_cells_that_run_again_is_told():
     (told,) = capture_cell(history, roles).warnings
     assert told.startswith("cell [2] ran before %cd data in cell [4]: a job runs all of it in the folder of now")
     assert capture_cell(history, "def model(): return k, more").warnings == ()
+    assert capture_cell(["rows = list(range(3))", "%cd data"], roles).warnings == ()
     assert capture_cell([*history[:3], Cell("1 / 0\n%cd data", error_line=1)], roles).warnings == ()
 
 

@@ -159,6 +159,15 @@ def test_code_is_shown_line_by_line_without_the_numbers_of_cells():
     )
 
 
+def test_lines_that_are_gone_are_named_by_where_they_were_and_new_files_by_their_lines():
+    (found,) = diff(side(), side(SOURCE.replace("scale = 2\n", "").replace("* scale", ""))).differences
+    assert found.detail[0] == "@@ cell [1] line 1 @@"
+    (found,) = diff(side(), side(files={"project/nets.py": b"x = 1"})).differences
+    assert found.detail == ("@@ line 1 @@", "+x = 1")
+    (found,) = diff(side(files={"project/nets.py": b"x = 1"}), side()).differences
+    assert found.detail == ("@@ line 1 @@", "-x = 1")
+
+
 def test_added_removed_and_edited_files_of_declared_data_are_named():
     (before, old), (after, new) = listed(a=b"1", b=b"2", c=b"3"), listed(a=b"1", b=b"x", d=b"4", e=b"5")
     a, b = side(snapshot={"data": (before,)}, files=old), side(snapshot={"data": (after,)}, files=new)
@@ -182,6 +191,18 @@ def test_samples_are_counted_and_compared_where_seed_and_code_agree():
     ]
     assert told(a, side(facts=delivered(digest="cd", code="d"))) == []
     assert told(a, side(facts=delivered(samples=5, whole=False))) == []
+
+
+def test_data_that_a_rerun_read_elsewhere_is_the_same_where_its_bytes_are():
+    (data, files) = listed(a=b"1")
+    kept = {"snapshot": {"data": (data.model_copy(update={"path": "/data/leslie"}),)}, "files": files}
+    then = side(facts=observed(("/data/leslie/a", "aa")), params={"root": "/data/leslie"}, **kept)
+    led = {"params": {"root": "/mnt/leslie"}, "config": {"data_at": {"leslie": "/mnt/leslie"}}, **kept}
+    harmless = ("configuration", "data at {} -> {'leslie': '/mnt/leslie'}")
+    assert told(then, side(facts=observed(("/mnt/leslie/a", "aa")), **led)) == [harmless]
+    assert told(then, side(facts=observed(), **led)) == [harmless]  # it was read by what cannot be observed
+    other = side(facts=observed(("/mnt/leslie/a", "bb")), **led)
+    assert told(then, other) == [("data", "files that were read: 1 file has other bytes (/data/leslie/a)"), harmless]
 
 
 def test_files_that_were_read_are_compared_by_their_place_in_the_project():

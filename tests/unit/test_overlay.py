@@ -1,80 +1,140 @@
-"""A likeness of a folder in which some files are others: read, written, made again, and left by `..`."""
+"""A likeness of a folder in which some files are others: read, walked, written to, and left by `..`."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from kernel_backend.overlay import overlay
+from kernel_backend import overlay as overlays
+from kernel_backend.overlay import can_be_led, overlay
+
+LIVE = {
+    "home/project/books/config.yaml": "live",
+    "home/project/books/other.txt": "other",
+    "home/project/books/out/model.pt": "model",
+    "home/project/books/.git/HEAD": "main",
+    "home/project/data/a/one.txt": "1",
+    "home/project/data/a/two.txt": "2",
+    "home/elsewhere/far.txt": "far",
+    "then/config.yaml": "then",
+    "then/a/one.txt": "then 1",
+    "then/a/three.txt": "then 3",
+}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    for name, text in {
-        "home/project/books/config.yaml": "live",
-        "home/project/books/other.txt": "other",
-        "home/project/data/a/one.txt": "1",
-        "home/project/data/a/two.txt": "2",
-        "home/elsewhere/far.txt": "far",
-        "then/config.yaml": "then",
-        "then/one.txt": "then 1",
-    }.items():
+    for name, text in LIVE.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path / "home" / "project" / "books"
 
 
+def untouched(tmp_path: Path) -> bool:
+    return {name: (tmp_path / name).read_text() for name in LIVE} == LIVE
+
+
+def walked(folder: Path) -> list[str]:
+    return sorted(os.path.relpath(Path(at, name), folder) for at, _, names in os.walk(folder) for name in names)
+
+
 def test_only_what_is_named_leads_elsewhere(project: Path, tmp_path: Path):
     then = tmp_path / "then"
-    targets = {"config.yaml": then / "config.yaml", "../data/a/one.txt": then / "one.txt"}
-    seen = overlay(project, targets, tmp_path / "likeness")
+    targets = {"config.yaml": then / "config.yaml", "../data/a/one.txt": then / "a/one.txt"}
+    seen = overlay(project, targets, {}, tmp_path / "likeness").cwd
     texts = ["config.yaml", "other.txt", "../data/a/one.txt", "../data/a/two.txt", "../../elsewhere/far.txt"]
     assert [(seen / name).read_text() for name in texts] == ["then", "other", "then 1", "2", "far"]
-    assert (project / "config.yaml").read_text() == "live"
-    assert (seen / tmp_path).samefile(tmp_path)
+    assert untouched(tmp_path)
 
 
-def test_what_is_gone_from_the_folder_is_there_again(project: Path, tmp_path: Path):
-    (project / "config.yaml").unlink()
-    seen = overlay(project, {"config.yaml": tmp_path / "then/config.yaml"}, tmp_path / "likeness")
-    assert (seen / "config.yaml").read_text() == "then"
+def test_what_is_made_renamed_or_deleted_in_it_stays_in_it(project: Path, tmp_path: Path):
+    seen = overlay(project, {}, {"config.yaml": tmp_path / "then/config.yaml"}, tmp_path / "likeness").cwd
+    (seen / "config.yaml").write_text("written over")
+    (seen / "out" / "new.pt").write_text("new")
+    (seen / "made.tmp").write_text("made")
+    (seen / "made.tmp").replace(seen / "out" / "model.pt")
+    (seen / "other.txt").unlink()
+    assert untouched(tmp_path)
+    shutil.rmtree(seen / "out")
+    assert untouched(tmp_path)
+    assert not (project / "out" / "new.pt").exists()
 
 
-def test_made_again_it_keeps_what_a_training_wrote_and_forgets_what_is_gone(project: Path, tmp_path: Path):
-    targets = {"config.yaml": tmp_path / "then/config.yaml"}
-    seen = overlay(project, targets, tmp_path / "likeness")
-    (seen / "cache.npy").write_text("made by the training")
-    (project / "cache.npy").write_text("of somebody else")
-    (project / "other.txt").unlink()
-    targets["../data/a/one.txt"] = tmp_path / "then/one.txt"  # its folder was a link until now
-    assert overlay(project, targets, tmp_path / "likeness") == seen
-    assert (seen / "cache.npy").read_text() == "made by the training"
-    assert not (seen / "other.txt").is_symlink()
-    assert (seen / "../data/a/one.txt").read_text() == "then 1"
-    assert (project / "../data/a/one.txt").read_text() == "1"
-    assert not (project / "../data/a/one.txt").is_symlink()
+def test_it_is_walked_as_the_folder_itself_is(project: Path, tmp_path: Path):
+    likeness = overlay(project, {"../data/a": tmp_path / "then/a"}, {}, tmp_path / "likeness")
+    assert not likeness.linked
+    seen = sorted(str(path.relative_to(likeness.cwd)) for path in likeness.cwd.rglob("*.*"))
+    assert seen == [".git", "config.yaml", "other.txt", "out/model.pt"]
+    assert walked(likeness.cwd / "../data/a") == ["one.txt", "three.txt"]
+
+
+def test_folders_that_are_too_large_are_links_as_a_whole(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(overlays, "ENTRIES", 3)
+    (project / "large").mkdir()
+    for number in range(4):
+        (project / "large" / str(number)).touch()
+    likeness = overlay(project, {}, {}, tmp_path / "likeness")
+    assert likeness.linked
+    assert (likeness.cwd / "large").is_symlink()
+    assert not (likeness.cwd / "out").is_symlink()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_targets_within_each_other_both_count(project: Path, tmp_path: Path, turned: bool):
+    targets = {"../data": tmp_path / "then", "../data/a/one.txt": tmp_path / "home/elsewhere/far.txt"}
+    seen = overlay(project, dict(reversed(targets.items())) if turned else targets, {}, tmp_path / "likeness").cwd
+    assert walked(seen / "../data") == ["a/one.txt", "a/three.txt", "config.yaml"]
+    assert (seen / "../data/a/one.txt").read_text() == "far"
+    assert untouched(tmp_path)
+
+
+def test_what_is_gone_is_there_again_even_where_the_whole_folder_is(project: Path, tmp_path: Path):
+    shutil.rmtree(project)
+    targets, copies = {"../data/a": tmp_path / "then/a"}, {"deep/config.yaml": tmp_path / "then/config.yaml"}
+    seen = overlay(project, targets, copies, tmp_path / "likeness").cwd
+    assert walked(seen) == ["deep/config.yaml"]
+    assert walked(seen / "../data/a") == ["one.txt", "three.txt"]
 
 
 def test_a_folder_behind_a_link_is_looked_into_and_left_alone(project: Path, tmp_path: Path):
     (project / "linked").symlink_to(tmp_path / "home/project/data")
-    seen = overlay(project, {"linked/a/one.txt": tmp_path / "then/one.txt"}, tmp_path / "likeness")
+    seen = overlay(project, {"linked/a/one.txt": tmp_path / "then/a/one.txt"}, {}, tmp_path / "likeness").cwd
     assert (seen / "linked/a/one.txt").read_text() == "then 1"
     assert (seen / "linked/a/two.txt").read_text() == "2"
-    assert (tmp_path / "home/project/data/a/one.txt").read_text() == "1"
+    assert untouched(tmp_path)
 
 
-def test_a_likeness_of_a_likeness(project: Path, tmp_path: Path):
-    first = overlay(project, {"config.yaml": tmp_path / "then/config.yaml"}, tmp_path / "likeness")
-    second = overlay(first, {"../data/a/one.txt": tmp_path / "then/one.txt"}, tmp_path / "second")
-    assert (second / "config.yaml").read_text() == "then"
-    assert (second / "../data/a/one.txt").read_text() == "then 1"
-    assert (second / "../../elsewhere/far.txt").read_text() == "far"
+def test_links_in_circles_and_odd_names_are_passed_on(project: Path, tmp_path: Path):
+    (project / "round").symlink_to(project)
+    odd = project / os.fsdecode(b"caf\xe9 \n")
+    odd.write_text("odd")
+    seen = overlay(project, {}, {}, tmp_path / "likeness").cwd
+    assert (seen / "round/round/other.txt").read_text() == "other"
+    assert (seen / odd.name).read_text() == "odd"
+
+
+def test_one_that_lies_in_the_folder_itself_has_an_end(project: Path):
+    seen = overlay(project, {}, {}, project / "home" / "standins" / "1.1").cwd
+    assert (seen / "other.txt").read_text() == "other"
+    assert (seen / "home" / "standins").is_symlink()
 
 
 def test_a_link_in_place_of_the_folder_is_not_written_through(project: Path, tmp_path: Path):
-    moved = tmp_path / "moved"
-    moved.symlink_to(project)
-    seen = overlay(moved, {"config.yaml": tmp_path / "then/config.yaml"}, tmp_path / "likeness")
+    (tmp_path / "moved").symlink_to(project)
+    seen = overlay(tmp_path / "moved", {"config.yaml": tmp_path / "then/config.yaml"}, {}, tmp_path / "likeness").cwd
     assert (seen / "config.yaml").read_text() == "then"
-    assert (project / "config.yaml").read_text() == "live"
+    assert untouched(tmp_path)
+
+
+def test_only_a_relative_path_below_other_folders_can_be_led_and_only_to_a_file_or_folder(project: Path):
+    cwd = str(project)
+    assert all(can_be_led(name, "/new", cwd) for name in ("data/leslie", "../data", "data/"))
+    assert not any(
+        can_be_led(name, "/new", cwd) for name in (".", "..", "../..", "~/data", "/data", "s3://bucket/data")
+    )
+    assert not any(can_be_led("data", place, cwd) for place in ("s3://bucket/data", "relative"))

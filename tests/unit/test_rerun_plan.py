@@ -12,7 +12,7 @@ from jupyter_ext.again import plan
 from kernel_backend.data.declared import declare
 from kernel_backend.differences.side import Side
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.snapshot import Environment, Snapshot
+from kernel_backend.model.snapshot import DEFINITION, Environment, Snapshot
 from kernel_backend.snapshots.archive import pack_snapshot
 from kernel_backend.snapshots.environment import record
 from tests.sides import side
@@ -31,7 +31,8 @@ class Service:
         return SimpleNamespace(experiment=self.submitted.experiment)
 
     def archive(self, number: int) -> bytes:
-        return pack_snapshot("", self.submitted.snapshot, self.submitted.files)[1]
+        files = {name: data for name, data in self.submitted.files.items() if name != DEFINITION}
+        return pack_snapshot(self.submitted.files[DEFINITION].decode(), self.submitted.snapshot, files)[1]
 
 
 @pytest.fixture
@@ -88,15 +89,32 @@ def test_a_hyperparameter_that_names_the_data_leads_to_it(folder: Path):
     assert [path.name for path in Path(place).iterdir()] == ["a.csv"]
     again = service(folder, params=planned.asked.params, config={"data_at": {str(folder): place}})
     folder.joinpath("b.csv").unlink()
-    assert plan(again, 42, {}, {}).asked.params == {"root": str(folder)}
+    assert plan(again, 42, {}, {}).asked.params == {}  # where that was read it is as it was
+
+
+def test_a_rerun_of_a_rerun_knows_where_data_was_read(folder: Path, tmp_path: Path):
+    moved = folder.rename(tmp_path / "elsewhere")
+    folder.mkdir()
+    (folder / "a.csv").write_text("1")
+    data_at = {"leslie": str(moved)}
+    again = service(folder, data="leslie", config={"data_at": data_at})
+    for file in folder.iterdir():
+        file.unlink()
+    folder.rmdir()
+    planned = plan(again, 42, {}, {})
+    assert (planned.notes, planned.asked.config) == ([], {"env": "current"})  # data_at stays as it is
+    folder.mkdir()
+    (moved / "a.csv").rename(folder / "a.csv")
+    planned = plan(again, 42, {}, {})
+    assert (planned.notes, planned.asked.config["data_at"]) == ([], {})  # it is back
 
 
 def test_data_that_cannot_be_as_it_was_is_named(folder: Path):
     kept = service(folder)
     (folder / "b.csv").write_text("2")
     (note,) = plan(kept, 41, {}, {}).notes
-    said = "the code itself names the path, which cannot lead elsewhere: it trains with what is there now"
-    assert note == f"{folder}: 1 file was added (b.csv); {said}"
+    said = "the code itself names the path, which cannot lead elsewhere"
+    assert note == f"data is not as it was: {folder}: 1 file was added (b.csv); {said}"
     (folder / "a.csv").write_text("9")
     (note,) = plan(kept, 41, {}, {}).notes
     assert "the bytes of 1 of 1 files are not kept anywhere (a.csv)" in note
@@ -104,7 +122,16 @@ def test_data_that_cannot_be_as_it_was_is_named(folder: Path):
         file.unlink()
     folder.rmdir()
     (note,) = plan(kept, 41, {}, {}).notes
-    assert f"--data {folder} is not there" in note
+    assert note.startswith(f"data is not as it was: --data {folder} is not there")
+
+
+def test_a_path_within_the_code_is_not_led_elsewhere_though_it_was_declared_by_a_relative_one(folder: Path):
+    kept = service(folder, data="leslie")
+    kept.submitted.files[DEFINITION] = f"root = '{folder}'".encode()
+    (folder / "b.csv").write_text("2")
+    planned = plan(kept, 41, {}, {})
+    assert planned.notes[0].endswith("the code itself names the path, which cannot lead elsewhere")
+    assert "data_at" not in planned.asked.config
 
 
 def test_a_person_says_where_data_is_now(folder: Path, tmp_path: Path):
@@ -118,14 +145,14 @@ def test_a_person_says_where_data_is_now(folder: Path, tmp_path: Path):
     (moved / "a.csv").write_text("9")
     planned = plan(kept, 41, {}, {}, data=[f"leslie={moved}"])
     assert planned.asked.config["data_at"] == {"leslie": str(moved)}
-    assert "it trains with what is there now" in planned.notes[0]
+    assert "the bytes of 1 of 1 files are not kept anywhere (a.csv)" in planned.notes[0]
 
 
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("leslie", "a rerun is told where declared data is now: --data leslie=/mnt/leslie"),
-        ("lesley=/tmp", "--data lesley=/tmp: no such data was declared; there is: leslie"),
+        ("leslie", "--data leslie: a rerun is told where declared data is now, as --data leslie=/mnt/leslie; declared"),
+        ("lesley=/tmp", "--data lesley=/tmp: a rerun is told .*; declared is: leslie"),
         ("leslie=/nowhere", "--data /nowhere is not there"),
     ],
 )

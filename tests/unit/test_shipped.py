@@ -8,9 +8,12 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.job import Job
 from kernel_backend.model.snapshot import DESCRIPTION, Environment, Project, Snapshot
 from kernel_backend.runner.left_behind import left_behind
 from kernel_backend.runner.load import load
@@ -74,34 +77,74 @@ def test_all_that_came_from_the_snapshot_needs_no_words(tmp_path: Path):
     assert left_behind(code, live / "books", load(code, live / "books").snapshot) is None
 
 
+def job(code: Path, cwd: Path, **fields: Any) -> Job:
+    facts = {"experiment": 1, "trial": 1, "attempt": 1, "params": {}, "placement": [], "python": "", "snapshot": ""}
+    facts |= {"cwd": str(cwd), "code": str(code), "checkpoints": "", "home": "", "rerun": True, "config": Config()}
+    return Job.model_validate(facts | fields)
+
+
 def test_where_the_folder_is_gone_a_job_runs_among_the_shipped_files(tmp_path: Path):
     code, live = unpacked(tmp_path, "", {"project/books/words.txt": "", "project/src/nets.py": "x = 1"})
     (live / "books" / "words.txt").write_text("")
-    stand_in = tmp_path / "stand-in"
-    assert working_folder(str(live / "books"), code, stand_in, {}) == (str(live / "books"), None)
-    assert working_folder(str(tmp_path / "gone"), code, stand_in, {}) == (str(code / "project/books"), None)
+    stand_in, gone = tmp_path / "stand-in", tmp_path / "gone"
+    assert working_folder(job(code, live / "books"), stand_in) == (str(live / "books"), None)
+    assert working_folder(job(code, gone), stand_in) == (str(code / "project/books"), None)
     described = json.loads((code / DESCRIPTION).read_text()) | {"project": None}
     (code / DESCRIPTION).write_text(json.dumps(described))
-    assert working_folder(str(tmp_path / "gone"), code, stand_in, {}) == (str(code / "project"), None)
+    assert working_folder(job(code, gone), stand_in) == (str(code / "project"), None)
     assert not stand_in.exists()
 
 
-def test_where_included_files_have_changed_or_are_gone_they_are_read_as_they_were_submitted(tmp_path: Path):
+@pytest.fixture
+def edited(tmp_path: Path) -> tuple[Path, Path]:
+    """An unpacked snapshot whose included files have changed in the working folder since."""
     files = {"project/books/words.txt": "then", "project/conf.yaml": "then", "project/src/nets.py": "x = 1"}
-    code, live = unpacked(tmp_path, "", files)
+    code, live = unpacked(tmp_path, "", files | {"project/books/this.ipynb": "then"})
     (live / "books" / "words.txt").write_text("now!")
     (live / "books" / "beside.txt").write_text("beside")
-    working = working_folder(str(live / "books"), code, tmp_path / "stand-in", {})
+    return code, live / "books"
+
+
+def test_a_rerun_reads_included_files_as_they_were_submitted(edited: tuple[Path, Path], tmp_path: Path):
+    working = working_folder(job(*edited), tmp_path / "stand-in")
     texts = [Path(working.cwd, name).read_text() for name in ("words.txt", "../conf.yaml", "beside.txt")]
     assert texts == ["then", "then", "beside"]
     assert working.note is not None
-    assert working.note.startswith("../conf.yaml, words.txt changed since the submit: this runs in ")
-    (live / "conf.yaml").write_text("then")
-    (live / "books" / "words.txt").unlink()
-    working = working_folder(str(live / "books"), code, tmp_path / "stand-in", {})
-    assert working.note is not None
-    assert working.note.startswith("words.txt is gone: this runs in ")
+    assert working.note.startswith("../conf.yaml, words.txt has changed since it was submitted and is read as it was: ")
+
+
+def test_a_rerun_stays_in_the_folder_in_which_it_began(edited: tuple[Path, Path], tmp_path: Path):
+    code, live = edited
+    first = working_folder(job(code, live), tmp_path / "stand-in")
+    Path(first.cwd, "words.txt").write_text("written over")
+    Path(first.cwd, "log.csv").write_text("epoch 1")
+    again = working_folder(job(code, live, attempt=2), tmp_path / "stand-in")
+    assert again == (first.cwd, None)
+    assert Path(again.cwd, "words.txt").read_text() == "written over"
+    assert Path(again.cwd, "log.csv").read_text() == "epoch 1"
+    # What a training in the folder itself has written over is its own.
+    assert working_folder(job(code, live, attempt=2), tmp_path / "other") == (str(live), None)
+
+
+def test_a_first_training_is_in_its_folder_and_told_of_what_has_changed(edited: tuple[Path, Path], tmp_path: Path):
+    working = working_folder(job(*edited, rerun=False), tmp_path / "stand-in")
+    said = "../conf.yaml, words.txt has changed since it was submitted: it is read as it is now"
+    assert working == (str(edited[1]), said)
+    assert working_folder(job(*edited, rerun=False, attempt=2), tmp_path / "stand-in").note is None
+
+
+def test_one_that_was_submitted_from_elsewhere_has_nothing_to_compare(edited: tuple[Path, Path], tmp_path: Path):
+    (tmp_path / "scratch").mkdir()
+    working = working_folder(job(edited[0], tmp_path / "scratch"), tmp_path / "stand-in")
+    assert working == (str(tmp_path / "scratch"), None)
+
+
+def test_one_that_was_half_made_by_a_service_that_died_is_made_anew(edited: tuple[Path, Path], tmp_path: Path):
+    (tmp_path / "stand-in.making" / "tmp").mkdir(parents=True)
+    (tmp_path / "stand-in.making" / "tmp" / "stray").touch()
+    working = working_folder(job(*edited), tmp_path / "stand-in")
     assert Path(working.cwd, "words.txt").read_text() == "then"
+    assert not (tmp_path / "stand-in" / "tmp" / "stray").exists()
 
 
 def test_data_that_is_elsewhere_is_found_by_its_relative_path_even_where_the_folder_is_gone(tmp_path: Path):
@@ -109,9 +152,11 @@ def test_data_that_is_elsewhere_is_found_by_its_relative_path_even_where_the_fol
     (live / "books" / "words.txt").write_text("then")
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "a.csv").write_text("1")
-    for _ in range(2):
-        working = working_folder(str(live / "books"), code, tmp_path / "stand-in", {"../leslie": tmp_path / "new"})
-        assert working.note is None
+    led = {"config": Config(data_at={"../leslie": str(tmp_path / "new")})}
+    for stand_in in (tmp_path / "first", tmp_path / "second"):
+        working = working_folder(job(code, live / "books", **led), stand_in)
+        assert working.note is not None
+        assert f"../leslie is read at {tmp_path / 'new'}: it runs in {working.cwd}, a likeness of " in working.note
         assert Path(working.cwd, "../leslie/a.csv").read_text() == "1"
         assert Path(working.cwd, "words.txt").read_text() == "then"
         shutil.rmtree(live, ignore_errors=True)
