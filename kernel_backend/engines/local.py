@@ -156,10 +156,11 @@ class LocalEngine:
 def _spawn(job: Job, folder: AttemptFolder) -> subprocess.Popen[bytes]:
     """A launcher in a session of its own: it outlives the service, and the terminal that started that.
 
-    In a locked environment it sees no packages besides those: PYTHONPATH and PYTHONHOME are not handed on.
+    In a locked environment it sees no packages besides those (no PYTHONPATH, no PYTHONHOME), and may keep what it
+    compiles: uv has compiled nothing, and without bytecode each rank compiles again all that it imports.
     """
-    beside = ("PYTHONPATH", "PYTHONHOME") if job.config.env == "locked" else ()
-    variables = {name: value for name, value in os.environ.items() if name not in beside}
+    withheld = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE") if job.config.env == "locked" else ()
+    variables = {name: value for name, value in os.environ.items() if name not in withheld}
     with folder.launcher_log.open("ab") as log:
         return subprocess.Popen(
             [job.python, "-P", "-m", "kernel_backend.launch", str(folder.path)],

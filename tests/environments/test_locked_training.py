@@ -58,6 +58,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, online: None) -> Iterator[Wo
     hiding.mkdir()
     (hiding / "sitecustomize.py").write_text("import sys; sys.hidden = True\n")
     made.environment["PYTHONPATH"] = os.pathsep.join([os.environ.get("PYTHONPATH", "."), str(hiding)])
+    made.environment["PYTHONDONTWRITEBYTECODE"] = "1"  # as container images set it
     made.serve()
     yield made
     made.close()
@@ -95,6 +96,12 @@ def test_the_next_one_starts_in_it_at_once(world, small):
     number = world.submit(environment=small, env="locked").experiment.number
     assert world.overview(number).wait is None or "being built" not in world.overview(number).wait.reason
     assert world.ended(number).state == "completed"
+
+
+def test_what_was_compiled_for_the_first_one_is_kept_for_the_next(world, small):
+    venv = world.home / "environments" / small.id / "venv"
+    for imported in ("torch", "kernel_backend"):
+        assert [*venv.glob(f"lib/python*/site-packages/{imported}/__pycache__/__init__.*.pyc")], imported
 
 
 def test_one_that_cannot_be_built_waits_with_the_reason_and_holds_nobody_up(world, small):
