@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import os
@@ -27,6 +28,7 @@ def shell() -> InteractiveShell:
     config.InteractiveShell.colors = "nocolor"
     made = InteractiveShell(config=config, user_module=ModuleType("__main__"))
     made.showtraceback = lambda *args, **more: None
+    atexit.unregister(made.atexit_operations)  # a search for garbage each, at the end of thousands of them
     made._format_exception_for_storage = lambda *args, **more: {}  # which takes most of the time
     return made
 
