@@ -61,7 +61,9 @@ def put_back(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Seq
         before = b.experiment.config.data_at.get(data.name, now.path)
         known = [before, a.experiment.config.data_at.get(data.name), now.path]
         found = _found(data, a.files[data.listed], [place] if place else list(dict.fromkeys(filter(None, known))))
-        other = None if _within(b, now.path, found.at) else led(now, found.at, b.experiment.cwd, seen, before)
+        other = led(now, found.at, b.experiment.cwd, seen, before)
+        if other == seen and found.at != now.path and _within(b, now.path):
+            other = None  # no hyperparameter has the path, and a link in place of a relative one is not looked at
         if other is None and place and is_url(place):
             raise InvalidRequest(f"--data {data.name}={place}: no hyperparameter names this data, and a path is no URL")
         if other is None:
@@ -76,9 +78,9 @@ def put_back(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Seq
     return PutBack(seen, data_at, notes, beyond)
 
 
-def _within(b: Submitted, path: str, place: str) -> bool:
-    """Whether the code itself has the path, and not the place."""
-    return path != place and any(path.encode() in content for name, content in b.files.items() if is_code(name))
+def _within(b: Submitted, path: str) -> bool:
+    """Whether the code itself has the path."""
+    return any(path.encode() in content for name, content in b.files.items() if is_code(name))
 
 
 def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:

@@ -82,6 +82,7 @@ def test_data_that_has_changed_is_read_as_it_was_where_its_path_can_be_led_elsew
 
 def test_a_hyperparameter_that_names_the_data_leads_to_it(folder: Path):
     kept = service(folder, params={"root": str(folder), "lr": 0.1})
+    kept.submitted.files[DEFINITION] = f"def train_data(root='{folder}', lr=0.1): ...".encode()
     (folder / "b.csv").write_text("2")
     planned = plan(kept, 41, {"lr": 0.2}, {})
     place = planned.asked.config["data_at"][str(folder)]
