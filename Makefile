@@ -37,9 +37,9 @@ test: setup browser ## every test
 torture: setup ## the long proofs: ten thousand notebooks, hundreds of kills, corruptions and full disks, a million draws, a hundred reruns (half an hour)
 	@set -e; for proof in notebooks corruptions full_disks draws reruns kills; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
 
-test-fast: setup ## the tests that start no worker processes, no kernels and no browser
+test-fast: setup ## the unit tests: no workers, no kernels, no services, no browser
 	$(NPM) test
-	$(PYTEST) -m "not distributed and not notebook and not browser and not packaging"
+	$(PYTEST) -m "not many" tests/unit tests/test_layers.py
 
 check: setup ## style and types, of both languages
 	$(BIN)/ruff check .

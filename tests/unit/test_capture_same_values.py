@@ -11,6 +11,8 @@ from jupyter_ext.capture import Capture, capture_cell
 from tests.notebooks.collection import Notebook, notebooks
 from tests.notebooks.kernel import apart, execute, load, shell
 
+pytestmark = pytest.mark.many
+
 COLLECTION = notebooks()
 
 

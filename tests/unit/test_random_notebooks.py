@@ -7,6 +7,8 @@ import pytest
 from jupyter_ext.capture.follow import things
 from tests.torture.notebooks import run
 
+pytestmark = pytest.mark.many
+
 
 def test_a_job_sees_what_the_kernel_saw_in_300_random_notebooks():
     assert [str(each) for each in run(300, seed=1)] == []
