@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from jupyter_ext.capture.secrets import known_secrets
 from jupyter_ext.leaks import leaks_on_the_line
-from jupyter_ext.put_back import Submitted, put_back
+from jupyter_ext.put_back import PutBack, Submitted, put_back
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Diff, Rerun
@@ -56,33 +56,25 @@ def plan(
     if "env" not in settings and not same:
         found = ", ".join(map(str, packages(snapshot.environment, here)[:NAMED]))
         notes.append(f"the packages here are not those of #{number} ({found}): it trains in the locked environment")
-    back = _data(client, client.experiment(number).experiment, snapshot, params, data)
+    experiment = client.experiment(number).experiment
+    back = _data(client, experiment, snapshot, {**experiment.params, **params}, data)
     notes += [f"{each}, since #{number}: it is read as it was, by links" for each in back.notes]
     notes += [f"data is not as it was: {each}" for each in back.beyond]
-    if back.data_at is not None:
+    if back.data_at != experiment.config.data_at:
         given["data_at"] = back.data_at
-    return Planned(Rerun(params=back.params, config=_plain(given), python=sys.executable, name=name), notes)
-
-
-class _Data(NamedTuple):
-    """What leads a rerun to its data."""
-
-    params: dict[str, Value]
-    data_at: dict[str, str] | None = None  # None: as before
-    notes: Sequence[str] = ()
-    beyond: Sequence[str] = ()
+    before = experiment.params
+    other = {name: value for name, value in back.params.items() if name in params or value != before.get(name)}
+    return Planned(Rerun(params=other, config=_plain(given), python=sys.executable, name=name), notes)
 
 
 def _data(
-    client: Client, experiment: Experiment, snapshot: Snapshot, params: Mapping[str, Value], moved: Sequence[str]
-) -> _Data:
+    client: Client, experiment: Experiment, snapshot: Snapshot, params: dict[str, Value], moved: Sequence[str]
+) -> PutBack:
+    """How a rerun sees its data; of an experiment that declared none the archive is not asked for."""
     if not snapshot.data and not moved:
-        return _Data(dict(params))
+        return PutBack(params, experiment.config.data_at)
     one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
-    back = put_back(one, one, {**experiment.params, **params}, moved)
-    before = experiment.params
-    other = {name: value for name, value in back.params.items() if name in params or value != before.get(name)}
-    return _Data(other, None if back.data_at == experiment.config.data_at else back.data_at, back.notes, back.beyond)
+    return put_back(one, one, params, moved)
 
 
 def verdict_text(diff: Diff, verifies: bool = False) -> str:

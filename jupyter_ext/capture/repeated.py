@@ -18,9 +18,7 @@ _DEFINES = FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom
 def repeated(executed: Executed, taken: Sequence[int]) -> Iterator[str]:
     """Sentences about statements that a job needs, given by their times."""
     told: set[int | None] = set()
-    working = [
-        time for time in taken if not all(isinstance(node, _DEFINES) for node in executed.statements[time].nodes)
-    ]
+    working = [time for time in taken if _works(executed, time)]
     for time in working:
         cell, statement = executed.cell(time), executed.statements[time]
         if cell.number in told:
@@ -51,6 +49,7 @@ def _elsewhere(executed: Executed, working: Sequence[int]) -> Iterator[str]:
 
 
 def _works(executed: Executed, time: int) -> bool:
+    """Whether it does more than to define or import something."""
     return not all(isinstance(node, _DEFINES) for node in executed.statements[time].nodes)
 
 

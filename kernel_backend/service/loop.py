@@ -286,9 +286,8 @@ class Loop:
         )
         missing: DaylightError | None = self.beginnings.missing(start.ask.experiment, start.ask.trial)
         if missing is None and experiment.begins_from is not None and resume.point is None:
-            missing = NotFound(
-                f"the copy of checkpoint {experiment.begins_from}, from which it began, has been deleted"
-            )
+            deleted = f"the copy of checkpoint {experiment.begins_from}, from which it began, has been deleted"
+            missing = NotFound(resume.note or deleted)
         if missing is not None:
             await self._refuse(attempt, missing)
             return

@@ -82,11 +82,13 @@ def test_a_name_that_leads_out_of_the_view_is_not_made(project: Path, tmp_path: 
 def test_a_single_file_is_a_file_under_its_name_of_then(project: Path, tmp_path: Path):
     file = project / "labels.csv"
     before = fingerprint(str(file))
-    for now in (file.rename(project / "labels-2024.csv"), (project / "data" / "leslie")):
-        if now.is_dir():
-            (project / "labels-2024.csv").rename(now / "labels.csv")
-        found = seen(now, before, tmp_path / "views", declared=file)
-        assert (found.missing, found.place.name, found.place.read_text()) == ((), "labels.csv", "1,2")
+    renamed = file.rename(project / "labels-2024.csv")
+    found = seen(renamed, before, tmp_path / "views", declared=file)
+    assert (found.missing, found.place.name, found.place.read_text()) == ((), "labels.csv", "1,2")
+    folder = project / "data" / "leslie"
+    renamed.rename(folder / "in a folder.csv")
+    found = seen(folder, before, tmp_path / "views", declared=file)
+    assert (found.missing, found.place.name, found.place.read_text()) == ((), "labels.csv", "1,2")
 
 
 def test_a_hyperparameter_that_is_the_path_of_the_data_or_below_it_becomes_its_place(project: Path):

@@ -33,10 +33,12 @@ def call_outside(
     every = NOTHING.union(*given)
     packages = {each for each in callee | receiver if each.package}
     package = next(iter(packages)).package if packages else None
+    scalar = bool(packages)
     for each in packages:
         inner = tuple(each.path.split(".")) if each.path else ()
         full = (*inner, *path) if isinstance(node.func, ast.Attribute) or not inner else inner
         name = full[-1] if full else name
+        scalar = scalar and libraries.is_scalar(each.package, name or "")
         draw(world, each.package or "", full)
         if isinstance(node.func, ast.Attribute) and libraries.sets(path) and each in receiver:
             change_package(world, each.package or "", path)
@@ -61,7 +63,7 @@ def call_outside(
     objects = frozenset(each for each in receiver if each.package is None)
     if (packages and not objects) or (isinstance(node.func, ast.Attribute) and is_type(node.func.value, receiver)):
         found = _of_module(world, node, name, arguments, every, dropped=dropped and not drawing, path=path)
-        return NOTHING if libraries.is_scalar(package, name) else found
+        return NOTHING if scalar else found
     if isinstance(node.func, ast.Attribute):
         return _of_object(world, node, name, objects, arguments, every, dropped=dropped, path=path)
     return _of_module(world, node, name, arguments, every | callee, dropped=dropped, path=path)
