@@ -1,34 +1,246 @@
-"""Which asks start now. Nothing is started, saved or slept on here."""
+"""Which asks start now, and who steps aside. Nothing is started, saved or slept on here.
+
+First those within a guarantee, then those that something is kept for, then by priority and by share. See
+docs/scheduling.md, whose examples are tests.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
 
-from kernel_backend.model.resources import Placement
-from kernel_backend.scheduler.picture import Ask, Picture
-from kernel_backend.scheduler.placement import place
+from kernel_backend.model.resources import Node, Placement, Share
+from kernel_backend.scheduler.asks import Ask, Key, Reservation, Run, Shape
+from kernel_backend.scheduler.backfill import Fit, fit
+from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
+from kernel_backend.scheduler.order import kept_for
+from kernel_backend.scheduler.picture import Name, Picture
+from kernel_backend.scheduler.placement import Room, feasible
+from kernel_backend.scheduler.preemption import beyond, ripe, victims
+from kernel_backend.scheduler.queue import Line, LineKey
+from kernel_backend.scheduler.quotas import Ledger, lent
+from kernel_backend.scheduler.reservations import Plan, Release, plan, releases
+from kernel_backend.scheduler.shares import Turns
+
+MOST_KEPT = 32  # asks of a pool for which something is kept at once
 
 
-@dataclass(frozen=True)
-class Start:
-    """This ask gets these slots now."""
+def decide(picture: Picture) -> Decisions:
+    """The asks that start, the gangs that step aside, and what is kept for whom."""
+    ledger = Ledger(picture)
+    passes = [_Pass(picture, pool, ledger) for pool in sorted(picture.pools)]
+    preempts = {each.run.key: each for each in _beyond_limits(picture, ledger)}
+    for each in passes:
+        each.preempts = preempts
+    # Limits and guarantees span pools: so each class has its turn in all of them before the next.
+    for each in passes:
+        each.serve_guaranteed()
+    for each in passes:
+        each.serve_kept()
+    for each in passes:
+        each.serve_others()
+    return Decisions(
+        tuple(start for each in passes for start in each.starts),
+        tuple(preempts.values()),
+        tuple(kept for each in passes for kept in each.kept),
+    )
 
-    ask: Ask
-    placement: Placement
+
+def _beyond_limits(picture: Picture, ledger: Ledger) -> Iterator[Preempt]:
+    """A limit that is below what is held is come to gently."""
+    gone: Counter[tuple[str, Name]] = Counter()
+    runs = picture.runs.values()
+    for kind, name, excess in ledger.excess():
+        theirs = [run for run in runs if (run.owner if kind == "user" else run.group) == name]
+        leaving = sum(run.slots for run in theirs if run.leaving is not None)
+        for run in beyond(ripe(theirs, picture.rules, picture.at), excess - leaving - gone[kind, name]):
+            gone["user", run.owner] += run.slots
+            yield Preempt(run, f"the limit of {kind} {name} is below what is held")
 
 
-def decide(picture: Picture) -> list[Start]:
-    """The asks that start, first come first served.
+class _Pass:
+    """One decision about one pool."""
 
-    The head of the queue is never overtaken: a smaller ask behind it would take the slots that it waits for.
-    """
-    free = picture.free()
-    starts: list[Start] = []
-    for ask in picture.awake():
-        placement = place(picture.nodes_for(ask), free, ask.slots)
-        if placement is None:
-            break
-        for share in placement:
-            free[share.node] = [slot for slot in free[share.node] if slot not in share.slots]
-        starts.append(Start(ask, placement))
-    return starts
+    def __init__(self, picture: Picture, pool: str, ledger: Ledger) -> None:
+        self._picture, self._pool, self._ledger, self._at = picture, pool, ledger, picture.at
+        self._nodes = picture.usable(pool)
+        self._rooms = _rooms(picture, self._nodes)
+        self._plans: list[Plan] = []
+        queue = picture.queue
+        mine = (each for each in picture.reservations if each.key in queue.asks and queue.asks[each.key].pool == pool)
+        self._reserved = {each.key: each for each in mine}
+        self._headed = False  # something is kept for whoever is first in turn
+        self._served: set[Key] = set()  # asks that have had their turn
+        self._begun: Counter[tuple[LineKey, Shape]] = Counter()  # how many of these have had theirs, from the first on
+        self._full: set[Shape] = set()  # of these none fits any more
+        self._taken: Counter[str] = Counter()
+        self.preempts: dict[Key, Preempt] = {}
+        self.starts: list[Start] = []
+
+    # The three classes
+
+    def serve_guaranteed(self) -> None:
+        """Give those their turn that ask within a guarantee."""
+        for lines in self._lines:
+            self._walk(list(filter(self._ledger.has_guarantee, lines)), guaranteed=True)
+
+    def serve_kept(self) -> None:
+        """Give those their turn that something is kept for, and the first of lines that starve."""
+        since = self._at - self._picture.rules.patience
+        for ask in kept_for(self._picture, self._pool):
+            reservation = self._reserved.get(ask.key)
+            if ask.key not in self._served and len(self._plans) < MOST_KEPT:
+                starves = self._picture.queue.starves(ask, self._at - self._picture.rules.starving)
+                self._serve_reserved(ask, firm=starves or (reservation is not None and reservation.since <= since))
+
+    def serve_others(self) -> None:
+        """Give everybody else a turn, by priority and share."""
+        for lines in self._lines:
+            self._walk(lines, guaranteed=False)
+
+    @cached_property
+    def _lines(self) -> list[list[Line]]:
+        """The lines of each priority, the highest first."""
+        by_priority: dict[int, list[Line]] = {}
+        for key, line in self._picture.queue.lines.get(self._pool, {}).items():
+            by_priority.setdefault(key.priority, []).append(line)
+        return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
+
+    def _walk(self, lines: list[Line], guaranteed: bool) -> None:
+        """Turn after turn, until nobody can get anything."""
+        if self._over(guaranteed) or not lines:
+            return
+        turns = Turns(lines, self._ledger)
+        while (line := turns.next()) is not None and not self._over(guaranteed):
+            turns.over(again=self._serve(line, guaranteed))
+
+    def _over(self, guaranteed: bool) -> bool:
+        """Whether nothing is left to give, and nobody left to keep anything for."""
+        if guaranteed:
+            return len(self._plans) >= MOST_KEPT
+        return self._headed and not any(room.total for room in self._rooms.values())
+
+    def _serve(self, line: Line, guaranteed: bool) -> bool:
+        """Start the first of a line that can be; whether there was one."""
+        for ask in self._next_of_each_shape(line):
+            if guaranteed and not self._ledger.guaranteed(ask):
+                continue
+            if self._ledger.stopped_by(ask):
+                continue
+            if ask.shape not in self._full and self._start(ask):
+                return True
+            self._full.add(ask.shape)
+            if guaranteed and self._take_back(ask, lent=True):
+                return True
+            if not guaranteed and not self._headed:
+                self._keep(ask)
+        return False
+
+    def _next_of_each_shape(self, line: Line) -> list[Ask]:
+        """The first of each shape that has had no turn yet, in order."""
+        firsts = []
+        for shape, asks in line.shapes.items():
+            nth = self._begun[line.key, shape]
+            while nth < len(asks) and asks[nth].key in self._served:
+                nth += 1
+            self._begun[line.key, shape] = nth
+            firsts += asks[nth : nth + 1]
+        return sorted(firsts, key=lambda ask: ask.order)
+
+    def _serve_reserved(self, ask: Ask, firm: bool) -> None:
+        if not self._ledger.stopped_by(ask):
+            if not self._start(ask):
+                self._keep(ask, firm)
+        elif firm and not self._ledger.never(ask):
+            # The others of its owner and its group do not use up for ever what it waits for.
+            self._served.add(ask.key)
+            self._ledger.promise(ask)
+
+    # What a turn leads to
+
+    def _start(self, ask: Ask) -> bool:
+        found = fit(ask, self._rooms, self._plans, self._at)
+        if found is None:
+            return False
+        self._rooms[found.kind].take(found.allocation)
+        self._served.add(ask.key)
+        self._ledger.give(ask)
+        self.starts.append(Start(ask, self._placed(found), found.passed, self._reserved.pop(ask.key, None)))
+        return True
+
+    def _placed(self, found: Fit) -> Placement:
+        shares = []
+        for name, count in found.allocation:
+            node, begun = self._picture.nodes[name], self._taken[name]
+            self._taken[name] += count
+            slots = tuple(self._picture.free[name][begun : begun + count])
+            shares.append(Share(node=name, kind=node.kind, address=node.address, slots=slots))
+        return tuple(shares)
+
+    def _keep(self, ask: Ask, firm: bool = False) -> None:
+        """Keep what becomes free for this ask; those who have passed it give theirs back."""
+        before = self._reserved.get(ask.key)
+        made = self._take_back(ask, lent=False, sticky=before, firm=firm)
+        if made is not None:
+            self._headed = True
+            since = self._at if before is None else before.since
+            self._reserved[ask.key] = Reservation(ask.key, made.kind, made.node, since)
+
+    @property
+    def kept(self) -> tuple[Reservation, ...]:
+        """What is kept from now on; of those who have no turn just now, what was kept before."""
+        return tuple(self._reserved.values())
+
+    def _take_back(self, ask: Ask, lent: bool, sticky: Reservation | None = None, firm: bool = False) -> Plan | None:
+        """Plan for an ask that does not fit, and ask those to go who have what is its own."""
+        if not feasible(self._nodes, ask.slots, ask.excluded, ask.one_node):
+            return None
+        rules, runs = self._picture.rules, self._runs
+        theirs = [run for run in runs if (run.key in self._lent if lent else run.passed)]
+        leaving = [run for run in runs if run.leaving is not None or run.key in self.preempts]
+        candidates = [run for run in ripe(theirs, rules, self._at) if run.key not in self.preempts]
+        chosen = victims(ask, self._rooms, self._nodes, candidates, leaving, self._plans)
+        why = "within a guarantee" if lent else "first in turn"
+        self.preempts |= {run.key: Preempt(run, f"{ask.key} is {why}") for run in chosen}
+        coming = self._coming({run.key for run in theirs})
+        made = plan(
+            ask,
+            self._rooms,
+            self._nodes,
+            coming,
+            self._plans,
+            self._at,
+            sticky,
+            firm=firm or lent,
+            soon=rules.soon,
+        )
+        if made is not None:
+            self._served.add(ask.key)
+            self._plans.append(made)
+            if made.firm:
+                self._ledger.promise(ask)
+        return made
+
+    # Looked up once, where it is needed at all
+
+    @cached_property
+    def _runs(self) -> list[Run]:
+        return [run for run in self._picture.runs.values() if run.pool == self._pool]
+
+    @cached_property
+    def _lent(self) -> set[Key]:
+        return lent(self._picture)
+
+    def _coming(self, taken_back: set[Key]) -> tuple[Release, ...]:
+        """The gangs whose end is known, those included that start now."""
+        asked = taken_back | self.preempts.keys()
+        runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
+        return releases(runs, self._picture.rules, self._at, lambda run: run.key in asked)
+
+
+def _rooms(picture: Picture, nodes: list[Node]) -> dict[str, Room]:
+    kinds: dict[str, list[tuple[str, int]]] = {}
+    for node in nodes:
+        kinds.setdefault(node.kind, []).append((node.name, len(picture.free[node.name])))
+    return {kind: Room(free) for kind, free in kinds.items()}

@@ -1,62 +1,161 @@
-"""What the scheduler looks at: nodes, what is held on them, and who asks."""
+"""What the scheduler looks at: nodes, who holds what on them, who asks, and what each may have.
+
+A picture is kept up to date as things change, so that a decision costs what has changed and not what there is; deciding
+reads it and changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
+from kernel_backend.model.quotas import Quota, Use
 from kernel_backend.model.resources import Node
+from kernel_backend.scheduler.asks import Ask, Key, Reservation, Run
+from kernel_backend.scheduler.meters import Meter
+from kernel_backend.scheduler.queue import Queue
+from kernel_backend.scheduler.rules import Rules
+
+FREE = Quota()  # of whoever has no other: no guarantee, no limit
 
 
-@dataclass(frozen=True)
-class Ask:
-    """A trial that wants a gang."""
+Name = str | tuple[str, str]  # a user, a group, or a user in a group: (group, user)
 
-    experiment: int
-    trial: int
-    slots: int
-    queued_at: float  # kept through faults: the place in the queue
-    excluded: frozenset[str] = frozenset()  # nodes that it must not have
-    failed_at: float = 0.0  # when its last attempt ended
-    rest: float = 0.0  # seconds that it rests from then on
-    trouble: str = ""  # why it could not be started when its turn came
-    preparing: str = ""  # what it waits for before it has a turn
+
+class Accounts(dict[Name, Meter]):
+    """What each has used, by name, and his quota; whoever is new has a meter as soon as he is charged."""
+
+    def __init__(self, quotas: Mapping[str, Quota], rules: Rules) -> None:
+        self.quotas: dict[Name, Quota] = dict(quotas.items())
+        self._rules = rules
+
+    def __missing__(self, name: Name) -> Meter:
+        meter = self[name] = Meter(self._rules.half_life, self._window(name))
+        return meter
+
+    def quota(self, name: Name) -> Quota:
+        """What this one may have."""
+        return self.quotas.get(name, FREE)
+
+    def set(self, name: Name, quota: Quota) -> None:
+        """Give somebody another quota; what he has used stays."""
+        self.quotas[name] = quota
+        if name in self:
+            self[name].window = max(self[name].window, self._window(name))
+
+    def use(self, name: Name, at: float) -> Use:
+        """What somebody holds and has held, as a person reads it."""
+        meter, window = self.get(name) or Meter(self._rules.half_life), self._window(name)
+        return Use(held=meter.held, decayed=meter.decayed(at), window=meter.within(window, at) if window else None)
+
+    def _window(self, name: Name) -> float:
+        window = self.quota(name).slot_hours
+        return window.window if window else 0.0
+
+
+class Picture:
+    """The cluster at the moment `at`."""
+
+    def __init__(
+        self,
+        nodes: Iterable[Node] = (),
+        runs: Iterable[Run] = (),
+        asks: Iterable[Ask] = (),
+        at: float = 0.0,
+        *,
+        users: Mapping[str, Quota] | None = None,
+        groups: Mapping[str, Quota] | None = None,
+        reservations: Iterable[Reservation] = (),
+        rules: Rules | None = None,
+    ) -> None:
+        """`users` and `groups`: their quotas; whoever is not named has no limit and no guarantee."""
+        self.rules = rules or Rules()
+        self.at = at
+        self.nodes: dict[str, Node] = {}
+        self.free: dict[str, list[int]] = {}  # slot indices, by node
+        self.runs: dict[Key, Run] = {}
+        self.queue = Queue()
+        self.reservations = tuple(reservations)
+        self.users = Accounts(users or {}, self.rules)
+        self.groups = Accounts(groups or {}, self.rules)
+        self.members = Accounts({}, self.rules)  # what a user has used as one of a group: (group, user)
+        for node in nodes:
+            self.set_node(node)
+        for run in sorted(runs, key=lambda run: run.since):
+            self.hold(run)
+        for ask in asks:
+            self.add(ask)
+
+    # Time, nodes and asks
+
+    def pass_to(self, at: float) -> None:
+        """Let time go on."""
+        self.at = max(at, self.at)
+        self.queue.wake(self.at)
+
+    def set_node(self, node: Node) -> None:
+        """Take in a node, or what has become of it; it keeps who runs on it."""
+        shares = (share for run in self.runs.values() for share in run.placement if share.node == node.name)
+        held = {slot for share in shares for slot in share.slots}
+        self.nodes[node.name] = node
+        self.free[node.name] = [slot for slot in range(node.slots) if slot not in held]
 
     @property
-    def order(self) -> tuple[float, int, int]:
-        """First come, first served; ties by number."""
-        return self.queued_at, self.experiment, self.trial
+    def pools(self) -> set[str]:
+        """The pools of all nodes, and those that are asked for."""
+        return {node.pool for node in self.nodes.values()} | self.queue.lines.keys()
 
+    def of_pool(self, pool: str) -> list[Node]:
+        """Its nodes, those included that are away or drained."""
+        return [node for node in self.nodes.values() if node.pool == pool]
 
-@dataclass(frozen=True)
-class Picture:
-    """The cluster at the moment `at`; `used` has the slot indices that attempts hold, by node."""
+    def usable(self, pool: str) -> list[Node]:
+        """The nodes on which something may be started."""
+        return [node for node in self.of_pool(pool) if node.healthy and not node.drained]
 
-    nodes: tuple[Node, ...]
-    used: Mapping[str, frozenset[int]] = field(default_factory=dict)
-    queue: tuple[Ask, ...] = ()
-    at: float = 0.0
+    def add(self, ask: Ask) -> None:
+        """Take in a new ask, or one that has changed; nobody asks with a higher priority than is his to ask with."""
+        highest = max(self.users.quota(ask.owner).priority, self.groups.quota(ask.group).priority)
+        self.queue.add(replace(ask, priority=highest) if ask.priority > highest else ask, self.at)
 
-    def awake(self) -> list[Ask]:
-        """The asks that would start now if they could, first come first.
+    def withdraw(self, key: Key) -> None:
+        """Forget an ask, and what is reserved for it."""
+        self.queue.remove(key, self.at)
+        self.reservations = tuple(each for each in self.reservations if each.key != key)
 
-        One that rests holds nobody up, nor does one for which something is still prepared.
-        """
-        ready = (ask for ask in self.queue if not ask.preparing and not self.rests(ask))
-        return sorted(ready, key=lambda ask: ask.order)
+    # Gangs
 
-    def rests(self, ask: Ask) -> bool:
-        """Whether it is too soon after this ask's last failure to try again."""
-        return 0 <= self.at - ask.failed_at < ask.rest  # not forever, should the clock be set back
+    def hold(self, run: Run) -> None:
+        """A gang has its slots; its ask has been met."""
+        self.withdraw(run.key)
+        self.runs[run.key] = run
+        for share in run.placement:
+            free = self.free.get(share.node)
+            if free is not None:
+                self.free[share.node] = [slot for slot in free if slot not in share.slots]
+        self._charge(run, run.slots, run.since)
 
-    def nodes_for(self, ask: Ask) -> tuple[Node, ...]:
-        """The nodes that this ask may have."""
-        return tuple(node for node in self.nodes if node.name not in ask.excluded)
+    def change(self, key: Key, **changes: Any) -> None:
+        """Something else is known of a gang: a first checkpoint, or that it was asked to go."""
+        self.runs[key] = replace(self.runs[key], **changes)
 
-    def free(self) -> dict[str, list[int]]:
-        """The slot indices that nobody holds, on each healthy node."""
-        return {
-            node.name: [slot for slot in range(node.slots) if slot not in self.used.get(node.name, frozenset())]
-            for node in self.nodes
-            if node.healthy
-        }
+    def let_go(self, key: Key, back: Ask | None = None) -> Run:
+        """The slots of a gang are free again; who comes `back` has his place and his reservation as before."""
+        run = self.runs.pop(key)
+        for share in run.placement:
+            node = self.nodes.get(share.node)
+            for slot in share.slots:
+                if node is not None and slot < node.slots:
+                    insort(self.free[share.node], slot)
+        self._charge(run, -run.slots, self.at)
+        if back is not None:
+            self.add(back)
+            if run.reservation is not None:
+                self.reservations = (run.reservation, *self.reservations)
+        return run
+
+    def _charge(self, run: Run, slots: int, at: float) -> None:
+        for meter in (self.users[run.owner], self.groups[run.group], self.members[run.group, run.owner]):
+            meter.hold(slots, at)

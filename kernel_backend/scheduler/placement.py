@@ -2,50 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from kernel_backend.model.resources import Node, Placement, Share
+from kernel_backend.model.resources import Node
+
+Allocation = tuple[tuple[str, int], ...]  # (node, how many slots of it), in the order of ranks
+NONE: Mapping[str, int] = {}
 
 
-def largest_gang(nodes: Sequence[Node]) -> int:
-    """The most slots that one gang can ever have here: all slots of one kind."""
+def largest_gang(nodes: Iterable[Node], one_node: bool = False) -> int:
+    """The most slots that one gang can ever have here: all slots of one kind, or of one node."""
     totals: dict[str, int] = {}
     for node in nodes:
-        totals[node.kind] = totals.get(node.kind, 0) + node.slots
+        of_kind = totals.get(node.kind, 0)
+        totals[node.kind] = max(of_kind, node.slots) if one_node else of_kind + node.slots
     return max(totals.values(), default=0)
 
 
-def feasible(nodes: Sequence[Node], slots: int, excluded: Collection[str]) -> bool:
+def feasible(nodes: Iterable[Node], slots: int, excluded: Collection[str], one_node: bool = False) -> bool:
     """Whether a gang of `slots` can ever be placed on the nodes that are not excluded."""
-    return slots <= largest_gang([node for node in nodes if node.name not in excluded])
+    return slots <= largest_gang([node for node in nodes if node.name not in excluded], one_node)
 
 
-def place(nodes: Sequence[Node], free: Mapping[str, Sequence[int]], slots: int) -> Placement | None:
-    """The shares of a gang of `slots`, of one kind of device; None where it does not fit now."""
-    for kind in sorted({node.kind for node in nodes}):
-        candidates = [node for node in nodes if node.kind == kind and free.get(node.name)]
-        chosen = _choose(candidates, free, slots)
-        if chosen is not None:
-            return chosen
-    return None
+class Room:
+    """How many slots are free on the nodes of one kind, with the nodes of each number at hand."""
+
+    def __init__(self, free: Iterable[tuple[str, int]]) -> None:
+        self.free: dict[str, int] = {name: count for name, count in free if count}
+        self.total = sum(self.free.values())
+        self._nodes: list[list[str]] = [[] for _ in range(1 + max(self.free.values(), default=0))]
+        for name in sorted(self.free):
+            self._nodes[self.free[name]].append(name)
+
+    def beside(self, excluded: Iterable[str], spare: Mapping[str, int]) -> int:
+        """How much is free without the nodes that are excluded, and with no more than `spare` of some."""
+        beyond = sum(max(0, self.free.get(name, 0) - most) for name, most in spare.items() if name not in excluded)
+        return self.total - beyond - sum(self.free.get(name, 0) for name in excluded)
+
+    def place(
+        self, slots: int, one_node: bool, excluded: Collection[str] = (), spare: Mapping[str, int] = NONE
+    ) -> Allocation | None:
+        """Where a gang of `slots` fits without the excluded nodes, and on no more than `spare` of some; or None."""
+        if self.beside(excluded, spare) < slots:
+            return None
+        odd = {name: min(self.free.get(name, 0), most) for name, most in spare.items()} | dict.fromkeys(excluded, 0)
+        tightest = self._tightest(slots, odd)
+        if tightest is not None:
+            return ((tightest, slots),)
+        if one_node:
+            return None
+        chosen: list[tuple[str, int]] = []
+        for count, name in self._roomiest(odd):
+            chosen.append((name, count))
+            slots -= count
+            last = self._tightest(slots, odd, {name for name, _ in chosen}) if slots < len(self._nodes) else None
+            if last is not None:
+                return (*chosen, (last, slots))
+            if slots == 0:
+                break
+        return tuple(chosen)
+
+    def take(self, allocation: Allocation) -> None:
+        """These are no longer free."""
+        for name, count in allocation:
+            left = self.free[name] - count
+            names = self._nodes[self.free[name]]
+            del names[bisect_left(names, name)]
+            self.free[name] = left
+            self.total -= count
+            if left:
+                insort(self._nodes[left], name)
+            else:
+                del self.free[name]
+
+    def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
+        """The node with the least room that is enough, the first by name of equals; `odd` have other numbers."""
+        even = ((count, name) for count in range(slots, len(self._nodes)) for name in self._nodes[count])
+        best = next((each for each in even if each[1] not in odd and each[1] not in beside), None)
+        others = [(count, name) for name, count in odd.items() if count >= slots and name not in beside]
+        return min([*others, *([best] if best else [])])[1] if others or best else None
+
+    def _roomiest(self, odd: Mapping[str, int]) -> Iterator[tuple[int, str]]:
+        """The nodes with the most room first."""
+        even = (
+            (count, name)
+            for count in range(len(self._nodes) - 1, 0, -1)
+            for name in self._nodes[count]
+            if name not in odd
+        )
+        others = sorted(((count, name) for name, count in odd.items() if count), key=_most_first)
+        return heapq.merge(even, others, key=_most_first)
 
 
-def _choose(nodes: Sequence[Node], free: Mapping[str, Sequence[int]], slots: int) -> Placement | None:
-    roomy = [node for node in nodes if len(free[node.name]) >= slots]
-    if roomy:
-        best = min(roomy, key=lambda node: (len(free[node.name]), node.name))
-        return (_share(best, free[best.name][:slots]),)
-    if sum(len(free[node.name]) for node in nodes) < slots:
-        return None
-    shares, missing = [], slots
-    for node in sorted(nodes, key=lambda node: (-len(free[node.name]), node.name)):
-        taken = free[node.name][:missing]
-        shares.append(_share(node, taken))
-        missing -= len(taken)
-        if missing == 0:
-            break
-    return tuple(shares)
-
-
-def _share(node: Node, slots: Sequence[int]) -> Share:
-    return Share(node=node.name, kind=node.kind, address=node.address, slots=tuple(slots))
+def _most_first(each: tuple[int, str]) -> tuple[int, str]:
+    return -each[0], each[1]

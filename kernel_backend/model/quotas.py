@@ -1,0 +1,69 @@
+"""What a user or a group may have: shares, guarantees and limits, and what they have used."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.record import Record
+
+_SLOT_HOURS = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?)\s*([hdw])")
+_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+
+
+class SlotHours(Record):
+    """So many hours of one slot within every window of so many seconds."""
+
+    hours: float = Field(gt=0)
+    window: float = Field(gt=0)
+
+    @property
+    def seconds(self) -> float:
+        """The same in seconds of one slot."""
+        return 3600.0 * self.hours
+
+
+def parse_slot_hours(text: str) -> SlotHours:
+    """Read `500/7d`, `40/12h` or `2000/4w`; raises InvalidRequest with the text."""
+    found = _SLOT_HOURS.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0 or float(found[2]) <= 0:
+        raise InvalidRequest(f"{text!r} is no number of slot-hours in a window: write 500/7d, 40/12h or 2000/4w")
+    return SlotHours(hours=float(found[1]), window=float(found[2]) * _SECONDS[found[3]])
+
+
+class Quota(Record):
+    """What one user or one group may have; None is no limit."""
+
+    weight: float = Field(1.0, gt=0)  # of two that both want more, one of weight 2 gets twice as much
+    guarantee: int = Field(0, ge=0)  # slots that are theirs on demand; lent while they want none
+    limit: int | None = Field(None, ge=0)  # the most slots they may hold
+    slot_hours: SlotHours | None = None
+    max_slots_per_trial: int | None = Field(None, ge=1)
+    priority: int = 0  # the highest that they may ask with
+
+    @property
+    def most(self) -> int | None:
+        """The most slots of one trial."""
+        return min((most for most in (self.limit, self.max_slots_per_trial) if most is not None), default=None)
+
+    @field_validator("slot_hours", mode="before")
+    @classmethod
+    def _spelled(cls, value: Any) -> Any:
+        return parse_slot_hours(value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _within_limit(self) -> Quota:
+        if self.limit is not None and self.guarantee > self.limit:
+            raise ValueError(f"a guarantee of {self.guarantee} is more than the limit of {self.limit}")
+        return self
+
+
+class Use(Record):
+    """What a user or a group holds and has held."""
+
+    held: int  # slots, now
+    decayed: float  # slot-seconds; those of a half-life ago count half
+    window: float | None = None  # slot-seconds within the window of its quota; None where that has none

@@ -1,0 +1,124 @@
+"""Who asks for slots, who holds some, and what is kept free for whom."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from kernel_backend.model.resources import LOCAL, Placement
+
+ANY_TRIAL = 0  # the trial of an ask whose search says which, when a gang is granted
+
+
+class Key(NamedTuple):
+    """A trial, or (`trial` 0) the nth gang that a search could use."""
+
+    experiment: int
+    trial: int
+    nth: int = 0
+
+    def __str__(self) -> str:
+        return f"#{self.experiment}" if self.trial == ANY_TRIAL else f"#{self.experiment}.{self.trial}"
+
+
+class Shape(NamedTuple):
+    """What asks for the same thing have in common: where the first of them does not fit, none does."""
+
+    slots: int
+    one_node: bool
+    excluded: frozenset[str]
+    preemptible: bool
+    max_time: float | None
+
+
+Order = tuple[float, int, int, int]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A trial that wants a gang, or a search that has use for one."""
+
+    experiment: int
+    trial: int
+    slots: int
+    queued_at: float  # kept through faults: the place in the queue
+    excluded: frozenset[str] = frozenset()  # nodes that it must not have
+    failed_at: float = 0.0  # when its last attempt ended
+    rest: float = 0.0  # seconds that it rests from then on
+    trouble: str = ""  # why it could not be started when its turn came
+    preparing: str = ""  # what it waits for before it has a turn
+    owner: str = ""
+    group: str = ""
+    pool: str = LOCAL
+    priority: int = 0
+    one_node: bool = False
+    preemptible: bool = False  # it may be put aside for one that it has overtaken
+    max_time: float | None = None  # seconds after which it ends at the latest
+    nth: int = 0  # of the asks of a search
+
+    @cached_property
+    def key(self) -> Key:
+        """What tells it from all others."""
+        return Key(self.experiment, self.trial, self.nth)
+
+    @cached_property
+    def order(self) -> Order:
+        """First come, first served; ties by number."""
+        return self.queued_at, self.experiment, self.trial, self.nth
+
+    @cached_property
+    def shape(self) -> Shape:
+        """What it asks for."""
+        return Shape(self.slots, self.one_node, frozenset(self.excluded), self.preemptible, self.max_time)
+
+    def rests(self, at: float) -> bool:
+        """Whether it is too soon after its last failure to try again."""
+        return 0 <= at - self.failed_at < self.rest  # not forever, should the clock be set back
+
+
+class Reservation(NamedTuple):
+    """What becomes free is kept for this ask from `since` on: on one node, or wherever the kind of device is."""
+
+    key: Key
+    kind: str
+    node: str | None
+    since: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """A gang and its slots. Who was granted more than a guarantee has them lent."""
+
+    key: Key
+    placement: Placement
+    since: float
+    owner: str = ""
+    group: str = ""
+    pool: str = LOCAL
+    committed: float | None = None  # when this attempt's first checkpoint was
+    ends: float | None = None  # at the latest
+    likely: float | None = None  # when it ends as such runs do
+    passed: bool = False  # it was started ahead of a reservation, and goes when that needs its slots
+    leaving: float | None = None  # when it was asked to go
+    reservation: Reservation | None = field(default=None, compare=False)  # by which it was started
+
+    @cached_property
+    def slots(self) -> int:
+        """How many it holds."""
+        return sum(len(share.slots) for share in self.placement)
+
+    @cached_property
+    def by_node(self) -> Counter[str]:
+        """How many it holds on each node."""
+        return Counter({share.node: len(share.slots) for share in self.placement})
+
+    @cached_property
+    def kind(self) -> str:
+        """Of its devices."""
+        return self.placement[0].kind if self.placement else ""
+
+    def on(self, excluded: frozenset[str]) -> int:
+        """How many it holds on nodes that are not excluded."""
+        return self.slots - sum(self.by_node[name] for name in excluded) if excluded else self.slots

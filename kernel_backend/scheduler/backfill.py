@@ -1,0 +1,47 @@
+"""Where an ask fits beside what is kept for those before it: it may pass only where it delays none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kernel_backend.scheduler.asks import Ask
+from kernel_backend.scheduler.placement import Allocation, Room
+from kernel_backend.scheduler.reservations import Plan
+
+
+class Fit(NamedTuple):
+    """Slots of one kind; `passed`: some are kept for another, who may have them back."""
+
+    kind: str
+    allocation: Allocation
+    passed: bool
+
+
+def fit(ask: Ask, rooms: Mapping[str, Room], plans: Sequence[Plan], at: float) -> Fit | None:
+    """Where `ask` fits now: rather on what nobody waits for, else where those who wait let it by. None: nowhere."""
+    found = _beside(ask, rooms, plans)
+    if found is not None:
+        return Fit(*found, passed=False)
+    binding = [each for each in plans if not each.lets_by(ask, at)]
+    if len(binding) == len(plans):
+        return None
+    found = _beside(ask, rooms, binding)
+    if found is None:
+        return None
+    timely = [each for each in plans if each.when is not None and at + (ask.max_time or float("inf")) <= each.when]
+    over = (each for each in plans if each not in binding and each not in timely)
+    return Fit(*found, passed=any(each.overlap(*found) for each in over))
+
+
+def _beside(ask: Ask, rooms: Mapping[str, Room], plans: Sequence[Plan]) -> tuple[str, Allocation] | None:
+    spare = {each.node: each.spare for each in plans if each.node is not None}
+    for kind in sorted(rooms):
+        allocation = rooms[kind].place(ask.slots, ask.one_node, ask.excluded, spare)
+        if allocation is None:
+            continue
+        if all(each.overlap(kind, allocation) <= each.spare for each in plans):
+            for each in plans:
+                each.spare -= each.overlap(kind, allocation)
+            return kind, allocation
+    return None

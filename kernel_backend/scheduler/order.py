@@ -1,0 +1,88 @@
+"""The order in which asks have their turns: read as far as somebody wants to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_backend.scheduler.asks import Ask, Key
+from kernel_backend.scheduler.picture import Picture
+from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.scheduler.queue import Line, LineKey
+from kernel_backend.scheduler.quotas import Ledger
+from kernel_backend.scheduler.shares import Turns
+
+MOST_AHEAD = 32  # of a line that are looked at before one for which something is kept
+
+
+def in_order(picture: Picture, pool: str) -> Iterator[Ask]:
+    """The asks of a pool that have a turn, the next one first, as if each got what it asks for.
+
+    Those that can never be met are left out: they are in nobody's way.
+    """
+    ledger, nodes = Ledger(picture), picture.of_pool(pool)
+    largest: dict[tuple[bool, frozenset[str]], int] = {}
+    for ask in _turns(picture, pool):
+        where = ask.one_node, ask.shape.excluded
+        if where not in largest:
+            largest[where] = largest_gang([node for node in nodes if node.name not in ask.excluded], ask.one_node)
+        if ask.slots <= largest[where] and not ledger.never(ask):
+            yield ask
+
+
+def _turns(picture: Picture, pool: str) -> Iterator[Ask]:
+    ledger = Ledger(picture)
+    lines = picture.queue.lines.get(pool, {})
+    waiting: dict[LineKey, list[Ask]] = {}
+    served: set[Key] = set()
+
+    def next_of(line: Line, guaranteed: bool) -> Ask | None:
+        asks = waiting.get(line.key)
+        if asks is None:
+            asks = waiting[line.key] = sorted(
+                (ask for asks in line.shapes.values() for ask in asks), key=lambda ask: ask.order, reverse=True
+            )
+        while asks and asks[-1].key in served:
+            asks.pop()
+        if not guaranteed:
+            return asks[-1] if asks else None
+        return next((ask for ask in reversed(asks) if ask.key not in served and ledger.guaranteed(ask)), None)
+
+    def walk(priority: int, guaranteed: bool) -> Iterator[Ask]:
+        his = (line for line in lines.values() if line.key.priority == priority)
+        turns = Turns((line for line in his if not guaranteed or ledger.has_guarantee(line)), ledger)
+        while (line := turns.next()) is not None:
+            ask = next_of(line, guaranteed)
+            if ask is not None:
+                served.add(ask.key)
+                ledger.give(ask)
+                yield ask
+            turns.over(again=ask is not None)
+
+    priorities = sorted({line.key.priority for line in lines.values()}, reverse=True)
+    for priority in priorities:
+        yield from walk(priority, True)
+    for ask in kept_for(picture, pool):
+        if ask.key not in served:
+            served.add(ask.key)
+            ledger.give(ask)
+            yield ask
+    for priority in priorities:
+        yield from walk(priority, False)
+
+
+def kept_for(picture: Picture, pool: str) -> list[Ask]:
+    """Those that something is kept for, then the first of the lines that starve, the longest first.
+
+    Nobody passes his own line by what is kept for him: who has come back to a place before him goes first.
+    """
+    queue = picture.queue
+    asks = (queue.asks.get(each.key) for each in picture.reservations)
+    found: dict[Key, Ask] = {}
+    for ask in asks:
+        line = queue.line(ask) if ask is not None and ask.pool == pool and queue.stands(ask) else None
+        if ask is not None and line is not None:
+            found |= {each.key: each for each in (*line.ahead_of(ask, MOST_AHEAD), ask)}
+    since = picture.at - picture.rules.starving
+    lines = queue.lines.get(pool, {}).values()
+    starving = sorted((line.since, line.first.order, line.first) for line in lines if line.since <= since)
+    return list((found | {ask.key: ask for _, _, ask in starving if ask.key not in found}).values())

@@ -1,0 +1,45 @@
+"""Asks that can never be met, whoever else wants something: told at once, with the nearest that can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kernel_backend.model.resources import LOCAL, Node
+from kernel_backend.scheduler.asks import Ask
+from kernel_backend.scheduler.picture import Picture
+from kernel_backend.scheduler.placement import largest_gang
+
+
+class Impossible(NamedTuple):
+    """Why, and the most slots that could be had instead."""
+
+    reason: str
+    largest: int
+
+
+def impossible(picture: Picture, ask: Ask) -> Impossible | None:
+    """Why `ask` can never start on these nodes under these quotas; None where it can. Drained nodes count."""
+    nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
+    largest = largest_gang(nodes, ask.one_node)
+    if ask.slots > largest:
+        return Impossible(_too_large(ask, nodes, largest), largest)
+    quotas = (("you", picture.users.quota(ask.owner)), (f"group {ask.group}", picture.groups.quota(ask.group)))
+    for whose, quota in quotas:
+        if quota.most is not None and ask.slots > quota.most:
+            nearest = min(quota.most, largest)
+            reason = f"{_slots(ask.slots)} asked; {whose} may have {quota.most} in one trial"
+            return Impossible(f"{reason}. Largest gang there: {nearest}.", nearest)
+    return None
+
+
+def _too_large(ask: Ask, nodes: Sequence[Node], largest: int) -> str:
+    where = "this machine" if ask.pool == LOCAL and len(nodes) == 1 else f"pool {ask.pool}"
+    total = sum(node.slots for node in nodes)
+    left_out = f" without {', '.join(sorted(ask.excluded))}" if ask.excluded else ""
+    on_one = " on one node" if ask.one_node else ""
+    return f"{_slots(ask.slots)} asked{on_one}; {where}{left_out} has {total}. Largest gang there: {largest}."
+
+
+def _slots(count: int) -> str:
+    return f"{count} slot" if count == 1 else f"{count} slots"

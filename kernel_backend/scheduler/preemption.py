@@ -1,0 +1,92 @@
+"""Who is asked to step aside: the youngest first, no more than needed, and only where it makes room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kernel_backend.model.resources import Node
+from kernel_backend.scheduler.asks import Ask, Key, Run
+from kernel_backend.scheduler.placement import Room
+from kernel_backend.scheduler.reservations import Plan, ripe_at
+from kernel_backend.scheduler.rules import Rules
+
+
+def ripe(runs: Iterable[Run], rules: Rules, at: float) -> list[Run]:
+    """Those of `runs` that may be put aside now, the youngest first, and of equals those that hold least.
+
+    Stepping aside means to commit a checkpoint and go, so what is lost is what it takes to come back: the same for all.
+    """
+
+    def may(run: Run) -> bool:
+        when = ripe_at(run, rules)
+        return run.leaving is None and when is not None and when <= at
+
+    return sorted(filter(may, runs), key=_youngest)
+
+
+def _youngest(run: Run) -> tuple[float, int, int, int]:
+    return -run.since, run.slots, -run.key.experiment, -run.key.trial
+
+
+def victims(
+    ask: Ask,
+    rooms: Mapping[str, Room],
+    nodes: Sequence[Node],
+    candidates: Sequence[Run],
+    leaving: Sequence[Run],
+    before: Sequence[Plan],
+) -> list[Run]:
+    """The gangs, of `candidates` in their order, that make room for `ask` beside what is free or about to be.
+
+    None where there is room anyway, and none where all of them would not be enough. `before` is what is kept for those
+    who come first.
+    """
+    usable = [node for node in nodes if node.name not in ask.excluded]
+    choices: list[list[Run] | None] = []
+    if ask.one_node:
+        for node in usable:
+            if node.slots >= ask.slots:
+                kept = sum(each.ask.slots for each in before if each.node == node.name)
+                free = rooms[node.kind].free.get(node.name, 0)
+                held = {run.key: run.by_node[node.name] for run in (*candidates, *leaving)}
+                choices.append(_least(candidates, leaving, held, ask.slots + kept - free))
+    else:
+        for kind in sorted({node.kind for node in usable}):
+            kept = sum(each.ask.slots for each in before if each.kind == kind)
+            free = rooms[kind].beside(ask.excluded, {})
+            held = {run.key: run.on(ask.excluded) if run.kind == kind else 0 for run in (*candidates, *leaving)}
+            choices.append(_least(candidates, leaving, held, ask.slots + kept - free))
+    found = [chosen for chosen in choices if chosen is not None]
+    return min(found, key=lambda chosen: sum(run.slots for run in chosen), default=[])
+
+
+def _least(
+    candidates: Sequence[Run], leaving: Sequence[Run], held: Mapping[Key, int], missing: int
+) -> list[Run] | None:
+    """As many of the candidates as free so many slots, none of them needlessly; None where all are too few."""
+    missing -= sum(held[run.key] for run in leaving)
+    chosen: list[Run] = []
+    for run in candidates:
+        if missing <= 0:
+            break
+        if held[run.key]:
+            chosen.append(run)
+            missing -= held[run.key]
+    if missing > 0:
+        return None
+    for run in reversed(chosen):
+        if missing + held[run.key] <= 0:
+            missing += held[run.key]
+            chosen.remove(run)
+    return chosen
+
+
+def beyond(candidates: Sequence[Run], excess: int) -> list[Run]:
+    """The first of the candidates that give back so many slots together."""
+    chosen: list[Run] = []
+    for run in candidates:
+        if excess <= 0:
+            break
+        chosen.append(run)
+        excess -= run.slots
+    return chosen

@@ -1,0 +1,122 @@
+"""The queue: lines of one user's asks of one priority, kept in order as asks come and go."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import NamedTuple
+
+from kernel_backend.scheduler.asks import Ask, Key, Shape
+
+_order = attrgetter("order")
+
+
+class LineKey(NamedTuple):
+    """Whose line it is."""
+
+    priority: int
+    group: str
+    owner: str
+
+
+class Line:
+    """The asks of one user in one group with one priority: by shape, in order within each."""
+
+    def __init__(self, key: LineKey, first: Ask) -> None:
+        self.key = key
+        self.shapes: dict[Shape, list[Ask]] = {first.shape: [first]}
+        self.first = first
+        self.since = max(first.queued_at, first.failed_at)  # when its first ask came to be the first
+
+    def __len__(self) -> int:
+        return sum(map(len, self.shapes.values()))
+
+    def ahead_of(self, ask: Ask, most: int) -> list[Ask]:
+        """The first `most` of those that come before this one, in order."""
+        each = (asks[: min(most, bisect_left(asks, ask.order, key=_order))] for asks in self.shapes.values())
+        return sorted((other for asks in each for other in asks), key=_order)[:most]
+
+    def add(self, ask: Ask) -> None:
+        """Put it in its place; one that comes before all others is the first from when it came (back)."""
+        insort(self.shapes.setdefault(ask.shape, []), ask, key=_order)
+        if ask.order < self.first.order:
+            self.first, self.since = ask, max(ask.queued_at, ask.failed_at)
+
+    def remove(self, ask: Ask, at: float) -> bool:
+        """Take it out; whether any is left."""
+        asks = self.shapes[ask.shape]
+        del asks[bisect_left(asks, ask.order, key=_order)]
+        if not asks:
+            del self.shapes[ask.shape]
+        if self.shapes and ask.key == self.first.key:
+            self.first = min((asks[0] for asks in self.shapes.values()), key=_order)
+            self.since = max(at, self.first.queued_at)
+        return bool(self.shapes)
+
+    def before(self, ask: Ask) -> int:
+        """How many of its asks come before this one."""
+        return sum(bisect_left(asks, ask.order, key=_order) for asks in self.shapes.values())
+
+
+class Queue:
+    """Asks by pool and line; those that rest, or for which something is prepared, hold nobody up and have no line."""
+
+    def __init__(self) -> None:
+        self.asks: dict[Key, Ask] = {}
+        self.lines: dict[str, dict[LineKey, Line]] = {}
+        self._wakes: list[tuple[float, Key]] = []
+
+    def __iter__(self) -> Iterator[Ask]:
+        return iter(self.asks.values())
+
+    def line(self, ask: Ask) -> Line | None:
+        """The line that it stands in; None while it has no turn."""
+        return self.lines.get(ask.pool, {}).get(LineKey(ask.priority, ask.group, ask.owner))
+
+    def stands(self, ask: Ask) -> bool:
+        """Whether it would start now if it could."""
+        line = self.line(ask)
+        asks = line.shapes.get(ask.shape, []) if line else []
+        nth = bisect_left(asks, ask.order, key=_order)
+        return nth < len(asks) and asks[nth].key == ask.key
+
+    def starves(self, ask: Ask, since: float) -> bool:
+        """Whether it has been the first of its line from `since` on."""
+        line = self.line(ask)
+        return line is not None and line.first.key == ask.key and line.since <= since
+
+    def add(self, ask: Ask, at: float) -> None:
+        """Take in a new ask, or one that has changed."""
+        if ask.key in self.asks:
+            self.remove(ask.key, at)
+        self.asks[ask.key] = ask
+        if ask.preparing:
+            return
+        if ask.rests(at):
+            heapq.heappush(self._wakes, (ask.failed_at + ask.rest, ask.key))
+            return
+        key = LineKey(ask.priority, ask.group, ask.owner)
+        lines = self.lines.setdefault(ask.pool, {})
+        line = lines.get(key)
+        if line is None:
+            lines[key] = Line(key, ask)
+        else:
+            line.add(ask)
+
+    def remove(self, key: Key, at: float) -> Ask | None:
+        """Forget an ask; it, or None where there was none."""
+        ask = self.asks.pop(key, None)
+        line = self.line(ask) if ask is not None else None
+        if ask is not None and line is not None and self.stands(ask) and not line.remove(ask, at):
+            del self.lines[ask.pool][line.key]
+        return ask
+
+    def wake(self, at: float) -> None:
+        """Give those their turn who have rested by then."""
+        while self._wakes and self._wakes[0][0] <= at:
+            _, key = heapq.heappop(self._wakes)
+            ask = self.asks.get(key)
+            if ask is not None and not ask.preparing and not self.stands(ask):
+                self.add(ask, at)

@@ -1,0 +1,141 @@
+"""Who may have how much more: guarantees, limits and slot-hours, as they stand amid a decision."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from kernel_backend.model.quotas import Quota
+from kernel_backend.scheduler.asks import Ask, Key
+from kernel_backend.scheduler.picture import Accounts, Name, Picture
+from kernel_backend.scheduler.queue import Line
+
+
+class Ledger:
+    """What is held, with what this decision has given and promised so far; the picture itself stays as it is."""
+
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
+        self._more: dict[str, Counter[Name]] = {"user": Counter(), "group": Counter()}
+        self._given: dict[str, Counter[Name]] = {"group": Counter(), "member": Counter()}
+        both = (("user", picture.users), ("group", picture.groups))
+        self._guarantees = {
+            kind: {name: quota.guarantee for name, quota in accounts.quotas.items() if quota.guarantee}
+            for kind, accounts in both
+        }
+        self._charged: dict[Name, float] = {}  # before this decision: of groups, and of members by (group, user)
+        self._spent: dict[tuple[str, str], bool] = {}
+
+    # Shares
+
+    def group_share(self, group: str) -> float:
+        """Charged slot-seconds of a group by its weight: who has the least is next."""
+        charge = self._charge(self._picture.groups, group, self._given["group"][group])
+        return charge / self._picture.groups.quota(group).weight
+
+    def member_share(self, group: str, owner: str) -> float:
+        """The same of a user within a group."""
+        charge = self._charge(self._picture.members, (group, owner), self._given["member"][group, owner])
+        return charge / self._picture.users.quota(owner).weight
+
+    def _charge(self, accounts: Accounts, name: Name, given: int) -> float:
+        known = self._charged.get(name)
+        if known is None:
+            meter, rules = accounts.get(name), self._picture.rules
+            known = meter.decayed(self._picture.at) + rules.advance * meter.held if meter is not None else 0.0
+            self._charged[name] = known
+        return known + self._picture.rules.advance * given
+
+    # Guarantees
+
+    def guaranteed(self, ask: Ask) -> bool:
+        """Whether its slots would lie within what its owner or its group is guaranteed."""
+        return self.room_in_guarantee(ask.group, ask.owner) >= ask.slots
+
+    def has_guarantee(self, line: Line) -> bool:
+        """Whether any of a user's asks may lie within a guarantee."""
+        return self.room_in_guarantee(line.key.group, line.key.owner) > 0
+
+    def room_in_guarantee(self, group: str, owner: str) -> int:
+        """How many more slots are guaranteed to one of a group."""
+        user = self._guarantees["user"].get(owner)
+        of_group = self._guarantees["group"].get(group)
+        mine = user - self._held("user", owner) if user else 0
+        return max(mine, of_group - self._held("group", group) if of_group else 0)
+
+    # Limits
+
+    def stopped_by(self, ask: Ask) -> str | None:
+        """`user` or `group`: whose limits or slot-hours this ask would go beyond; None where it may start."""
+        for kind, name, quota in self._both(ask):
+            if quota.limit is not None and self._held(kind, name) + ask.slots > quota.limit:
+                return kind
+            if quota.most is not None and ask.slots > quota.most:
+                return kind
+            if quota.slot_hours is not None and self.spent(kind, name):
+                return kind
+        return None
+
+    def never(self, ask: Ask) -> bool:
+        """Whether it is more than its owner or group may have in one trial."""
+        return any(quota.most is not None and ask.slots > quota.most for _, _, quota in self._both(ask))
+
+    def spent(self, kind: str, name: str) -> bool:
+        """Whether the slot-hours of a window are used up: what runs goes on, nothing new starts."""
+        known = self._spent.get((kind, name))
+        if known is None:
+            accounts = self._accounts(kind)
+            window = accounts.quota(name).slot_hours
+            meter = accounts.get(name)
+            used = meter.within(window.window, self._picture.at) if window and meter else 0.0
+            known = self._spent[kind, name] = window is not None and used >= window.seconds
+        return known
+
+    def excess(self) -> Iterable[tuple[str, Name, int]]:
+        """(`user` or `group`, name, slots beyond the limit) of those whose limit is below what they hold."""
+        for kind in ("group", "user"):
+            for name, quota in self._accounts(kind).quotas.items():
+                if quota.limit is not None and self._held(kind, name) > quota.limit:
+                    yield kind, name, self._held(kind, name) - quota.limit
+
+    # What this decision does
+
+    def give(self, ask: Ask) -> None:
+        """It starts."""
+        self.promise(ask)
+        self._given["group"][ask.group] += ask.slots
+        self._given["member"][ask.group, ask.owner] += ask.slots
+
+    def promise(self, ask: Ask) -> None:
+        """Something is kept for it: its owner and group do not use it up with other asks meanwhile."""
+        for kind, name, _ in self._both(ask):
+            self._more[kind][name] += ask.slots
+
+    def _held(self, kind: str, name: Name) -> int:
+        meter = self._accounts(kind).get(name)
+        return self._more[kind][name] + (meter.held if meter else 0)
+
+    def _accounts(self, kind: str) -> Accounts:
+        return self._picture.users if kind == "user" else self._picture.groups
+
+    def _both(self, ask: Ask) -> list[tuple[str, str, Quota]]:
+        users, groups = self._picture.users, self._picture.groups
+        return [("user", ask.owner, users.quota(ask.owner)), ("group", ask.group, groups.quota(ask.group))]
+
+
+def lent(picture: Picture) -> set[Key]:
+    """The gangs that have more than what is guaranteed to their owner or group: the youngest of these.
+
+    Of the gangs of each, oldest first, as many are its own as the guarantee covers.
+    """
+    covered: Counter[tuple[str, str]] = Counter()
+    others: set[Key] = set()
+    for run in sorted(picture.runs.values(), key=lambda run: (run.since, run.key)):
+        own = False
+        for kind, name, accounts in (("user", run.owner, picture.users), ("group", run.group, picture.groups)):
+            if covered[kind, name] + run.slots <= accounts.quota(name).guarantee:
+                covered[kind, name] += run.slots
+                own = True
+        if not own:
+            others.add(run.key)
+    return others

@@ -1,0 +1,159 @@
+"""What is kept free for an ask that is next and does not fit: when it fits at the latest, and what others may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kernel_backend.model.resources import Node
+from kernel_backend.scheduler.asks import Ask, Reservation, Run
+from kernel_backend.scheduler.placement import Allocation, Room
+from kernel_backend.scheduler.rules import Rules
+
+
+class Release(NamedTuple):
+    """A gang that gives its slots back, at the latest at `at`."""
+
+    at: float
+    run: Run
+
+
+@dataclass
+class Plan:
+    """What a decision keeps for one ask: `when` it fits at the latest, None where nobody can say."""
+
+    ask: Ask
+    kind: str
+    node: str | None  # where there is but one that it waits for
+    when: float | None
+    spare: int  # slots of that region which it leaves to others even then
+    firm: bool  # nobody passes it but who is gone by then
+
+    def overlap(self, kind: str, allocation: Allocation) -> int:
+        """How many of these slots it may want itself."""
+        if self.node is not None:
+            return sum(count for name, count in allocation if name == self.node)
+        if kind != self.kind:
+            return 0
+        return sum(count for name, count in allocation if name not in self.ask.excluded)
+
+    def lets_by(self, ask: Ask, at: float) -> bool:
+        """Whether it is not delayed, whatever slots this ask gets: it has ended by then, or goes when it must."""
+        if self.when is not None and ask.max_time is not None and at + ask.max_time <= self.when:
+            return True
+        return ask.preemptible and not self.firm
+
+
+def ends(run: Run, rules: Rules, at: float, taken_back: bool) -> float | None:
+    """When a gang gives its slots back at the latest; `taken_back`: it is asked to as soon as it may be."""
+    if run.leaving is not None:
+        return max(at, run.leaving + rules.grace)
+    asked = ripe_at(run, rules)
+    if taken_back and asked is not None:
+        back = max(at, asked) + rules.grace
+        return back if run.ends is None else min(back, max(at, run.ends))
+    return None if run.ends is None else max(at, run.ends)
+
+
+def ripe_at(run: Run, rules: Rules) -> float | None:
+    """When it may be put aside: a while after its first checkpoint; None before that."""
+    return None if run.committed is None else run.committed + rules.min_run
+
+
+def releases(runs: Iterable[Run], rules: Rules, at: float, taken_back: Callable[[Run], bool]) -> tuple[Release, ...]:
+    """The gangs whose end is known, the first to end first."""
+    known = [(ends(run, rules, at, taken_back(run)), run) for run in runs]
+    return tuple(sorted((Release(when, run) for when, run in known if when is not None), key=lambda each: each.at))
+
+
+def plan(
+    ask: Ask,
+    rooms: dict[str, Room],
+    nodes: Sequence[Node],
+    coming: Sequence[Release],
+    before: Sequence[Plan],
+    at: float,
+    sticky: Reservation | None = None,
+    *,
+    firm: bool = False,
+    soon: float = 0.0,
+) -> Plan | None:
+    """What is kept for `ask`, on the node or the kind that was kept before where that is still there.
+
+    `coming` are the gangs whose end is known, `before` what is kept for those who come first. None: no such gang fits.
+    """
+    usable = [node for node in nodes if node.name not in ask.excluded]
+    if ask.one_node:
+        found = _on_a_node(ask, rooms, usable, coming, before, sticky)
+    else:
+        found = _anywhere(ask, rooms, usable, coming, before, sticky)
+    if found is None:
+        return None
+    kind, node, when, spare = found
+    firm = firm or (when is not None and when <= at + soon)
+    return Plan(ask, kind, node, when, max(0, spare), firm)
+
+
+_Found = tuple[str, str | None, float | None, int]
+
+
+def _anywhere(
+    ask: Ask,
+    rooms: dict[str, Room],
+    nodes: Sequence[Node],
+    coming: Sequence[Release],
+    before: Sequence[Plan],
+    sticky: Reservation | None,
+) -> _Found | None:
+    totals: dict[str, int] = {}
+    for node in nodes:
+        totals[node.kind] = totals.get(node.kind, 0) + node.slots
+    kinds = sorted(kind for kind, total in totals.items() if total >= ask.slots)
+    if sticky is not None and sticky.kind in kinds:
+        kinds = [sticky.kind]
+    found = []
+    for kind in kinds:
+        needed = ask.slots + sum(each.ask.slots for each in before if each.kind == kind)
+        counted = [(each.at, each.run.on(ask.excluded)) for each in coming if each.run.kind == kind]
+        free = rooms[kind].beside(ask.excluded, {})
+        found.append((kind, None, *_reached(free, needed, counted)))
+    return min(found, key=_soonest, default=None)
+
+
+def _on_a_node(
+    ask: Ask,
+    rooms: dict[str, Room],
+    nodes: Sequence[Node],
+    coming: Sequence[Release],
+    before: Sequence[Plan],
+    sticky: Reservation | None,
+) -> _Found | None:
+    fitting = [node for node in nodes if node.slots >= ask.slots]
+    kept = [node for node in fitting if sticky is not None and node.name == sticky.node]
+    by_node: dict[str, list[tuple[float, int]]] = {}
+    for each in coming:
+        for name, count in each.run.by_node.items():
+            by_node.setdefault(name, []).append((each.at, count))
+    found = []
+    for node in kept or fitting:
+        needed = ask.slots + sum(each.ask.slots for each in before if each.node == node.name)
+        free = rooms[node.kind].free.get(node.name, 0)
+        found.append((node.kind, node.name, *_reached(free, needed, by_node.get(node.name, []))))
+    return min(found, key=_soonest, default=None)
+
+
+def _reached(free: int, needed: int, coming: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
+    """When so many are free, and how many more; (None, how many are missing, below 0) where nobody can say."""
+    if free >= needed:
+        return 0.0, free - needed
+    for at, count in coming:
+        free += count
+        if free >= needed:
+            return at, free - needed
+    return None, free - needed
+
+
+def _soonest(found: _Found) -> tuple[bool, float, int, str, str]:
+    kind, node, when, spare = found
+    return when is None, when or 0.0, -spare, kind, node or ""

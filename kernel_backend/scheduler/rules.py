@@ -1,0 +1,25 @@
+"""The constants of scheduling, in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How use fades and what patience ends after; all in seconds. Raises ValueError for what cannot be."""
+
+    half_life: float = 86400.0  # use of so long ago counts half
+    advance: float = 3600.0  # who holds slots is charged with so much more of them at once
+    min_run: float = 120.0  # nobody is put aside sooner after the first checkpoint
+    grace: float = 120.0  # what a gang gets to commit a checkpoint and go
+    soon: float = 300.0  # what a reservation waits for so briefly is left to it alone
+    patience: float = 3600.0  # after which nobody who could be put aside passes a reservation either
+    starving: float = 86400.0  # after which the first ask of a line is reserved for, whoever has the smaller share
+
+    def __post_init__(self) -> None:
+        if self.half_life <= 0:
+            raise ValueError(f"a half-life of {self.half_life} s: use would never count")
+        for name in ("advance", "min_run", "grace", "soon", "patience", "starving"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} of {getattr(self, name)} s lies in the past")
