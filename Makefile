@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN    := .venv/bin
 STAMP  := .venv/.setup-stamp
 FRONT  := .venv/.front-stamp
-PYTEST := $(BIN)/python -m pytest
+# Two at once: most tests wait for a process most of the time. Files stay whole, for they share servers.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 .DEFAULT_GOAL := help
@@ -34,8 +35,8 @@ test: setup browser ## every test
 	$(NPM) test
 	$(PYTEST)
 
-torture: setup ## the long proofs: ten thousand notebooks, hundreds of kills, corruptions and full disks, a million draws, a hundred reruns (half an hour)
-	@set -e; for proof in notebooks corruptions full_disks draws reruns kills; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
+torture: setup ## the long proofs: ten thousand notebooks, hundreds of kills, corruptions and full disks, a million draws, ten thousand histories of a cluster, a hundred reruns, a search in which everything dies (half an hour)
+	@set -e; for proof in notebooks corruptions full_disks draws schedules reruns searches kills; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
 
 test-fast: setup ## the unit tests: no workers, no kernels, no services, no browser
 	$(NPM) test

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernel_backend import __version__
+from kernel_backend.artifacts.run import run
 from kernel_backend.errors import DaylightError, ExperimentFailed
 from kernel_backend.model.record import Value
 from kernel_backend.snapshots.captured import captured
@@ -22,6 +23,7 @@ __all__ = [
     "captured",
     "job",
     "load_ipython_extension",
+    "run",
     "show",
     "submit",
     "unload_ipython_extension",
@@ -33,6 +35,7 @@ def submit(
     *,
     name: str | None = None,
     params: dict[str, Value] | None = None,
+    space: Mapping[str, str] | None = None,
     include: Sequence[str] = (),
     data: Sequence[str] = (),
     commits: Sequence[str] = (),
@@ -42,17 +45,28 @@ def submit(
     """Submit a file of roles; `config` are the options by name (`slots=2, epochs=10, batch_size=64`).
 
     Files and folders that `include` names travel with it; what `data` names is listed with its digests, and `commits`
-    are versions of data that are kept elsewhere. Where the same goes on already, that is the answer, unless another is
-    wanted (`again`). Raises InvalidDefinition and InvalidRequest before anything is sent.
+    are versions of data that are kept elsewhere. A search has a `space`, written as on a line: `search="asha",
+    epochs=16, space={"lr": "1e-4..1e-1:log", "width": "32,64"}`. Where the same goes on already, that is the answer,
+    unless another is wanted (`again`). Raises InvalidDefinition and InvalidRequest before anything is sent.
     """
     from jupyter_ext.capture import capture_file
     from jupyter_ext.job import Job
     from jupyter_ext.submit import Wanted, config_from
     from jupyter_ext.submit import submit as send
+    from kernel_backend.model.assignments import parse_line
 
+    line = parse_line(f"{label}={text}" for label, text in (space or {}).items())
+    given = {**line.given, **(params or {})}
     path, asked = Path(file), Wanted(include=tuple(include), data=tuple(data), commits=tuple(commits))
     overview = send(
-        capture_file(path), config_from(config), params or {}, file=path, name=name, asked=asked, again=again
+        capture_file(path),
+        config_from(config),
+        given,
+        space=line.space,
+        file=path,
+        name=name,
+        asked=asked,
+        again=again,
     )
     return Job(overview.experiment.number)
 

@@ -15,6 +15,7 @@ from kernel_backend.model.diff import Diff, Rerun
 from kernel_backend.model.environments import packages
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.record import Value
+from kernel_backend.model.search import Search
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.snapshots.archive import contents
 from kernel_backend.snapshots.environment import record
@@ -36,12 +37,14 @@ def plan(
     settings: Mapping[str, Any],
     name: str | None = None,
     data: Sequence[str] = (),
+    trial: int | None = None,
 ) -> Planned:
     """A rerun of experiment `number` with other hyperparameters and settings (fields of Config) where they are given.
 
-    It runs with this interpreter where its packages are those of then, else with those of the lock; `settings` may
-    say otherwise. It sees declared data as it was, as far as that can be; `data` (NAME=PLACE) says where some is now.
-    Raises NotFound, and InvalidRequest for what looks like a secret, or for such a place where nothing is.
+    Of a search it is one `trial` alone, where that is named. It runs with this interpreter where its packages are
+    those of then, else with those of the lock; `settings` may say otherwise. It sees declared data as it was, as far
+    as that can be; `data` (NAME=PLACE) says where some is now. Raises NotFound, and InvalidRequest for what looks like
+    a secret, or for such a place where nothing is.
     """
     if told := [each.message for each in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
         raise InvalidRequest("\n".join(told))
@@ -57,6 +60,8 @@ def plan(
         found = ", ".join(map(str, packages(snapshot.environment, here)[:NAMED]))
         notes.append(f"the packages here are not those of #{number} ({found}): it trains in the locked environment")
     experiment = client.experiment(number).experiment
+    if "search" in given:
+        given["search"] = _searched(experiment.config.search, given["search"])
     back = _data(client, experiment, snapshot, {**experiment.params, **params}, data)
     notes += [f"{each}, since #{number}: it is read as it was, by links" for each in back.notes]
     notes += [f"data is not as it was: {each}" for each in back.beyond]
@@ -64,7 +69,17 @@ def plan(
         given["data_at"] = back.data_at
     before = experiment.params
     other = {name: value for name, value in back.params.items() if name in params or value != before.get(name)}
-    return Planned(Rerun(params=other, config=_plain(given), python=sys.executable, name=name), notes)
+    return Planned(Rerun(trial=trial, params=other, config=_plain(given), python=sys.executable, name=name), notes)
+
+
+def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]:
+    """The search of then with what shall be other; of another method nothing but how much it may use."""
+    if before is None and "method" not in other:
+        raise InvalidRequest(f"--{next(iter(other)).replace('_', '-')} belongs to a search, and there was none")
+    kept = before.model_dump(exclude_defaults=True) if before else {}
+    if other.get("method", kept.get("method")) != kept.get("method"):
+        kept = {name: value for name, value in kept.items() if name in ("parallel", "budget", "max_time")}
+    return {**kept, **other}
 
 
 def _data(

@@ -127,17 +127,17 @@ def mixed(a: Submitted, b: Submitted, back: Back) -> tuple[Snapshot, dict[str, b
 
 def _metric(overview: Overview) -> str:
     """The experiment's own; the training loss where it was not validated."""
-    name = overview.experiment.config.metric.name
-    return name if name in overview.trials[0].metrics else next(iter(overview.trials[0].newest[1]), name)
+    name, front = overview.experiment.config.metric.name, overview.front
+    return name if front is None or name in front.metrics else next(iter(front.newest[1]), name)
 
 
 def _value(overview: Overview, metric: str) -> float | None:
-    return overview.trials[0].newest[1].get(metric) if overview.state == "completed" else None
+    return overview.front.newest[1].get(metric) if overview.front and overview.state == "completed" else None
 
 
 def _row(label: str, overview: Overview, metric: str, baseline: float | None) -> AttributionRow:
     value, number = _value(overview, metric), overview.experiment.number
     off = None if value is None or baseline is None else abs(value - baseline)
-    failure = overview.trials[0].failure
+    failure = overview.front.failure if overview.front else None
     note = failure.message.splitlines()[0] if failure and failure.message and overview.state == "failed" else ""
     return AttributionRow(label=label, experiment=number, state=overview.state, value=value, off=off, note=note)

@@ -12,10 +12,11 @@ from jupyter_ext.views.beside import attribution_bundle, diff_bundle, history_bu
 from jupyter_ext.waiting import show, wait
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.assignments import parse_assignments
 from kernel_backend.model.ids import parse_reference, whole
-from kernel_backend.model.options import OptionParser, add_rerun_options, given_settings
+from kernel_backend.model.options import OptionParser, add_rerun_options
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.space import parse_assignments
+from kernel_backend.model.spelling import given_settings
 from kernel_backend.model.trial import checkpoint_step
 
 
@@ -35,23 +36,24 @@ def diff(tokens: Sequence[str]) -> None:
 
 
 def rerun(tokens: Sequence[str]) -> None:
-    """`%dl rerun 41 lr=0.1`."""
+    """`%dl rerun 41 lr=0.1`, and `%dl rerun 12.7` of one trial of a search."""
     parser = OptionParser(prog="%dl rerun", add_help=False)
     add_rerun_options(parser, "notebook")
     parser.set_defaults(words=[])
     options = parser.parse_mixed(tokens)
     if not options.words or "=" in options.words[0]:
         raise InvalidRequest("%dl rerun takes an experiment first: write %dl rerun 41 lr=0.1")
-    number = whole(parse_reference(options.words[0]))
+    number, trial, _ = parse_reference(options.words[0])
     client = Client.connect()
     params, settings = parse_assignments(options.words[1:]), given_settings(options)
-    planned = plan(client, number, params, settings, options.name, options.data or ())
+    planned = plan(client, number, params, settings, options.name, options.data or (), trial)
     overview = client.rerun(number, planned.asked)
-    captured = [f"the snapshot of #{number} again", *planned.notes]
+    captured = [f"the snapshot of #{number}{f'.{trial}' if trial else ''} again", *planned.notes]
     nobody_looks = headless(this_shell())
     if nobody_looks if options.wait is None else options.wait:
         wait(client, overview, captured, plain=nobody_looks, quiet=options.quiet)
-        _say_verdict(client, overview)
+        if trial in (None, 1):  # there is nothing to compare others with
+            _say_verdict(client, overview)
     else:
         show(client, overview, captured)
 

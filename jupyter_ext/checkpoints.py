@@ -35,8 +35,9 @@ def listed(client: Client, reference: Reference) -> Listed:
     """What has been committed; raises NotFound for an experiment or a trial that is none."""
     number, trial = reference.experiment, reference.trial
     overview = client.experiment(number)
-    if trial is not None and all(each.index != trial for each in overview.trials):
-        raise NotFound(f"experiment #{number} has no trial {trial}: it has {len(overview.trials)}")
+    count = sum(overview.counts.values())
+    if trial is not None and not 1 <= trial <= count:
+        raise NotFound(f"experiment #{number} has no trial {trial}: it has {count}")
     found = [each for each in client.checkpoints(number) if trial in (None, each.trial)]
     return Listed(number, overview.experiment.config.metric, found)
 

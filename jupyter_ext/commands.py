@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jupyter_ext import beside
+from jupyter_ext import artifacts, beside
 from jupyter_ext.checkpoints import act_on, add_choice, chosen, listed, verified
 from jupyter_ext.job import Job
+from jupyter_ext.standing import best_rows, extension
 from jupyter_ext.views import table
 from jupyter_ext.views.recorded import environment_lines, lock_text
 from kernel_backend.client import Client
@@ -16,16 +17,20 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.facts import known
 from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.model.options import VIEWS, OptionParser
+from kernel_backend.model.overview import Overview
 from kernel_backend.model.resumption import parse_slots
 from kernel_backend.model.values import nearest
 from kernel_backend.text import (
+    ARTIFACT_HEAD,
     TABLE_HEAD,
+    artifact_row,
     checkpoint_head,
     checkpoint_row,
     collected_lines,
     fact_lines,
     hang_text,
     head_text,
+    search_text,
     table_row,
 )
 
@@ -38,16 +43,24 @@ HELP = """%dl VERB ...
   facts 12                                  what its result depends on beside code: data, files, first weights
   checkpoints 12 [--verify]                 what has been saved, and why it is kept
   checkpoint ACTION 12 --latest             verify, download, delete, pin or unpin one: --latest, --best or --step S
+  artifacts 12 [--get NAME] [--out DIR]     what trials have kept with run.artifact; bring it here
   gc [12] [--dry-run] [--verbose]           delete the checkpoints that the rules let go
   source 12                                 the definition that was submitted
+  best 12 [-n 10]                           the best trials of a search, with their hyperparameters
+  trials 12 [--sort lr]                     all of them; -lr turns the order round
+  promote 12.7 · prune 12.7                 let a trial go on next, or give it up, whatever its rank
+  extend 12 --trials 100                    a search goes on: --trials, --budget 20gpuh, --max-time 8h, in all
   env 12 [--lock]                           what it ran with; the requirements with hashes, as pip takes them
   diff 12 13 [--attribute]                  what differs, the likeliest cause first; how much each cause makes
-  rerun 12 [lr=0.1] [OPTIONS]               its snapshot again
+  rerun 12 [lr=0.1] [OPTIONS]               its snapshot again; 12.7: one trial of a search alone
   verify 12                                 its first steps again: do the bits agree?
   history [TEXT] [--limit N]                what has changed from experiment to experiment
   pause 12 · resume 12 [--slots 4] · stop 12
   nodes                                     where experiments run
   help                                      this text"""
+
+
+NOTHING_KEPT = "nothing has been kept"
 
 
 def run_command(tokens: Sequence[str]) -> None:
@@ -102,8 +115,10 @@ def _logs(tokens: Sequence[str]) -> None:
     reference, options = _number("logs", tokens, *flags)
     attempt = reference.attempt if options.attempt is None else options.attempt
     job = Job(reference.experiment)
-    text, overview = job.logs(options.rank, attempt).rstrip(), job.overview
-    stacks = hang_text(overview, 1, attempt or overview.trials[0].attempt)
+    trial = reference.trial or Client.connect().front(reference.experiment)
+    text, overview = job.logs(options.rank, attempt, trial).rstrip(), job.overview
+    newest = next((each.attempt for each in overview.trials if each.index == trial), 0)
+    stacks = hang_text(overview, trial, attempt or newest)
     print("\n".join(part for part in (text, stacks) if part) or "nothing was printed")
 
 
@@ -111,7 +126,8 @@ def _metrics(tokens: Sequence[str]) -> None:
     kinds = ["validation", "training", "all"]
     reference, options = _number("metrics", tokens, ("--kind", {"choices": kinds, "default": "all"}))
     kind = None if options.kind == "all" else options.kind
-    reports = Client.connect().reports(reference.experiment, kind=kind)
+    client, number = Client.connect(), reference.experiment
+    reports = client.reports(number, reference.trial or client.front(number), kind)
     names = list(dict.fromkeys(name for report in reports for name in report.metrics))
     rows = [
         (each.kind, str(each.step), f"{each.epoch:.2f}", *(_value(each.metrics.get(name)) for name in names))
@@ -127,7 +143,8 @@ def _value(value: float | None) -> str:
 def _facts(tokens: Sequence[str]) -> None:
     reference, _ = _number("facts", tokens)
     client = Client.connect()
-    facts = known(client.facts(reference.experiment, reference.trial or 1))
+    trial = reference.trial or client.front(reference.experiment)
+    facts = known(client.facts(reference.experiment, trial))
     lines = fact_lines(facts, client.source(reference.experiment)[1])
     print("\n".join(lines) or "nothing is known yet: it is told by a rank that trains")
 
@@ -154,6 +171,21 @@ def _checkpoint(tokens: Sequence[str]) -> None:
     found = listed(client, reference)
     done = act_on(client, found, action, chosen(found, action, options), options)
     print("\n".join(said for _, said in done) or "no checkpoints yet")
+
+
+def _artifacts(tokens: Sequence[str]) -> None:
+    parser = OptionParser(prog="%dl artifacts", add_help=False)
+    artifacts.add_choice(parser)
+    parser.set_defaults(words=[])
+    options = parser.parse_mixed(tokens)
+    if len(options.words) != 1:
+        raise InvalidRequest("%dl artifacts takes one experiment, or one trial: write %dl artifacts 12")
+    client, reference = Client.connect(), parse_reference(options.words[0])
+    found = artifacts.listed(client, reference)
+    if options.get or options.out:
+        print("\n".join(map(str, artifacts.brought(client, reference, found, options))) or NOTHING_KEPT)
+    else:
+        _show(table(ARTIFACT_HEAD, [artifact_row(each, time.time()) for each in found], NOTHING_KEPT))
 
 
 def _gc(tokens: Sequence[str]) -> None:
@@ -190,6 +222,43 @@ def _nodes(tokens: Sequence[str]) -> None:
     _show(table(("node", "kind", "slots in use", "devices", "healthy"), rows, "no nodes"))
 
 
+def _best(tokens: Sequence[str]) -> None:
+    reference, options = _number("best", tokens, ("-n", {"type": int, "default": 10}))
+    _table(reference, options.n, "best")
+
+
+def _trials(tokens: Sequence[str]) -> None:
+    flags: list[tuple[str, dict[str, Any]]] = [("--sort", {"default": "trial"}), ("-n", {"type": int, "default": 1000})]
+    reference, options = _number("trials", tokens, *flags)
+    _table(reference, options.n, options.sort)
+
+
+def _table(reference: Reference, count: int, sort: str) -> None:
+    head, rows = best_rows(Client.connect(), reference.experiment, count, sort)
+    _show(table(head, rows, "no trials yet"))
+
+
+def _steer(verb: str) -> Callable[[Sequence[str]], None]:
+    def act(tokens: Sequence[str]) -> None:
+        reference, _ = _number(verb, tokens)
+        if reference.trial is None:
+            raise InvalidRequest(f"{verb} is about one trial: write %dl {verb} {reference.experiment}.7")
+        _tell(getattr(Client.connect(), verb)(reference.experiment, reference.trial))
+
+    return act
+
+
+def _extend(tokens: Sequence[str]) -> None:
+    flags: list[tuple[str, dict[str, Any]]] = [("--trials", {"type": int}), ("--budget", {}), ("--max-time", {})]
+    reference, options = _number("extend", tokens, *flags)
+    asked = extension(options.trials, options.budget, options.max_time)
+    _tell(Client.connect().extend(reference.experiment, asked))
+
+
+def _tell(overview: Overview) -> None:
+    print("\n".join([head_text(overview, time.time()), search_text(overview)]))
+
+
 def _act(verb: str) -> Callable[[Sequence[str]], None]:
     def act(tokens: Sequence[str]) -> None:
         reference, _ = _number(verb, tokens)
@@ -213,8 +282,14 @@ _VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "facts": _facts,
     "checkpoints": _checkpoints,
     "checkpoint": _checkpoint,
+    "artifacts": _artifacts,
     "gc": _gc,
     "source": _source,
+    "best": _best,
+    "trials": _trials,
+    "promote": _steer("promote"),
+    "prune": _steer("prune"),
+    "extend": _extend,
     "env": _env,
     "diff": beside.diff,
     "rerun": beside.rerun,

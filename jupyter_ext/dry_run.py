@@ -6,24 +6,34 @@ import shlex
 from collections.abc import Iterator
 
 from jupyter_ext.submit import Asked, Checked
-from kernel_backend.model.options import to_words
+from kernel_backend.model.spelling import to_words
 from kernel_backend.text import counted, size
 
 
 def dry_run(checked: Checked, asked: Asked, command: str) -> str:
     """The text; `command` is what the words come behind: `%%dlsubmit` or `daylight submit train.py`."""
-    head = [f"# {line}" for line in _about(checked)]
-    values = [f"{name}={value!r}" for name, value in checked.params.items()]
+    head = [f"# {line}" for line in _about(checked, asked)]
+    values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
+    values += map(str, checked.space.parameters)
     words = [*to_words(asked.config), *asked.wanted.words(), *asked.others, *values]
     quote = _quoted if command.startswith("%") else shlex.quote
     same = f"# {command} {' '.join(map(quote, words))}"
     return "\n".join([*head, "# nothing was sent; the same, spelled out:", same, "", checked.capture.source.rstrip()])
 
 
-def _about(checked: Checked) -> Iterator[str]:
+def _about(checked: Checked, asked: Asked) -> Iterator[str]:
     yield checked.capture.described
     yield checked.definition.summary
     yield from (f"{name} = {value!r}" for name, value in checked.params.items())
+    if asked.config.search is not None:
+        # Searchers hold numpy, which a kernel need not load to submit.
+        from jupyter_ext.searched import bounds_text, forecast_text, parameter_text
+
+        yield "searched:"
+        yield from (f"  {parameter_text(each)}" for each in checked.space.parameters)
+        yield bounds_text(asked.config, checked.space)
+        if foretold := forecast_text(asked.config, checked.space):
+            yield foretold
     yield from (f"requires {requirement}" for requirement in checked.capture.requirements)
     files = checked.travelling.files
     if files:

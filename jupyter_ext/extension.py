@@ -11,7 +11,7 @@ from traitlets import Float
 from traitlets.config import LoggingConfigurable
 
 from jupyter_ext.finder import Finder
-from jupyter_ext.handlers import Act, Bundle, Read, Unknown
+from jupyter_ext.handlers import Act, Bundle, Extend, File, Read, Unknown
 from jupyter_ext.proxy import Proxy
 from jupyter_ext.relay import Relay
 from kernel_backend.discovery import START_LIMIT
@@ -22,11 +22,18 @@ ONE = "/api/experiments/{}"
 READS = (
     "/api/experiments",
     ONE,
-    *(f"{ONE}/{what}" for what in ("reports", "curves", "logs", "checkpoints", "source", "picture.png")),
+    *(f"{ONE}/{what}" for what in ("reports", "curves", "logs", "checkpoints", "artifacts", "source", "picture.png")),
+    *(f"{ONE}/search{what}" for what in ("", "/curves", "/importance")),
     "/api/nodes",
     "/api/health",
 )
-ACTS = (f"{ONE}/stop", f"{ONE}/pause", f"{ONE}/resume")
+FILE = f"{ONE}/trials/{{}}/artifacts/{{}}"
+NAME = "((?:[A-Za-z0-9._-]|%20){1,300})"  # of an artifact, as an address has it
+ACTS = (
+    *(f"{ONE}/{verb}" for verb in ("stop", "pause", "resume")),
+    *(f"{ONE}/trials/{{}}/{verb}" for verb in ("promote", "prune")),
+)
+EXTEND = f"{ONE}/extend"
 
 Route = tuple[str, type, dict[str, Any]]
 
@@ -45,6 +52,8 @@ class DaylightExtension(LoggingConfigurable):
         return [
             *((_pattern(path), Read, {"proxy": proxy, "path": path}) for path in READS),
             *((_pattern(path), Act, {"proxy": proxy, "path": path}) for path in ACTS),
+            (_pattern(EXTEND), Extend, {"proxy": proxy, "path": EXTEND}),
+            (_pattern(FILE.removesuffix("{}")) + NAME, File, {"proxy": proxy, "path": FILE}),
             ("daylight/api/stream", Relay, {"proxy": proxy}),
             (f"daylight/bundle/{NUMBER}", Bundle, {"proxy": proxy}),
             ("daylight(?:/.*)?", Unknown, {"proxy": proxy}),

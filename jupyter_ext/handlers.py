@@ -9,17 +9,20 @@ from http import HTTPStatus
 from logging import DEBUG, WARNING
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler, JupyterHandler
+from pydantic import ValidationError
 from tornado.web import HTTPError, authenticated
 
 from jupyter_ext.proxy import Answer, Proxy
 from jupyter_ext.views import bundle
-from jupyter_ext.views.saved import SAVED_POINTS
+from jupyter_ext.views.saved import SAVED_LINES, SAVED_POINTS, SAVED_TRIALS, SAVED_UNITS, fitted
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.standing import Extension, SearchCurves, Standing
 
 BODY_LIMIT = 2**20  # bytes
 MISTAKE = "Daylight's part of the Jupyter server made a mistake; the server's log has the details"
@@ -60,7 +63,7 @@ class Handler(JupyterHandler):
         self.pass_on(Answer(status, "application/json", json.dumps(body, allow_nan=False).encode()))
 
     def pass_on(self, answer: Answer) -> None:
-        """Answer as the service did; of its headers the browser needs only this one."""
+        """Answer as the service did; a page needs no more of its headers."""
         self.set_status(answer.status)
         self.set_header("Content-Type", answer.type)
         self.finish(answer.body)
@@ -86,12 +89,14 @@ class Api(Handler, APIHandler):
     def pass_on(self, answer: Answer) -> None:
         """Answer as the service did; APIHandler wants to be told where that is no JSON."""
         self.set_status(answer.status)
+        if answer.disposition:
+            self.set_header("Content-Disposition", answer.disposition)
         self.finish(answer.body, set_content_type=answer.type)
 
-    async def relay(self, parts: tuple[str, ...]) -> None:
+    async def relay(self, parts: tuple[str, ...], body: bytes = b"") -> None:
         """Ask the service the same, and say what it says."""
         path = self.path.format(*parts)
-        self.pass_on(await self.proxy.ask(str(self.request.method), path, self.request.query))
+        self.pass_on(await self.proxy.ask(str(self.request.method), path, self.request.query, body))
 
 
 class Read(Api):
@@ -104,6 +109,16 @@ class Read(Api):
         await self.relay(parts)
 
 
+class File(Api):
+    """Look at something that has a name of the user's own."""
+
+    @authenticated
+    @authorized
+    async def get(self, *parts: str) -> None:
+        """Ask the service for it by its name as an address has it, and answer as it does."""
+        await self.relay(tuple(quote(part, safe="") for part in parts))
+
+
 class Act(Api):
     """Do something to an experiment; Jupyter has checked that the page is its own."""
 
@@ -112,6 +127,20 @@ class Act(Api):
     async def post(self, *parts: str) -> None:
         """Answer as the service does; a body means nothing to it and stays here."""
         await self.relay(parts)
+
+
+class Extend(Api):
+    """Let a search have more."""
+
+    @authenticated
+    @authorized
+    async def post(self, *parts: str) -> None:
+        """Answer as the service does; of the body what is known here goes on."""
+        try:
+            asked = Extension.model_validate_json(self.request.body)
+        except ValidationError:
+            raise InvalidRequest('the body must be {"trials": N, "budget": SECONDS, "max_time": SECONDS}') from None
+        await self.relay(parts, asked.model_dump_json(exclude_none=True).encode())
 
 
 class Bundle(Api):
@@ -131,7 +160,13 @@ class Bundle(Api):
         overview = Overview.from_json(json.loads(shown.body))
         drawn: list[bytes] = []
         if any(trial.step for trial in overview.trials):
-            for asked, query in ((f"{path}/curves", f"points={SAVED_POINTS}"), (f"{path}/picture.png", "")):
+            trial = overview.front.index if overview.front else 1
+            curves = f"points={SAVED_POINTS}" + (f"&trial={trial}" if trial > 1 else "")
+            asked_for = [(f"{path}/curves", curves), (f"{path}/picture.png", "")]
+            if overview.experiment.config.search is not None:
+                asked_for.append((f"{path}/search", f"limit={SAVED_TRIALS}"))
+                asked_for.append((f"{path}/search/curves", f"limit={SAVED_LINES}&points={SAVED_UNITS}"))
+            for asked, query in asked_for:
                 answer = await self.proxy.ask("GET", asked, query)
                 if answer.status != 200:  # what is written back must never be less than what stands there
                     self.pass_on(answer)
@@ -164,7 +199,15 @@ class Unknown(Api):
 
 
 def _bundle(
-    overview: Overview, captured: list[str], curves: bytes | None = None, picture: bytes | None = None
+    overview: Overview,
+    captured: list[str],
+    curves: bytes | None = None,
+    picture: bytes | None = None,
+    standing: bytes | None = None,
+    lines: bytes | None = None,
 ) -> dict[str, Any]:
     drawn = Curves.model_validate_json(curves) if curves else None
-    return bundle(overview, time.time(), captured, picture, drawn)
+    search = None
+    if standing and lines:
+        search = fitted(Standing.model_validate_json(standing), SearchCurves.model_validate_json(lines))
+    return bundle(overview, time.time(), captured, picture, drawn, search)

@@ -9,22 +9,27 @@ from typing import TYPE_CHECKING, Any
 from jupyter_ext.again import plan
 from jupyter_ext.follow import follow
 from jupyter_ext.host import this_shell, wants_widget
+from jupyter_ext.standing import extension, frame
 from jupyter_ext.views import LiveView, bundle
-from jupyter_ext.views.saved import curves_of, picture_of
+from jupyter_ext.views.saved import curves_of, picture_of, search_of
 from kernel_backend.client import Client
 from kernel_backend.errors import ExperimentFailed, InvalidRequest, NotFound
+from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import Which, candidates
 from kernel_backend.model.diff import Diff, Results
 from kernel_backend.model.overview import CheckpointInfo, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Kind, StoredReport
-from kernel_backend.text import already_text, failure_text, head_text, metrics_text, new_notes
+from kernel_backend.text import already_text, failure_text, head_text, metrics_text, new_notes, search_text
 
 if TYPE_CHECKING:
+    import optuna
     import pandas
     import torch
 
     from jupyter_ext.weights import Weights
+
+MOST = 10_000  # curves, and values of each, that a study is given
 
 
 class Job:
@@ -46,23 +51,29 @@ class Job:
 
     @property
     def params(self) -> dict[str, Value]:
-        """All hyperparameters, defaults included."""
+        """All hyperparameters, defaults included; of a search those that are not searched."""
         return self.overview.experiment.params
 
-    def metrics(self, kind: Kind | None = None) -> pandas.DataFrame | list[dict[str, Any]]:
-        """A row for each report: kind, step, epoch and the metrics; a DataFrame where pandas is installed."""
-        rows = [_row(report) for report in self._client.reports(self.number, kind=kind)]
+    def metrics(self, kind: Kind | None = None, trial: int | None = None) -> pandas.DataFrame | list[dict[str, Any]]:
+        """A row for each report: kind, step, epoch and the metrics; a DataFrame where pandas is installed.
+
+        Of a search those of `trial`, or of the best.
+        """
+        rows = [_row(report) for report in self._client.reports(self.number, self._meant(trial), kind)]
         if importlib.util.find_spec("pandas") is None:
             return rows
         import pandas
 
         return pandas.DataFrame(rows, columns=None if rows else ["kind", "step", "epoch"])
 
-    def logs(self, rank: int | None = None, attempt: int | None = None) -> str:
-        """What a rank printed: of the one that failed first, else rank 0, in the newest attempt."""
-        text, offset = "", 0
+    def logs(self, rank: int | None = None, attempt: int | None = None, trial: int | None = None) -> str:
+        """What a rank printed: of the one that failed first, else rank 0, in the newest attempt.
+
+        Of a search that of `trial`, or of the best.
+        """
+        text, offset, trial = "", 0, self._meant(trial)
         while True:
-            chunk = self._client.logs(self.number, attempt=attempt, rank=rank, offset=offset)
+            chunk = self._client.logs(self.number, trial, attempt, rank, offset)
             text += chunk.text
             if chunk.offset >= chunk.size or chunk.offset == offset:
                 return text
@@ -72,6 +83,14 @@ class Job:
     def checkpoints(self) -> list[CheckpointInfo]:
         """Its committed checkpoints."""
         return self._client.checkpoints(self.number)
+
+    def artifacts(self) -> list[Artifact]:
+        """What its trials have kept with `run.artifact`, by trial and name."""
+        return self._client.artifacts(self.number)
+
+    def artifact(self, name: str, trial: int | None = None) -> bytes:
+        """The bytes of what was kept under this name: by the trial, of a search by the best; raises NotFound."""
+        return self._client.artifact(self.number, self._meant(trial), name)
 
     def source(self) -> str:
         """The definition that was submitted."""
@@ -95,8 +114,63 @@ class Job:
         return self.diff(again).results
 
     def best(self) -> dict[str, float]:
-        """The newest validation metrics of its trial."""
-        return dict(self.overview.trials[0].metrics)
+        """What the best validation of its trial found, of a search that of the best trial; empty before the first.
+
+        The best is the one with the best value of the experiment's metric; where none has had one, the newest.
+        """
+        front = self.overview.front
+        if front is None or front.best is None:
+            return dict(front.metrics) if front else {}
+        reports = self._client.reports(self.number, front.index, "validation")
+        return next(dict(report.metrics) for report in reports if report.step == front.best.step)
+
+    @property
+    def best_params(self) -> dict[str, Value]:
+        """The hyperparameters of the best trial so far, those that are not searched among them."""
+        front = self.overview.front
+        return dict(front.params) if front else {}
+
+    def trials(self) -> pandas.DataFrame:
+        """The trials of a search, a row each: state, units, values, what they took, and their hyperparameters.
+
+        Raises InvalidRequest where pandas is not installed, and Conflict where it is no search.
+        """
+        return frame(self._client, self.number)
+
+    def to_optuna(self) -> optuna.Study:
+        """A search as a study of Optuna's, in memory: its plots, its dashboard and its importances work on that.
+
+        Trials that rest or were given up are pruned ones; a trial's value is the best that it has had, and those at
+        the ends of units are its intermediate values. Raises InvalidRequest where Optuna is not installed, and
+        Conflict where it is no search.
+        """
+        from kernel_backend.search.study import study
+
+        experiment = self.overview.experiment
+        curves = self._client.search_curves(self.number, limit=MOST, points=MOST)
+        rows = self._client.trial_rows(self.number, sort="trial")
+        name = f"#{self.number} {experiment.name}".strip()
+        return study(name, experiment.config.metric.mode, experiment.space, rows, curves.lines)
+
+    def promote(self, trial: int) -> Job:
+        """Let a trial of a search go on next, whatever its rank; raises Conflict where it has ended."""
+        self._client.promote(self.number, trial)
+        return self
+
+    def prune(self, trial: int) -> Job:
+        """Give a trial of a search up for good; raises Conflict where it has ended."""
+        self._client.prune(self.number, trial)
+        return self
+
+    def extend(
+        self, trials: int | None = None, budget: str | float | None = None, max_time: str | float | None = None
+    ) -> Job:
+        """Let a search have so many trials, so much slot time (`20gpuh`) or time since its submission (`8h`), in all.
+
+        One that has completed goes on. Raises Conflict where that is less than it has had.
+        """
+        self._client.extend(self.number, extension(trials, budget, max_time))
+        return self
 
     def wait(self, timeout: float | None = None) -> Job:
         """Return when it has ended, or after `timeout` seconds; raises ExperimentFailed where it failed or is stuck."""
@@ -129,17 +203,18 @@ class Job:
         LiveView(self._client, widget=widget).show(self.overview, final=True)
 
     def load(
-        self, step: int | None = None, best: bool = False, weights: Weights = "auto", trial: int = 1
+        self, step: int | None = None, best: bool = False, weights: Weights = "auto", trial: int | None = None
     ) -> torch.nn.Module:
         """A trial's model in evaluation mode: with the newest weights, those of a step, or the best by its metric.
 
-        Of a training with `--ema` they are the averaged ones; `weights="model"` takes the plain ones instead.
-        Runs the submitted definition in this process. Where the newest (or the best) checkpoint is damaged, the
-        next one is taken, and that is said; raises NotFound where there is none.
+        Of a search it is the best trial so far, where no `trial` is named; of a training with `--ema` they are the
+        averaged weights, and `weights="model"` takes the plain ones instead. Runs the submitted definition in this
+        process. Where the newest (or the best) checkpoint is damaged, the next one is taken, and that is said; raises
+        NotFound where there is none.
         """
         from jupyter_ext.weights import load
 
-        metric = self.overview.experiment.config.metric
+        trial, metric = self._meant(trial), self.overview.experiment.config.metric
         found = [each for each in self.checkpoints() if each.trial == trial]
         if not found:
             raise NotFound(
@@ -150,13 +225,17 @@ class Job:
         which = Which(latest=step is None and not best, best=best, step=step)
         return load(self._client, self.number, candidates(found, metric, which), weights)
 
+    def _meant(self, trial: int | None) -> int:
+        return trial or self._client.front(self.number)
+
     def __repr__(self) -> str:
         return head_text(self.overview, time.time())
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         overview = self.overview
         picture, curves = picture_of(self._client, overview), curves_of(self._client, overview)
-        return bundle(overview, time.time(), picture=picture, curves=curves)
+        search = search_of(self._client, overview)
+        return bundle(overview, time.time(), picture=picture, curves=curves, search=search)
 
 
 def raise_if_failed(overview: Overview) -> None:
@@ -168,17 +247,17 @@ def raise_if_failed(overview: Overview) -> None:
     if overview.state != "failed":
         return
     failures = [failure_text(trial.failure) for trial in overview.trials if trial.failure]
+    failures += [*overview.warnings[-1:], "no rank said why"]  # the last is of a search that has failed itself
     raise ExperimentFailed(
-        f"experiment #{number} failed: {failures[0] if failures else 'no rank said why'}\n"
-        f"what its ranks printed: %dl logs {number}",
+        f"experiment #{number} failed: {failures[0]}\nwhat its ranks printed: %dl logs {number}",
         number=number,
     )
 
 
 def final_lines(overview: Overview) -> list[str]:
-    """How it ended, and each validation metric on a line of its own: `accuracy 0.953`."""
-    lines = [head_text(overview, time.time())]
-    for trial in overview.trials:
+    """How it ended, and each validation metric, of a search the best trial's, on its own line: `accuracy 0.953`."""
+    lines = [line for line in (head_text(overview, time.time()), search_text(overview)) if line]
+    for trial in [overview.front] if overview.front else []:
         lines += [metrics_text({name: value}) for name, value in trial.metrics.items()]
     return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 
@@ -48,9 +49,18 @@ def _unquoted(word: str) -> str:
 
 def _expanded(word: str, namespace: Mapping[str, object]) -> str:
     def value(found: re.Match[str]) -> str:
+        if _is_dictionary(found[0]):
+            return found[0]  # a value: blocks=[{'kind':'conv'}]
         try:
             return str(eval(found[1], {}, dict(namespace)))
         except Exception as error:  # whatever the expression raises is what the person must see
             raise InvalidRequest(f"{found[0]} cannot be filled in: {type(error).__name__}: {error}") from None
 
     return _EXPRESSION.sub(value, word)
+
+
+def _is_dictionary(text: str) -> bool:
+    try:
+        return isinstance(ast.literal_eval(text), dict)
+    except (SyntaxError, ValueError):
+        return False

@@ -72,7 +72,7 @@ class DaylightMagics(Magics):
         capture = capture_file(file) if file is not None else self._capture(cell or "", asked.wanted.captured)
         widget = wants_widget(options.view, self.kernel)
         session = Session(self.kernel.user_ns, self.recorder.imported, self.told) if file is None else None
-        checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong)
+        checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space)
         if options.dry_run:
             print(dry_run(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
             return

@@ -27,11 +27,12 @@ _T = TypeVar("_T")
 
 
 class Answer(NamedTuple):
-    """What the service said: status, media type, body."""
+    """What the service said: status, media type, body, and whether a browser is to show or to save it."""
 
     status: int
     type: str
     body: bytes
+    disposition: str = ""
 
 
 class Proxy:
@@ -43,12 +44,12 @@ class Proxy:
     def __init__(self, finder: Finder, limit: float, log: Logger) -> None:
         self._finder, self._limit, self._log = finder, limit, log
 
-    async def ask(self, method: str, path: str, query: str = "") -> Answer:
+    async def ask(self, method: str, path: str, query: str = "", body: bytes = b"") -> Answer:
         """The service's answer, of whatever status; raises ServiceUnreachable where there is none."""
 
         async def fetch(address: Address) -> HTTPResponse:
-            body = b"" if method == "POST" else None
-            request = self._request(address, address.url, path, query, method=method, body=body)
+            said = body if method == "POST" else None
+            request = self._request(address, address.url, path, query, method=method, body=said)
             return await self._client.fetch(request, raise_error=False)
 
         self._log.debug("Daylight: asking for %s %s", method, path)
@@ -123,4 +124,6 @@ def without_token(query: str) -> str:
 
 
 def _answer(response: HTTPResponse) -> Answer:
-    return Answer(response.code, response.headers.get("Content-Type", "application/json"), response.body)
+    headers = response.headers
+    media, disposition = headers.get("Content-Type", "application/json"), headers.get("Content-Disposition", "")
+    return Answer(response.code, media, response.body, disposition)

@@ -20,13 +20,17 @@ from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
+from kernel_backend.model.assignments import Line, parse_line
+from kernel_backend.model.binding import bind_space
 from kernel_backend.model.definition import Definition, parse
 from kernel_backend.model.experiment import Config, Submission, parse_size
-from kernel_backend.model.options import given_words, size_word, to_config
+from kernel_backend.model.options import OPTIONS
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value
+from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.snapshot import Snapshot, State
-from kernel_backend.model.space import parse_assignments
+from kernel_backend.model.space import UNSEARCHED, Choices, Space
+from kernel_backend.model.spelling import given_words, size_word, to_config
 from kernel_backend.model.values import nearest
 from kernel_backend.snapshots.archive import MAX_BYTES, MAX_MEMBERS, pack_snapshot
 from kernel_backend.snapshots.environment import record
@@ -88,6 +92,7 @@ class Asked(NamedTuple):
 
     config: Config
     given: dict[str, Value]
+    space: Space
     wanted: Wanted
     wrong: tuple[str, ...] = ()
     others: tuple[str, ...] = ()  # the words of options that only say how it is called, shown and waited for
@@ -105,11 +110,11 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
             return otherwise
 
     config = tried(lambda: to_config(options), Config())
-    none: dict[str, Value] = {}
-    given = tried(lambda: parse_assignments(options.words), none)
-    return Asked(
-        config, given, tried(lambda: wanted(options), Wanted()), tuple(complaints), tuple(given_words(options))
-    )
+    given, space = tried(lambda: parse_line(options.words), Line({}, Space()))
+    asked = tried(lambda: wanted(options), Wanted())
+    if not complaints:
+        tried(lambda: check_search(config, space), None)
+    return Asked(config, given, space, asked, tuple(complaints), tuple(given_words(options)))
 
 
 class Session(NamedTuple):
@@ -126,7 +131,8 @@ class Checked:
 
     capture: Capture
     definition: Definition
-    params: dict[str, Value]
+    params: dict[str, Value]  # but those that are searched
+    space: Space
     travelling: Travelling
     declared: Declared
     commits: tuple[str, ...]
@@ -169,8 +175,9 @@ def check(
     file: Path | None = None,
     session: Session | None = None,
     wrong: Sequence[str] = (),
+    space: Space = UNSEARCHED,
 ) -> Checked:
-    """The definition of a capture, with a value for each hyperparameter and the files that it needs.
+    """The definition of a capture, with a value or a domain for each hyperparameter and the files that it needs.
 
     `file` is where the capture came from, if not from a notebook: modules beside it are found first. `session` is
     the notebook that it came from, `wrong` what was found wrong already about how it was asked for.
@@ -185,12 +192,12 @@ def check(
         *capture.problems,
         *travelling.problems,
         *_too_large({**files, **declared.files}),
-        *leaks(capture, files, {**given, **asked.texts}, known_secrets()),
+        *leaks(capture, files, {**given, **_choices(space), **asked.texts}, known_secrets()),
         *unreadable,
     ]
     try:
         definition = parse(capture.source, capture.roles_from)
-        params = {} if wrong else definition.bind(given)
+        params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)
     except InvalidDefinition as error:
         message = capture.relocate(error.message)
         if not problems:
@@ -204,7 +211,12 @@ def check(
     room = Room(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
     around = surroundings(Path.cwd(), known_secrets(), room)
     passing = _passing(capture, travelling, session)
-    return Checked(capture, definition, params, travelling, declared, asked.commits, state, around, passing)
+    return Checked(capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing)
+
+
+def _choices(space: Space) -> dict[str, Value]:
+    """What is chosen from, as one text for each."""
+    return {each.label: str(each.domain) for each in space.parameters if isinstance(each.domain, Choices)}
 
 
 def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travelling:
@@ -260,6 +272,7 @@ def submit(
     config: Config,
     given: Mapping[str, Value],
     *,
+    space: Space = UNSEARCHED,
     file: Path | None = None,
     name: str | None = None,
     notebook: str | None = None,
@@ -271,7 +284,8 @@ def submit(
 
     Raises CaptureError or InvalidDefinition before anything is sent, and what the service answers.
     """
-    checked = check(capture, given, asked, file)
+    check_search(config, space)
+    checked = check(capture, given, asked, file, space=space)
     return send(checked, config, given, name=name, notebook=notebook, client=client, again=again).overview
 
 
@@ -303,6 +317,7 @@ def send(
         snapshot=id,
         config=config,
         params=dict(given),
+        space=checked.space,
         name=name,
         python=sys.executable,
         cwd=os.getcwd(),
@@ -313,13 +328,14 @@ def send(
 
 
 def config_from(options: Mapping[str, Any]) -> Config:
-    """The configuration with these options by name (`slots=2, checkpoint_every="60s"`).
+    """The configuration with these options by name (`slots=2, checkpoint_every="60s", search="asha", trials=64`).
 
     Raises InvalidRequest with the offending one, and the nearest where there is none of that name.
     """
+    known = {*Config.model_fields, *(option.dest for option in OPTIONS if option.config)}
     for name in options:
-        if name not in Config.model_fields:
-            raise InvalidRequest(f"there is no option {name}{nearest(name, Config.model_fields)}")
+        if name not in known:
+            raise InvalidRequest(f"there is no option {name}{nearest(name, known)}")
     return to_config(Namespace(**options))
 
 

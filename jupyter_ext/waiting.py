@@ -60,7 +60,8 @@ def _plainly(client: Client, overview: Overview, captured: Sequence[str]) -> Ove
 
 def _still(overview: Overview) -> str:
     age = duration(time.time() - overview.experiment.created_at)
-    return f"{progress_line(overview.trials[0], overview.experiment.config)}  {overview.state} for {age}"
+    progress = f"{progress_line(overview.front, overview.experiment.config)}  " if overview.front else ""
+    return f"{progress}{overview.state} for {age}"
 
 
 def _drawing(client: Client, overview: Overview, view: LiveView) -> Overview:

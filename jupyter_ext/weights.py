@@ -23,6 +23,7 @@ from kernel_backend.snapshots.shipped import shipped_folders
 if TYPE_CHECKING:
     import torch
 
+    from kernel_backend.artifacts.run import Run
     from kernel_backend.checkpoints.base import Manifest
 
 Weights = Literal["auto", "model", "ema"]
@@ -73,14 +74,25 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
 def _model(client: Client, number: int, params: dict[str, Value]) -> torch.nn.Module:
     source, snapshot = client.source(number)
     function = parse(source, snapshot.roles_from).functions["model"]
-    others = [each.name for each in function.parameters if each.kind != "hyperparameter"]
+    asked = {each.name for each in function.parameters if each.kind != "hyperparameter"}
+    others = sorted(asked - {"run"})
     if others:
         raise InvalidDefinition(
             f"model asks for {', '.join(others)}, which only a job has: make it with "
             f"%dl source {number}, and load the weights into it"
         )
-    made = _module(client, number, snapshot).model(**function.hyperparameters(params))
+    given: dict[str, Any] = {"run": _silent()} if "run" in asked else {}
+    made = _module(client, number, snapshot).model(**function.hyperparameters(params), **given)
     return cast("torch.nn.Module", made)
+
+
+def _silent() -> Run:
+    """The loop value `run` where a model is only made again: what it would keep was kept when it was trained."""
+    from kernel_backend.artifacts.run import Run
+
+    run = Run()
+    run.begin(None)
+    return run
 
 
 def _module(client: Client, number: int, snapshot: Snapshot) -> Any:

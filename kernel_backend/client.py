@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 from kernel_backend import discovery, errors
 from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, ServiceUnreachable
+from kernel_backend.model.artifacts import Artifact, check_name
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
@@ -21,6 +23,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
 from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing, TrialRow
 from kernel_backend.model.stream import Message
 from kernel_backend.patience import SILENCE_S, Patience, Say, to_stderr
 
@@ -32,6 +35,7 @@ ANSWER_S = 30.0  # seconds to wait for an answer
 UPLOAD_S = 300.0  # and for a snapshot to go over
 READING_S = 3600.0  # and for checkpoints to be read, which may be large and far away
 PAGE = 10_000  # reports a request
+ROWS = 1000  # trials of a search in one answer
 BATCH = 1_000  # records a delivery: one that waited for an hour must not be too large
 FRAME_LIMIT = 16 * 2**20  # bytes of one message
 
@@ -158,6 +162,54 @@ class Client:
         query = {"trial": trial, "points": points}
         return Curves.model_validate(self._json("GET", f"/api/experiments/{number}/curves", params=query))
 
+    def front(self, number: int) -> int:
+        """The trial that is meant where an experiment is named: of a search the best so far, else its only one."""
+        front = self.experiment(number).front
+        return front.index if front else 1
+
+    def search(self, number: int, sort: str = "best", limit: int = 100, offset: int = 0) -> Standing:
+        """How a search stands, with at most `limit` (up to 1000) of its trials, sorted by a column from `offset` on.
+
+        `-` before the column turns it round. Raises NotFound, Conflict where it is no search, and InvalidRequest.
+        """
+        query = {"sort": sort, "limit": limit, "offset": offset}
+        return Standing.model_validate(self._json("GET", f"/api/experiments/{number}/search", params=query))
+
+    def trial_rows(self, number: int, sort: str = "best", limit: int | None = None) -> list[TrialRow]:
+        """The trials of a search, all of them without a limit; raises as `search` does."""
+        found: list[TrialRow] = []
+        while limit is None or len(found) < limit:
+            page = ROWS if limit is None else min(ROWS, limit - len(found))
+            rows = self.search(number, sort, page, len(found)).trials
+            found += rows
+            if len(rows) < page:
+                break
+        return found
+
+    def search_curves(self, number: int, limit: int = 100, points: int = 60) -> SearchCurves:
+        """The metric of at most `limit` trials of a search over their units, best first; raises as `search` does."""
+        query = {"limit": limit, "points": points}
+        return SearchCurves.model_validate(
+            self._json("GET", f"/api/experiments/{number}/search/curves", params=query, timeout=READING_S)
+        )
+
+    def importance(self, number: int) -> Importance:
+        """How much each hyperparameter makes of the difference between trials; raises as `search` does."""
+        body = self._json("GET", f"/api/experiments/{number}/search/importance", timeout=READING_S)
+        return Importance.model_validate(body)
+
+    def promote(self, number: int, trial: int) -> Overview:
+        """Let a trial of a search go on next, whatever its rank; raises NotFound, and Conflict where it has ended."""
+        return self._overview("POST", f"/api/experiments/{number}/trials/{trial}/promote", again=True)
+
+    def prune(self, number: int, trial: int) -> Overview:
+        """Give a trial of a search up for good; raises NotFound, and Conflict where it has ended."""
+        return self._overview("POST", f"/api/experiments/{number}/trials/{trial}/prune")
+
+    def extend(self, number: int, asked: Extension) -> Overview:
+        """Let a search have more trials, slot time or time in all; raises Conflict, and InvalidRequest for nothing."""
+        return self._overview("POST", f"/api/experiments/{number}/extend", again=True, json=asked.to_json())
+
     def logs(
         self,
         number: int,
@@ -181,6 +233,16 @@ class Client:
         """The committed checkpoints of all trials, and why each is kept."""
         body = self._json("GET", f"/api/experiments/{number}/checkpoints")
         return [CheckpointInfo.model_validate(each) for each in body["checkpoints"]]
+
+    def artifacts(self, number: int) -> list[Artifact]:
+        """What all trials have kept with `run.artifact`, by trial and name; raises NotFound."""
+        body = self._json("GET", f"/api/experiments/{number}/artifacts")
+        return [Artifact.model_validate(each) for each in body["artifacts"]]
+
+    def artifact(self, number: int, trial: int, name: str) -> bytes:
+        """The bytes of an artifact; raises NotFound."""
+        path = f"/api/experiments/{number}/trials/{trial}/artifacts/{quote(check_name(name))}"
+        return self._call("GET", path, timeout=READING_S).content
 
     def verify(self, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Have every byte of a checkpoint read; the answer says what was found."""

@@ -86,6 +86,12 @@ class ExperimentFailed(DaylightError):
     http_status = 500
 
 
+class SearchFailed(DaylightError):
+    """A search of the person's own raised, did not answer in time, or answered with what is no answer."""
+
+    http_status = 500
+
+
 class CheckpointDamaged(DaylightError):
     """A digest, a shape or a part does not agree with the manifest."""
 

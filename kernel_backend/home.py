@@ -30,6 +30,16 @@ def stand_in_folder(root: Path, experiment: int, trial: int) -> Path:
     return root / "standins" / f"{experiment}.{trial}"
 
 
+def prepared_folder(root: Path, experiment: int) -> Path:
+    """Where it stands on which nodes an experiment's `prepare` has run, for all of its trials."""
+    return root / "prepared" / str(experiment)
+
+
+def artifact_folder(root: Path, experiment: int, trial: int) -> Path:
+    """Where the artifacts of a trial are, of all its attempts."""
+    return root / "artifacts" / str(experiment) / str(trial)
+
+
 def checkpoint_folder(root: Path, experiment: int, trial: int) -> Path:
     """Where a trial's checkpoints are, of all its attempts."""
     return root / "checkpoints" / str(experiment) / str(trial)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import Collected, Judged
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.facts import Delivered, FactName, Observed, Weights
@@ -13,6 +14,8 @@ from kernel_backend.model.overview import CheckpointInfo, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.space import Space
+from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import HANG, Attempt, Failure, Trial, checkpoint_step
 
@@ -73,6 +76,47 @@ def params_text(params: Mapping[str, Value]) -> str:
     return " ".join(
         f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}" for name, value in params.items()
     )
+
+
+def value_text(value: Value) -> str:
+    """A hyperparameter's value in few characters: `0.003142`, `64`, `adam`."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def search_text(overview: Overview) -> str:
+    """`12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`; empty where it is no search.
+
+    Of a trial's hyperparameters those that are searched, shortly.
+    """
+    search = overview.experiment.config.search
+    if search is None:
+        return ""
+    counts = {str(state): count for state, count in overview.counts.items()}
+    states = ", ".join(f"{counts[state]} {state}" for state in TrialState if state in counts)
+    said = f"{trials_text(overview)}{f': {states}' if states else ' yet'}"
+    metric, front = overview.experiment.config.metric.name, overview.front
+    if front is None or front.best is None:
+        return said
+    params = _searched_text(front.params, overview.experiment.space)
+    return f"{said}; best {metric} {number(front.best.value)} ({front.id}{f': {params}' if params else ''})"
+
+
+def trials_text(overview: Overview) -> str:
+    """`12 of 64 trials`, `12 trials` where nobody says how many there may be; empty where it is no search."""
+    search, total = overview.experiment.config.search, sum(overview.counts.values())
+    if search is None:
+        return ""
+    most = search.limit
+    return f"{total} of {most} trials" if most is not None and total <= most else counted(total, "trial")
+
+
+def _searched_text(params: Mapping[str, Value], space: Space) -> str:
+    """`lr=0.003142 blocks=3`: those that are searched, of a list of blocks their number; all where no space says."""
+    names = space.names or tuple(params)
+    shown = ((name, params[name]) for name in names if name in params)
+    return " ".join(f"{name}={len(value) if isinstance(value, list) else value_text(value)}" for name, value in shown)
 
 
 def epoch_text(epoch: float, epochs: int) -> str:
@@ -164,13 +208,14 @@ def head_text(overview: Overview, now: float) -> str:
 
 def table_row(overview: Overview, now: float) -> tuple[str, ...]:
     """A row of a list: number, name, state, progress, metrics, slots, elapsed; TABLE_HEAD names the columns."""
-    experiment, trial = overview.experiment, overview.trials[0]
+    experiment, trial = overview.experiment, overview.front
+    epoch = epoch_text(trial.epoch, experiment.config.epochs).removeprefix("epoch ") if trial else ""
     return (
         str(experiment.number),
         experiment.name,
         state_text(overview),
-        epoch_text(trial.epoch, experiment.config.epochs).removeprefix("epoch "),
-        newest_text(trial),
+        trials_text(overview) or epoch,
+        newest_text(trial) if trial else "",
         str(experiment.config.slots),
         duration(elapsed(overview, now)),
     )
@@ -198,6 +243,15 @@ def checkpoint_row(info: CheckpointInfo, metric: str, now: float) -> tuple[str, 
         info.verified,
         ", ".join(info.kept) or "not by the rules",
     )
+
+
+ARTIFACT_HEAD = ("trial", "name", "size", "type", "step", "kept")
+
+
+def artifact_row(artifact: Artifact, now: float) -> tuple[str, ...]:
+    """A row of a list of artifacts, under `ARTIFACT_HEAD`."""
+    when = f"{duration(now - artifact.at)} ago"
+    return str(artifact.trial), artifact.name, size(artifact.size), artifact.media, str(artifact.step), when
 
 
 def collected_lines(found: Collected, dry_run: bool, verbose: bool = False) -> list[str]:
@@ -301,10 +355,10 @@ def message_line(message: Message, before: Overview, after: Overview) -> str | N
     return None
 
 
-def _report_line(message: Message, overview: Overview) -> str:
+def _report_line(message: Message, overview: Overview) -> str | None:
     report = StoredReport.model_validate(message.data)
-    trial = next(trial for trial in overview.trials if trial.index == report.trial)
-    return progress_line(trial, overview.experiment.config, report)
+    trial = next((trial for trial in overview.trials if trial.index == report.trial), None)
+    return progress_line(trial, overview.experiment.config, report) if trial else None
 
 
 def attempt_lines(overview: Overview) -> list[str]:

@@ -1,8 +1,9 @@
-"""Run `binder/quickstart.ipynb` in a real kernel, printing what its cells print, as they print it.
+"""Run a notebook of `binder/` in a real kernel, printing what its cells print, as they print it.
 
-python scripts/demo.py [FOLDER]     uses FOLDER (build) for a fresh DAYLIGHT_HOME, and leaves nothing running
+python scripts/demo.py [FOLDER] [NAME]     uses FOLDER (build) for a fresh DAYLIGHT_HOME, and leaves nothing running
 
-The executed notebook is saved as FOLDER/quickstart.executed.ipynb. Exit code 1, with the error, where a cell failed.
+The executed notebook is saved as FOLDER/NAME.executed.ipynb; NAME is quickstart, search or architectures.
+Exit code 1, with the error, where a cell failed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOK = ROOT / "binder" / "quickstart.ipynb"
+NOTEBOOKS = ROOT / "binder"
 SHOWN = 4  # lines of a cell's source
 
 
@@ -52,7 +53,7 @@ def run(notebook: Any) -> str | None:
         notebook,
         timeout=600,
         kernel_name="python3",
-        resources={"metadata": {"path": str(NOTEBOOK.parent)}},
+        resources={"metadata": {"path": str(NOTEBOOKS)}},
         on_cell_start=introduce,
         startup_timeout=180,
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
@@ -81,9 +82,9 @@ def end_all(home: Path) -> None:
         process.kill()
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, name: str = "quickstart") -> int:
     """Run the notebook, save it, end what it started."""
-    home, executed = folder / "demo", folder / "quickstart.executed.ipynb"
+    home, executed = folder / "demo", folder / f"{name}.executed.ipynb"
     end_all(home)
     shutil.rmtree(home, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ def main(folder: Path) -> int:
     # Two CPU slots wherever it runs, so that it shows the same on a laptop and on a machine with one GPU.
     os.environ.update(DAYLIGHT_SLOTS="2", CUDA_VISIBLE_DEVICES="")
     os.environ.update(DAYLIGHT_HOME=str(home), PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     try:
         error = run(notebook)
     finally:
@@ -105,4 +106,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else ROOT / "build"))
+    sys.exit(main(Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else ROOT / "build", *sys.argv[2:3]))

@@ -1,6 +1,6 @@
 """Take the pictures of README and docs from a real run: real training, a real JupyterLab, a real Chromium.
 
-python scripts/screenshots.py      writes docs/images/{lab,view,view-dark,compare,diff}.png
+python scripts/screenshots.py      writes docs/images/{lab,view,view-dark,compare,search,diff}.png
 
 `make screenshots` sets up first.
 
@@ -27,9 +27,10 @@ from tests.browser import chromium  # noqa: E402
 from tests.browser.jupyter import Jupyter  # noqa: E402
 from tests.browser.lab import Lab  # noqa: E402
 from tests.browser.notebooks import LOAD, write  # noqa: E402
-from tests.world import World  # noqa: E402
+from tests.world import World, until  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
+SEARCHING_S = 900.0
 COLOURS = 128  # of a picture: it shows an interface, and a repository keeps every version of it
 README = re.compile(r"```python\n%%dlsubmit[^\n]*\n(.*?)```", re.DOTALL)
 LESLIE = """%%dlsubmit --data samples --epochs 20 --quiet --wait --name leslie lr=0.05
@@ -120,6 +121,24 @@ def show(world: World, browser: Browser, folder: Path) -> None:
         dark.close()
 
 
+def searched(world: World, browser: Browser, folder: Path) -> None:
+    """A search that is done: who was the best by when, the rungs, the table."""
+    line = "lr=1e-4..1e-1:log width=16,32,64,128 dropout=0..0.5"
+    asked = {"search": {"method": "asha", "trials": 48, "eta": 3}, "metric": {"name": "accuracy", "mode": "max"}}
+    size = {"epochs": 27, "slots": 1, "batch_size": 64}
+    number = world.submit(definition(), name="digits, searched", space=line, **asked, **size).experiment.number
+    until(lambda: world.overview(number).ended, "the search ends", patience=SEARCHING_S)
+    jupyter = Jupyter(world, folder / "searched")
+    jupyter.start()
+    try:
+        view = opened(browser, jupyter, None, 1360, 1240).tab(number)
+        expect(view.root.get_by_role("table", name="Trials").locator("tbody tr")).to_have_count(48)
+        time.sleep(2)
+        take(view.root, "search")
+    finally:
+        jupyter.close()
+
+
 def tell_apart(world: World, browser: Browser, folder: Path) -> None:
     """Leslie's training and Dave's, months later in the same notebook, laid beside each other in a cell."""
     jupyter = Jupyter(world, folder / "why")
@@ -156,6 +175,7 @@ def main() -> int:
         world.serve()
         try:
             show(world, browser, Path(folder))
+            searched(world, browser, Path(folder))
             tell_apart(world, browser, Path(folder))
         finally:
             browser.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernel_backend.differences.side import Side
+from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import ExperimentState
@@ -20,6 +21,7 @@ def side(
     *,
     files: dict[str, bytes] | None = None,
     params: dict[str, Any] | None = None,
+    space: str = "",
     config: dict[str, Any] | None = None,
     environment: dict[str, Any] | None = None,
     snapshot: dict[str, Any] | None = None,
@@ -45,6 +47,7 @@ def side(
         snapshot="0" * 64,
         config=Config(**{"threads": 1, **(config or {})}),
         params=params or PARAMS,
+        space=parse_line(space.split()).space,
         python="python",
         cwd=cwd,
         notebook=None,

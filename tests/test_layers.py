@@ -17,7 +17,7 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 # What each part may import besides itself. A folder of seams knows words and decisions, and no other seam.
 WORDS = {"words"}
 DECISIONS = {"search", "scheduler", "differences"}
-SEAMS = {"store", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
+SEAMS = {"store", "artifacts", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
 PARTS: dict[str, set[str]] = {
     "words": set(),
     "home": WORDS,
@@ -35,13 +35,13 @@ PARTS: dict[str, set[str]] = {
     "client": WORDS | {"home", "discovery", "patience"},
     "service": WORDS | DECISIONS | SEAMS | {"home", "devices"},
     "api": WORDS | SEAMS | {"text", "service", "home"},
-    "runner": WORDS | {"checkpoints", "snapshots", "data", "home", "orphans"},
-    "jupyter_ext": WORDS | {"text", "differences", "snapshots", "data", "client", "home", "discovery"},
-    "daylight": WORDS | {"jupyter_ext", "client", "snapshots"},
+    "runner": WORDS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
+    "jupyter_ext": WORDS | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery"},
+    "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts"},
     "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
-LATER = {"jupyter_ext": {"checkpoints"}}  # job.load() reads weights
+LATER = {"jupyter_ext": {"artifacts", "checkpoints", "search"}}  # job.load() makes a model, job.to_optuna() a study
 TORCH = {"kernel_backend.checkpoints.writer"}  # and the runner: the only ones that import it when they are imported
 SQL = {"kernel_backend.store", "kernel_backend.app"}
 # What a Jupyter server loads, and a kernel never does.
@@ -149,7 +149,7 @@ def loaded(*modules: str) -> set[str]:
 
 
 def test_the_service_holds_no_torch() -> None:
-    assert not loaded("kernel_backend.app") & {"torch", "horovod", "numpy", "IPython"}
+    assert not loaded("kernel_backend.app") & {"torch", "horovod", "scipy", "optuna", "IPython"}
 
 
 def test_a_kernel_holds_neither_torch_nor_a_database() -> None:

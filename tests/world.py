@@ -18,6 +18,7 @@ import psutil
 
 from kernel_backend import discovery
 from kernel_backend.client import Client
+from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import StoredReport
@@ -79,7 +80,10 @@ class World:
     def submit(
         self, source: str = DEFINITION, name: str | None = None, cwd: Path | None = None, **options: Any
     ) -> Overview:
-        """Submit a definition that begins in line 2 of cell [4]; what is no option of Config is a hyperparameter."""
+        """Submit a definition that begins in line 2 of cell [4]; what is no option of Config is a hyperparameter.
+
+        `space` is what is searched, as on a line.
+        """
         source = textwrap.dedent(source).strip() + "\n"
         config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
         snapshot = Snapshot(
@@ -92,12 +96,14 @@ class World:
         id, data = pack({"definition.py": source.encode(), "snapshot.json": snapshot.model_dump_json().encode()})
         client = Client.connect(start=False, home=self.home)
         client.upload_snapshot(id, data)
+        space = parse_line(options.pop("space", "").split()).space
         settings = Config.model_validate({"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1} | config)
         return client.submit(
             Submission(
                 snapshot=id,
                 config=settings,
                 params=options,
+                space=space,
                 python=sys.executable,
                 cwd=str(cwd or self.home),
                 name=name,

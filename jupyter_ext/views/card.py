@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from jupyter_ext.views.saved import MIME_TYPE, saved_json
+from jupyter_ext.views.saved import MIME_TYPE, SavedSearch, saved_json
 from jupyter_ext.views.tables import rows_html
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
@@ -24,6 +24,7 @@ from kernel_backend.text import (
     params_text,
     progress_line,
     reference,
+    search_text,
     state_text,
 )
 
@@ -54,14 +55,15 @@ def bundle(
     captured: Sequence[str] = (),
     picture: bytes | None = None,
     curves: Curves | None = None,
+    search: SavedSearch | None = None,
 ) -> dict[str, Any]:
     """MIME_TYPE (JSON), `text/html`, `text/plain` and, where there is a picture, `image/png` (base64) of an experiment.
 
-    `now` is the time in seconds since the epoch; `captured` are sentences about the submission; `curves` are
-    thinned to what a notebook keeps.
+    `now` is the time in seconds since the epoch; `captured` are sentences about the submission; `curves`
+    and how a `search` stands are thinned to what a notebook keeps.
     """
     found: dict[str, Any] = {
-        MIME_TYPE: saved_json(overview, now, captured, curves),
+        MIME_TYPE: saved_json(overview, now, captured, curves, search),
         "text/html": html(overview, now, captured, picture),
         "text/plain": plain(overview, now, captured),
     }
@@ -73,7 +75,7 @@ def bundle(
 def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
     """The experiment in a few lines of text."""
     lines = [head_text(overview, now), *captured, *_hint(overview, captured), *_facts(overview)]
-    for trial in overview.trials:
+    for trial in _told(overview):
         if trial.step:
             lines.append(progress_line(trial, overview.experiment.config))
         if trial.failure and trial.state == "failed":
@@ -88,7 +90,7 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
     if overview.experiment.params:
         parts.append(_dim(params_text(overview.experiment.params)))
     parts += [_dim(text) for text in _facts(overview)]
-    for trial in overview.trials:
+    for trial in _told(overview):
         parts.append(_progress(trial, overview))
         if trial.failure and trial.state == "failed":
             parts.append(_failure(trial.failure))
@@ -98,10 +100,19 @@ def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: 
     return f'<div style="{_CARD}">{"".join(parts)}</div>'
 
 
+def _told(overview: Overview) -> Sequence[Trial]:
+    """Whose progress is told: of a search the best trial's, and of one that has failed the newest failure's."""
+    if overview.experiment.config.search is None:
+        return overview.trials
+    failed = [trial for trial in overview.trials if trial.state == "failed"][-1:] if overview.state == "failed" else []
+    return failed or ([overview.front] if overview.front else [])
+
+
 def _facts(overview: Overview) -> list[str]:
-    """How exact its result is, and what befell its attempts."""
-    guarantee = guarantee_text(overview)
-    return [*([guarantee] if guarantee else []), *attempt_lines(overview)]
+    """How far a search is, how exact the result is, and what befell the attempts of a single trial."""
+    said = [search_text(overview), guarantee_text(overview)]
+    befell = [] if overview.experiment.config.search else attempt_lines(overview)
+    return [line for line in (*said, *befell) if line]
 
 
 def _hint(overview: Overview, captured: Sequence[str]) -> list[str]:
@@ -152,7 +163,7 @@ def _failure(failure: Failure) -> str:
 
 def _picture(picture: bytes, overview: Overview) -> str:
     data = base64.b64encode(picture).decode()
-    values = ", ".join(f"{k} {number(v)}" for trial in overview.trials for k, v in trial.metrics.items())
+    values = ", ".join(f"{k} {number(v)}" for trial in _told(overview) for k, v in trial.metrics.items())
     said = f"curves of experiment {overview.experiment.number}" + (f": {values}" if values else "")
     return (
         f'<img src="data:image/png;base64,{data}" style="max-width:100%;margin-top:6px;border-radius:4px" '

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_ext.host import lacks_for_widget
 from jupyter_ext.views.card import bundle
-from jupyter_ext.views.saved import MIME_TYPE, curves_of, picture_of
+from jupyter_ext.views.saved import MIME_TYPE, SavedSearch, curves_of, picture_of, search_of
 from kernel_backend.client import Client
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
@@ -37,6 +37,7 @@ class LiveView:
         self._shown: Overview | None = None
         self._picture: bytes | None = None
         self._curves: Curves | None = None
+        self._search: SavedSearch | None = None
 
     def show(self, overview: Overview, *, final: bool = False) -> None:
         """Draw the experiment: when it has changed and not too often, but the `final` one always."""
@@ -44,7 +45,7 @@ class LiveView:
             return
         self._drawn, self._shown = time.monotonic(), overview
         self._ask(overview, at_once=final)
-        data = bundle(overview, time.time(), self._captured, self._picture, self._curves)
+        data = bundle(overview, time.time(), self._captured, self._picture, self._curves, self._search)
         if self._wants_widget:
             self._draw(*self._with_widget(overview, data))
         else:
@@ -63,6 +64,7 @@ class LiveView:
             return
         self._picture = picture_of(self._client, overview) or self._picture
         self._curves = curves_of(self._client, overview) or self._curves
+        self._search = search_of(self._client, overview) or self._search
         if self._picture is not None:
             self._asked = time.monotonic()
 

@@ -24,7 +24,7 @@ import traitlets
 from jupyter_ext.host import STATIC, Hearing, this_shell
 from jupyter_ext.views.answers import answer
 from jupyter_ext.views.feed import Feed, Page
-from jupyter_ext.views.saved import curves_of, saved_json
+from jupyter_ext.views.saved import curves_of, saved_json, search_of
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError
@@ -102,10 +102,10 @@ class ExperimentWidget(anywidget.AnyWidget):
         try:
             # In this order: curves that are younger than the overview include every report below its number.
             overview = self._client.experiment(self.number)
-            curves = curves_of(self._client, overview)
+            curves, search = curves_of(self._client, overview), search_of(self._client, overview)
         except DaylightError:
             return  # the older one stays
-        saved = saved_json(overview, time.time(), self.saved["captured"], curves)
+        saved = saved_json(overview, time.time(), self.saved["captured"], curves, search)
         self._context.copy().run(setattr, self, "saved", saved)
 
 

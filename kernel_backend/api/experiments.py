@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
@@ -13,6 +14,7 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind
 from kernel_backend.model.resumption import Resumption
+from kernel_backend.model.standing import Standing
 
 REPORTS_AT_ONCE = 10_000
 POINTS = 400  # of a curve: a screen shows no more
@@ -186,12 +188,17 @@ class Picture(ApiHandler):
     """The curves, drawn."""
 
     async def get(self, number: str) -> None:
-        """Draw the curves of an experiment's first trial as a PNG."""
+        """Draw the curves of an experiment as a PNG, of a search its best by when and its rungs."""
         dark = self.integer("dark", 0, most=1) == 1
         overview = await self.service.overview(self.user, int(number))
-        curves = await self.service.curves(self.user, int(number), 1, POINTS)
+        if overview.experiment.config.search is None:
+            curves = await self.service.curves(self.user, int(number), 1, POINTS)
+            drawing = partial(_draw, overview, curves.curves, dark)
+        else:
+            standing = await self.service.search.standing(self.user, int(number), limit=0)
+            drawing = partial(_draw_search, overview, standing, dark)
         async with self.settings["drawing"]:
-            image = await asyncio.to_thread(_draw, overview, curves.curves, dark)
+            image = await asyncio.to_thread(drawing)
         self.set_header("Content-Type", "image/png")
         self.finish(image)
 
@@ -200,6 +207,12 @@ def _draw(overview: Overview, curves: Sequence[Curve], dark: bool) -> bytes:
     from kernel_backend.api.picture import draw  # matplotlib takes its time: here, off the event loop
 
     return draw(overview, curves, dark=dark)
+
+
+def _draw_search(overview: Overview, standing: Standing, dark: bool) -> bytes:
+    from kernel_backend.api.search_picture import draw_search
+
+    return draw_search(overview, standing, dark=dark)
 
 
 def _kind(text: str | None) -> Kind | None:

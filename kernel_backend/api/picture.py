@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from kernel_backend.model.curves import Curve
 from kernel_backend.model.overview import Overview
 
-_INCHES, _DPI = (9.0, 3.0), 200  # 900 x 300 pixels, twice as fine for sharp screens
+INCHES, DPI = (9.0, 3.0), 200  # 900 x 300 pixels, twice as fine for sharp screens
 _PANELS = 3  # metrics beside the loss
 _NAME, _METRICS = 48, (60, 26, 18, 10)  # characters of a name, and of a metric's by how many stand on the right
 _PLAIN = FuncFormatter(lambda value, _: f"{value:.6g}")
@@ -66,9 +66,9 @@ DARK = Palette(
 def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> bytes:
     """A PNG of 1800 x 600 pixels: losses on the left, up to three validation metrics on the right."""
     palette = DARK if dark else LIGHT
-    figure = Figure(figsize=_INCHES, dpi=_DPI, facecolor=palette.paper)
+    figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
     FigureCanvasAgg(figure)
-    _title(figure, overview, palette)
+    title(figure, overview, palette, _epochs(overview))
     if curves:
         _curves(figure, curves, palette)
     else:
@@ -78,20 +78,25 @@ def draw(overview: Overview, curves: Sequence[Curve], dark: bool = False) -> byt
     return file.getvalue()
 
 
-def _title(figure: Figure, overview: Overview, palette: Palette) -> None:
-    experiment, state = overview.experiment, overview.state
+def _epochs(overview: Overview) -> str:
     epoch = max((trial.epoch for trial in overview.trials), default=0.0)
+    return f"epoch {round(epoch, 1):g}/{overview.experiment.config.epochs}"
+
+
+def title(figure: Figure, overview: Overview, palette: Palette, progress: str) -> None:
+    """Number, name, state and `progress` in the upper left corner."""
+    experiment, state = overview.experiment, overview.state
     words = [
         (f"#{experiment.number} {_shown(experiment.name, _NAME)}", palette.ink, "bold"),
         ("·", palette.quiet, "normal"),
         (state, palette.states.get(state, palette.quiet), "bold"),
         ("·", palette.quiet, "normal"),
-        (f"epoch {round(epoch, 1):g}/{experiment.config.epochs}", palette.quiet, "normal"),
+        (progress, palette.quiet, "normal"),
     ]
-    _line(figure, words, (0.025, 0.965), size=10.5)
+    line(figure, words, (0.025, 0.965), size=10.5)
 
 
-def _line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
+def line(host: Figure | Axes, words: Sequence[tuple[str, str, str]], place: tuple[float, float], size: float) -> None:
     """Words of several colours and weights in a row, from their upper left corner on."""
     areas = [
         TextArea(text, textprops={"color": color, "fontweight": weight, "fontsize": size, "parse_math": False})
@@ -153,9 +158,9 @@ def _panel(axes: Axes, name: str, curves: Sequence[tuple[str, Curve, str]], most
         head.append((f"{label} {last}".strip(), color, "normal"))
     if any(curve.broken for _, curve, _ in curves):
         head.append(("× not finite", palette.warning, "normal"))
-    _line(axes, head, (0.0, 1.13), size=8.5)
+    line(axes, head, (0.0, 1.13), size=8.5)
     values = [value for _, curve, _ in curves for value in (*curve.low, *curve.high) if value is not None]
-    _dress(axes, values, palette)
+    dress(axes, values, palette)
     axes.set_xlim(0, most * 1.02 or 1.0)
 
 
@@ -175,7 +180,7 @@ def _plot(axes: Axes, curve: Curve, color: str, palette: Palette) -> None:
     axes.plot(broken, foot, "x", color=palette.warning, markersize=4, transform=axes.get_xaxis_transform())
 
 
-def _dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:
+def dress(axes: Axes, values: Sequence[float], palette: Palette) -> None:
     """A light grid and quiet numbers."""
     axes.set_facecolor(palette.paper)
     axes.grid(color=palette.grid, linewidth=0.8)

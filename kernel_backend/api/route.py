@@ -15,6 +15,7 @@ PARTS = {
     "number": r"[0-9]{1,9}",
     "trial": r"[0-9]{1,9}",
     "checkpoint": r"[0-9]{1,18}-[0-9]{1,9}",
+    "artifact": r"(?:[A-Za-z0-9._-]|%20){1,300}",  # as an address has it: a space is %20
     "part": r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
     "id": r"[0-9a-f]{64}",
     "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",

@@ -6,10 +6,21 @@ import asyncio
 
 from tornado.web import Application
 
-from kernel_backend.api import admin, attempts, checkpoints, experiments, openapi, snapshots, stream
+from kernel_backend.api import (
+    admin,
+    artifacts,
+    attempts,
+    checkpoints,
+    experiments,
+    openapi,
+    searches,
+    snapshots,
+    stream,
+)
 from kernel_backend.api.base import UnknownRoute, Use
 from kernel_backend.api.route import Operation, Route
 from kernel_backend.identity.base import Identity
+from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
@@ -19,6 +30,7 @@ from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
 from kernel_backend.model.resumption import Resumption
+from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing
 from kernel_backend.model.stream import Message
 from kernel_backend.service.service import Service
 
@@ -31,6 +43,8 @@ REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
 LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT, "tail": INT}
 PAST = {"search": TEXT, "limit": INT}
 DRAWN = {"trial": INT, "points": INT}
+MANY = {"limit": INT, "points": INT}
+PAGED = {"sort": TEXT, "limit": INT, "offset": INT}
 WATCHED = {"after": INT, "experiment": INT}
 SHOW = {"GET": Operation(Overview)}
 ACT = {"POST": Operation(Overview)}
@@ -58,6 +72,12 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{ONE}/reports", experiments.Reports, {"GET": Operation({"reports": StoredReport}, query=REPORTED)}),
     Route(f"{ONE}/facts", experiments.Facts, {"GET": Operation({"facts": StoredFact}, query={"trial": INT})}),
     Route(f"{ONE}/curves", experiments.Curves, {"GET": Operation(Curves, query=DRAWN)}),
+    Route(f"{ONE}/search", searches.Search, {"GET": Operation(Standing, query=PAGED)}),
+    Route(f"{ONE}/search/curves", searches.Curves, {"GET": Operation(SearchCurves, query=MANY)}),
+    Route(f"{ONE}/search/importance", searches.Importance, {"GET": Operation(Importance)}),
+    Route(f"{ONE}/extend", searches.Extend, {"POST": Operation(Overview, body=Extension)}),
+    Route(f"{ONE}/trials/{{trial}}/promote", searches.Promote, ACT),
+    Route(f"{ONE}/trials/{{trial}}/prune", searches.Prune, ACT),
     Route(f"{ONE}/logs", experiments.Logs, {"GET": Operation(LogChunk, query=LOGGED)}),
     Route(f"{ONE}/checkpoints", checkpoints.Checkpoints, {"GET": Operation({"checkpoints": CheckpointInfo})}),
     Route(KEPT, checkpoints.Checkpoint, {"GET": Operation(JSON), "DELETE": Operation(status=204)}),
@@ -65,6 +85,8 @@ ROUTES: tuple[Route, ...] = (
     Route(f"{KEPT}/pin", checkpoints.Pin, CHECKPOINT),
     Route(f"{KEPT}/unpin", checkpoints.Unpin, CHECKPOINT),
     Route(f"{KEPT}/parts/{{part}}", checkpoints.Part, {"GET": Operation(BYTES, query={"offset": INT})}),
+    Route(f"{ONE}/artifacts", artifacts.Artifacts, {"GET": Operation({"artifacts": Artifact})}),
+    Route(f"{ONE}/trials/{{trial}}/artifacts/{{artifact}}", artifacts.Artifact, {"GET": Operation(BYTES)}),
     Route(f"{ONE}/source", experiments.Source, {"GET": Operation(JSON)}),
     Route(f"{ONE}/environment", experiments.Environment, {"GET": Operation(EnvironmentInfo)}),
     Route(f"{ONE}/snapshot.zip", experiments.Archive, {"GET": Operation(ZIP)}),

@@ -20,11 +20,11 @@ class Verdict(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """One that can be best. They sort from the worst to the best; of equal ones the later is better."""
+    """One that can be best. The best sorts first; of equal ones that of the lower trial, and the earlier."""
 
-    score: float
-    order: tuple[int, int]
+    lower: float
     trial: int
+    order: tuple[int, int]
     place: int  # in its trial's list
 
 
@@ -34,7 +34,7 @@ def judge(
     """A verdict on each checkpoint of an experiment's trials, each trial's list oldest first as a place lists it.
 
     The union of the rules: what one of them keeps stays, and so do pinned ones and the two newest of a trial that may
-    run again (`may_run`). Only a checkpoint with a value of the metric can be best, and NaN is none.
+    run again (`may_run`). Only a checkpoint with a finite value of the metric can be best.
     """
     candidates = {trial: _candidates(trial, manifests, metric) for trial, manifests in trials.items()}
     overall = _best((each for own in candidates.values() for each in own), keep.best_overall or 0)
@@ -64,16 +64,14 @@ def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> lis
 
 
 def _candidates(trial: int, manifests: Sequence[Manifest], metric: Metric) -> list[_Candidate]:
-    sign = 1 if metric.mode == "max" else -1
     values = [manifest.metrics.get(metric.name, float("nan")) for manifest in manifests]
     return [
-        _Candidate(sign * value, manifest.order, trial, place)
+        _Candidate(metric.lower(value), trial, manifest.order, place)
         for place, (manifest, value) in enumerate(zip(manifests, values, strict=True))
-        if value == value
+        if metric.better(value, None)
     ]
 
 
 def _best(candidates: Iterable[_Candidate], count: int) -> set[tuple[int, int]]:
     """Trial and place of so many of the best."""
-    ranked = sorted(candidates, reverse=True)
-    return {(each.trial, each.place) for each in ranked[:count]}
+    return {(each.trial, each.place) for each in sorted(candidates)[:count]}

@@ -16,9 +16,19 @@ from kernel_backend.errors import DaylightError, ExperimentFailed, InvalidReques
 
 def verbs() -> dict[str, Verb]:
     """All verbs by name, in the order of the help."""
-    from kernel_backend.cli import act, checkpoints, compare, doctor, environment, look
+    from kernel_backend.cli import act, artifacts, checkpoints, compare, doctor, environment, look, searches
 
-    found = [*act.SUBMIT, *look.VERBS, environment.ENV, *compare.VERBS, *checkpoints.VERBS, *act.VERBS, doctor.DOCTOR]
+    found = [
+        *act.SUBMIT,
+        *look.VERBS,
+        environment.ENV,
+        *compare.VERBS,
+        *searches.VERBS,
+        *checkpoints.VERBS,
+        artifacts.ARTIFACTS,
+        *act.VERBS,
+        doctor.DOCTOR,
+    ]
     return {verb.name: verb for verb in found}
 
 

@@ -26,7 +26,7 @@ def _submit(options: Namespace) -> int:
 
     path = _file(options.words)
     asked = read(options)
-    checked = check(capture_file(path), asked.given, asked.wanted, path, wrong=asked.wrong)
+    checked = check(capture_file(path), asked.given, asked.wanted, path, wrong=asked.wrong, space=asked.space)
     for warning in checked.warnings:
         say(f"note: {warning}")
     if options.dry_run:

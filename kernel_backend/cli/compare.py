@@ -11,11 +11,12 @@ from kernel_backend.cli.output import print_json, print_table, say
 from kernel_backend.cli.verb import FAILED, OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.assignments import parse_assignments
 from kernel_backend.model.diff import Diff
-from kernel_backend.model.ids import parse_reference, whole
-from kernel_backend.model.options import OptionParser, add_rerun_options, given_settings
+from kernel_backend.model.ids import Reference, parse_reference, whole
+from kernel_backend.model.options import OptionParser, add_rerun_options
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.space import parse_assignments
+from kernel_backend.model.spelling import given_settings
 from kernel_backend.text import head_text
 
 MOST = 200  # rows of a history
@@ -73,22 +74,24 @@ def _diff_arguments(parser: OptionParser) -> None:
 def _rerun(options: Namespace) -> int:
     from jupyter_ext.again import plan
 
-    client, number = Client.connect(), _number(options.words)
+    client, (number, trial, _) = Client.connect(), _reference(options.words)
     params = parse_assignments(options.words[1:])
-    planned = plan(client, number, params, given_settings(options), options.name, options.data or ())
+    planned = plan(client, number, params, given_settings(options), options.name, options.data or (), trial)
     for note in planned.notes:
         say(f"note: {note}")
-    return _seen_to_its_end(client, client.rerun(number, planned.asked), options, strict=False)
+    compared = trial in (None, 1)  # there is nothing to compare others with
+    return _seen_to_its_end(client, client.rerun(number, planned.asked), options, strict=False, compared=compared)
 
 
-def _number(words: list[str]) -> int:
+def _reference(words: list[str]) -> Reference:
     if not words or "=" in words[0]:
         raise InvalidRequest("rerun takes an experiment first: daylight rerun 41 lr=0.1")
-    return whole(parse_reference(words[0]))
+    return parse_reference(words[0])
 
 
 def _rerun_arguments(parser: OptionParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="NUMBER name=value", help="the experiment, and what shall be other")
+    text = "the experiment, or one trial of a search, and what shall be other"
+    parser.add_argument("words", nargs="*", metavar="NUMBER name=value", help=text)
     add_rerun_options(parser, "terminal")
 
 
@@ -108,7 +111,9 @@ def _verify_arguments(parser: OptionParser) -> None:
     takes_json(parser)
 
 
-def _seen_to_its_end(client: Client, overview: Overview, options: Namespace, strict: bool) -> int:
+def _seen_to_its_end(
+    client: Client, overview: Overview, options: Namespace, strict: bool, compared: bool = True
+) -> int:
     """Tell of the new experiment, wait if asked to, and say whether bits agree; `strict`: else it has failed."""
     from jupyter_ext.again import verdict_text
 
@@ -119,11 +124,16 @@ def _seen_to_its_end(client: Client, overview: Overview, options: Namespace, str
             print_json(overview)
         else:
             print(number if options.quiet else head_text(overview, time.time()))
-            say(f"daylight diff {origin} {number} tells whether its bits agree")
+            if compared:
+                say(f"daylight diff {origin} {number} tells whether its bits agree")
         return OK
     ended, code = wait(client, overview, sys.stderr if options.json or options.quiet else sys.stdout)
     if ended is None or code != OK:
         return code
+    if not compared:
+        if options.json:
+            print_json(ended)
+        return OK
     found = client.diff(origin, number)
     if options.json:
         print_json(found)
@@ -162,7 +172,7 @@ VERBS = (
         "train an experiment's snapshot again",
         _rerun,
         _rerun_arguments,
-        ("rerun 41 --wait", "rerun 41 lr=0.1 --epochs 20"),
+        ("rerun 41 --wait", "rerun 41 lr=0.1 --epochs 20", "rerun 12.7"),
         mixed=True,
     ),
     Verb(

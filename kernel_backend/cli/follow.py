@@ -95,15 +95,16 @@ class LiveDisplay:
 
     def show(self, overview: Overview) -> None:
         """Move the bar to where the experiment is."""
-        trial, config = overview.trials[0], overview.experiment.config
-        self.progress.update(
-            self._task,
-            description=f"#{overview.experiment.number}  {state_text(overview)}",
-            total=trial.total_steps,
-            completed=trial.step,
-            epoch=epoch_text(trial.epoch, config.epochs),
-            metrics=newest_text(trial),
-        )
+        trial, config = overview.front, overview.experiment.config
+        self.progress.update(self._task, description=f"#{overview.experiment.number}  {state_text(overview)}")
+        if trial is not None:
+            self.progress.update(
+                self._task,
+                total=trial.total_steps,
+                completed=trial.step,
+                epoch=epoch_text(trial.epoch, config.epochs),
+                metrics=newest_text(trial),
+            )
 
     def say(self, line: str) -> None:
         """A line above the bar."""

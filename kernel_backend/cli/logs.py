@@ -41,7 +41,8 @@ def _chunks(client: Client, options: Namespace) -> Iterator[LogChunk]:
 
     Behind the log of an attempt that hung comes where its ranks stood.
     """
-    experiment, trial = options.reference.experiment, options.reference.trial or 1
+    experiment = options.reference.experiment
+    trial = options.reference.trial or client.front(experiment)
     attempt, rank, offset = options.attempt or options.reference.attempt, options.rank, 0
     while True:
         chunk = client.logs(experiment, trial, attempt, rank, offset)
@@ -52,10 +53,11 @@ def _chunks(client: Client, options: Namespace) -> Iterator[LogChunk]:
         if offset < chunk.size:
             continue
         overview = client.experiment(experiment)
-        now = overview.trials[trial - 1]
-        goes_on = options.follow and chunk.ended and now.attempt > chunk.attempt
-        # A trial may have ended before it ever began.
-        over = not options.follow or (now.state in TRIAL_ENDED and (chunk.ended or not chunk.attempt))
+        now = next((each for each in overview.trials if each.index == trial), None)
+        goes_on = options.follow and chunk.ended and now is not None and now.attempt > chunk.attempt
+        # A trial may have ended before it ever began; one of very many that is not shown has ended, or rests.
+        ended = now is None or now.state in TRIAL_ENDED
+        over = not options.follow or (ended and (chunk.ended or not chunk.attempt))
         if goes_on or over:
             yield from _stacks(overview, trial, chunk)
         if goes_on:

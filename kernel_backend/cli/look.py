@@ -26,6 +26,7 @@ from kernel_backend.text import (
     number,
     params_text,
     progress_line,
+    search_text,
     table_row,
 )
 
@@ -58,7 +59,8 @@ def _show(options: Namespace) -> int:
         print_json(overview)
     elif overview:
         number = overview.experiment.number
-        given = given_line(known(client.facts(number)), client.source(number)[1])
+        facts = client.facts(number, overview.front.index if overview.front else 1)
+        given = given_line(known(facts), client.source(number)[1])
         print("\n".join(_card(overview, given, failures=not options.follow)))
     return code
 
@@ -68,9 +70,12 @@ def _card(overview: Overview, given: str, failures: bool) -> list[str]:
     experiment = overview.experiment
     origin = experiment.rerun_of
     again = f"#{origin} again: daylight diff {origin} {experiment.number} compares them" if origin else ""
-    said = [line for line in (again, guarantee_text(overview), given, *attempt_lines(overview)) if line]
+    searched = experiment.config.search is not None
+    befell = [] if searched else attempt_lines(overview)
+    said = [line for line in (search_text(overview), again, guarantee_text(overview), given, *befell) if line]
     lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
-    for trial in overview.trials:
+    best = [overview.front] if overview.front else []
+    for trial in best if searched else overview.trials:
         lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
         if trial.failure and failures and trial.state == "failed":
             lines += [f"  {line}" for line in failure_text(trial.failure).splitlines()]
@@ -85,9 +90,9 @@ def _follow_argument(parser: OptionParser) -> None:
 
 
 def _metrics(options: Namespace) -> int:
-    trial = options.reference.trial or 1
+    client, number = Client.connect(), options.reference.experiment
     kind = None if options.kind == "all" else options.kind
-    reports = Client.connect().reports(options.reference.experiment, trial, kind)
+    reports = client.reports(number, options.reference.trial or client.front(number), kind)
     if options.json:
         print_json({"reports": reports})
     else:
@@ -111,7 +116,7 @@ def _metrics_arguments(parser: OptionParser) -> None:
 
 def _facts(options: Namespace) -> int:
     client, reference = Client.connect(), options.reference
-    facts = client.facts(reference.experiment, reference.trial or 1)
+    facts = client.facts(reference.experiment, reference.trial or client.front(reference.experiment))
     snapshot = client.source(reference.experiment)[1]
     if options.json:
         print_json({"facts": facts, "data": snapshot.data, "commits": snapshot.commits})

@@ -10,6 +10,9 @@ from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.experiment import Cadence, Config
 from kernel_backend.model.record import Record
+from kernel_backend.model.search import Search
+from kernel_backend.model.space import Parameter, Space
+from kernel_backend.model.trial import WEIGHTS
 
 # They say how a training is run and watched, and no bit of its result follows from them.
 _HARMLESS = {
@@ -29,12 +32,16 @@ LONGEST = 80  # characters of a value
 
 
 def hyperparameters(a: Side, b: Side) -> Iterator[Difference]:
-    """Arguments of the definition's functions, defaults included."""
-    before, after = a.experiment.params, b.experiment.params
+    """Arguments of the definition's functions, defaults included, and what is searched in place of one value."""
+    before, after = ({**side.experiment.params, **_searched(side.experiment.space)} for side in (a, b))
     for name in {**before, **after}:
         old, new = before.get(name, _UNSET), after.get(name, _UNSET)
         if repr(_meant(a, old)) != repr(_meant(b, new)):
             yield Difference(kind="hyperparameters", name=name, text=f"{name} {_shown(old)} -> {_shown(new)}")
+
+
+def _searched(space: Space) -> dict[str, Parameter]:
+    return {parameter.label: parameter for parameter in space.parameters}
 
 
 def _meant(side: Side, value: Any) -> Any:
@@ -69,7 +76,7 @@ def beginning(a: Side, b: Side) -> Iterator[Difference]:
     if before != after:
         text = f"begins from {before or 'the beginning'} -> {after or 'the beginning'}"
         # What verifies goes on from the other's own checkpoint, and is to come to the same.
-        own = (after or "").startswith(f"{a.experiment.number}.")
+        own = (after or "").startswith(f"{a.experiment.number}.") and not (after or "").endswith(WEIGHTS)
         yield Difference(kind="configuration", name="begins_from", text=text, harmless=own)
 
 
@@ -92,13 +99,18 @@ def _shown(value: Any) -> str:
         return "unset"
     if value is None:
         return "default"
-    text = _words(value) if isinstance(value, Record) else repr(value)
+    if isinstance(value, Parameter):
+        text = str(value).removeprefix(f"{value.label}=")
+    else:
+        text = _words(value) if isinstance(value, Record) else repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _words(record: Record) -> str:
     """`10 steps`, `best 1, latest 2`: what is set of a record."""
     given = {name: value for name, value in record.to_json().items() if value is not None}
+    if isinstance(record, Search):
+        given = {"method": record.method, **record.model_dump(exclude_defaults=True)}
     if isinstance(record, Cadence):
         return " ".join(f"{value:g} {name}" for name, value in given.items())
     return ", ".join(f"{name} {value}" for name, value in given.items())

@@ -15,6 +15,7 @@ from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
 
 PERIOD_S = 0.1  # between looks at the spool
 HEARTBEAT_S = 2.0  # at the latest
+ASKING_S = 0.2  # at the latest, while the ranks wait at a target: their slots do nothing meanwhile
 REFUSED_S = 1.0  # before the next try where the service takes nothing
 LAST_WORDS_S = 5.0  # how long to try for after the ranks have ended
 
@@ -25,7 +26,8 @@ class Courier(threading.Thread):
     """A thread, so that a slow service never keeps the launcher from seeing a dead rank.
 
     A service that is down costs nothing: the spool keeps everything, and what is never posted is read by the next
-    adoption. `instruct` is called with `release` or `stop` when the service asks for it.
+    adoption. `instruct` is called with `release` or `stop` when the service asks for it, and with `until N` when it
+    names a further target.
     """
 
     def __init__(self, folder: AttemptFolder, home: Path, key: str, instruct: Callable[[str], None]) -> None:
@@ -33,6 +35,7 @@ class Courier(threading.Thread):
         self._reader = SpoolReader(folder.spool)
         self._folder, self._home, self._key, self._instruct = folder, home, key, instruct
         self._ending = threading.Event()
+        self._until: int | None = None  # the newest target that was handed down
 
     def finish(self) -> None:
         """The ranks have ended: post what is left, for a few seconds at most."""
@@ -55,7 +58,7 @@ class Courier(threading.Thread):
             now = time.monotonic()
             if (ending and not waiting) or now > deadline:
                 return
-            if waiting or now - spoken >= HEARTBEAT_S:
+            if waiting or now - spoken >= self._pause():
                 if self._post(client, token, waiting):
                     waiting, spoken = [], now
                 elif ending:
@@ -63,6 +66,10 @@ class Courier(threading.Thread):
                 else:
                     self._ending.wait(REFUSED_S)
             self._ending.wait(PERIOD_S)
+
+    def _pause(self) -> float:
+        tick = self._folder.tick(0)
+        return ASKING_S if tick is not None and tick.phase == "waiting" else HEARTBEAT_S
 
     def _read(self) -> list[SpoolRecord]:
         try:
@@ -87,4 +94,7 @@ class Courier(threading.Thread):
             return False
         if answer.instruct != "continue":
             self._instruct(answer.instruct)
+        elif answer.until is not None and answer.until != self._until:
+            self._until = answer.until
+            self._instruct(f"until {answer.until}")
         return True

@@ -109,7 +109,7 @@ class Gang:
         self._ranks.signal(number)
 
     def tell(self, instruction: str) -> None:
-        """Hand an instruction (`release` or `stop`) to every rank that still listens, or will."""
+        """Hand an instruction (`release`, `stop` or `until N`) to every rank that still listens, or will."""
         for line in self._lines:
             with contextlib.suppress(OSError, ValueError):  # its rank is gone, or all are
                 line.write(instruction.encode() + b"\n")

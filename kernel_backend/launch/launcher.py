@@ -83,7 +83,8 @@ def _until_the_end(gang: Gang, folder: AttemptFolder, job: Job, asked: threading
     result = judge(gang.codes(), said, gang.ended_by_us, time.time(), steps, hung, through)
     if gang.lost and result.outcome == "failed":
         result = lost(result, gang.lost)
-    return result.model_copy(update={"matched": logs.finish()})
+    preparing = result.failure is not None and watch.preparing(result.failure.rank)
+    return result.model_copy(update={"matched": logs.finish(), "preparing": preparing})
 
 
 def _watch(gang: Gang, folder: AttemptFolder, asked: threading.Event, watch: Watch, logs: LogWatch) -> Failure | None:

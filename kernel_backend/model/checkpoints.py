@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from kernel_backend.errors import InvalidRequest, NotFound
@@ -74,13 +76,14 @@ def choose(found: Sequence[CheckpointInfo], metric: Metric, which: Which) -> Che
 
 
 def _best_first(found: Sequence[CheckpointInfo], metric: Metric) -> list[CheckpointInfo]:
-    """By the metric, of equal ones the later first; one without a value, or with NaN, is never best."""
-    sign = 1 if metric.mode == "max" else -1
-    valued = [(each.metrics.get(metric.name, float("nan")), each) for each in found]
+    """By the metric, of equal ones the lower trial's and the earlier first, as a trial's `best` is chosen.
+
+    One without a value, or with one that is not finite, is never best.
+    """
+    valued = [(each.metrics.get(metric.name, math.nan), each) for each in found]
     ranked = sorted(
-        ((sign * value, each.order, each.trial, each) for value, each in valued if value == value),
-        key=lambda item: item[:3],
-        reverse=True,
+        ((metric.lower(value), each.trial, each.order, each) for value, each in valued if metric.better(value, None)),
+        key=itemgetter(0, 1, 2),
     )
     if not ranked:
         raise NotFound(

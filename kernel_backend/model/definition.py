@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from kernel_backend.errors import InvalidDefinition
@@ -27,7 +27,7 @@ LOOP_VALUES = frozenset({
 })
 # fmt: on
 # What this version's runner can train; a role outside of it is refused before anything is submitted.
-TRAINED = ("model", "train_data", "optimizer", "loss", "schedule", "validation_data", "metrics")
+TRAINED = ("prepare", "model", "train_data", "optimizer", "loss", "schedule", "validation_data", "metrics")
 # What exists only once a model trains: a function that is called before that cannot ask for it.
 _WHILE_TRAINING = LOOP_VALUES - {"device", "rank", "world", "run", "steps", "epochs"}
 _STEP = re.compile(r"step_\w+")
@@ -86,16 +86,26 @@ class Definition(Record):
         """`functions: model train_data loss`."""
         return f"{self.form}: {' '.join(self.roles)}"
 
-    def bind(self, given: Mapping[str, Value]) -> dict[str, Value]:
-        """Every hyperparameter with its value: the given one, else the default.
+    def needs(self, name: str) -> list[Function]:
+        """The function of this name, and all those whose results it asks for, or they do."""
+        found = [self.functions[name]]
+        for function in found:
+            asked = (self.functions[each.name] for each in function.parameters if each.kind == "function")
+            found += [each for each in asked if each not in found]
+        return found
+
+    def bind(self, given: Mapping[str, Value], but: Collection[str] = ()) -> dict[str, Value]:
+        """Every hyperparameter with its value, the given one, else the default, `but` those that get theirs elsewhere.
 
         Raises InvalidDefinition that tells all at once: roles that this version does not train with, names that are
         no hyperparameters (with the nearest), values of the wrong type, and hyperparameters without a value.
         """
         problems = [self._untrained(role) for role in self.roles if role not in TRAINED]
-        problems += [self._unknown(name) for name in given if name not in self.hyperparameters]
+        problems += [self.unknown(name) for name in given if name not in self.hyperparameters]
         values: dict[str, Value] = {}
         for name, parameter in self.hyperparameters.items():
+            if name in but:
+                continue
             try:
                 values[name] = self._value(parameter, given)
             except ValueError as error:
@@ -110,7 +120,8 @@ class Definition(Record):
             f"it does are {', '.join(TRAINED)}. Leave it out, or give the function another name"
         )
 
-    def _unknown(self, name: str) -> str:
+    def unknown(self, name: str) -> str:
+        """What to say of a name that is no hyperparameter."""
         names = " ".join(self.hyperparameters) or "none"
         return f"{name} is no hyperparameter{nearest(name, self.hyperparameters)}; there are: {names}"
 
@@ -123,12 +134,17 @@ class Definition(Record):
                     f"a default into the signature, or a function named {name}"
                 )
             return parameter.default
-        if given[name] is None is parameter.default and not parameter.required:
+        return self.fitted(name, given[name])
+
+    def fitted(self, name: str, value: Value) -> Value:
+        """The value as hyperparameter `name` takes it; raises ValueError that tells what it takes."""
+        parameter = self.hyperparameters[name]
+        if value is None is parameter.default and not parameter.required:
             return None  # `width: int = None` allows it without saying so
         try:
-            return coerce(given[name], parameter.annotation, parameter.default)
+            return coerce(value, parameter.annotation, parameter.default)
         except ValueError as wanted:
-            raise ValueError(f"{name}={given[name]!r}: {name} (line {parameter.line}) takes {wanted}") from None
+            raise ValueError(f"{name}={value!r}: {name} (line {parameter.line}) takes {wanted}") from None
 
 
 def parse(source: str, roles_from: int = 1) -> Definition:
@@ -145,12 +161,15 @@ def parse(source: str, roles_from: int = 1) -> Definition:
     functions: dict[str, Function] = {}
     for name in roles:
         _add(name, nodes, keys, functions, within=())
-    return Definition(
+    definition = Definition(
         roles=tuple(roles),
         functions=functions,
         hyperparameters=_merged(functions),
         hints=tuple(_hints(tree, roles_from)),
     )
+    if "prepare" in roles:
+        _check_prepare(definition)
+    return definition
 
 
 def is_role(name: str) -> bool:
@@ -323,6 +342,28 @@ def _check_available(node: FunctionNode, argument: ast.arg) -> None:
             line=argument.lineno,
             text=argument.arg,
         )
+
+
+def _check_prepare(definition: Definition) -> None:
+    """It runs before there is anything of a trial, and most processes of an experiment never see it run."""
+    for function in definition.needs("prepare"):
+        for parameter in function.parameters:
+            if parameter.kind == "loop" or (parameter.kind == "function" and parameter.name in definition.roles):
+                raise InvalidDefinition(
+                    f"{function.name} (line {parameter.line}) asks for {parameter.name}, and prepare runs before there "
+                    "is any: it can have hyperparameters, and results of functions that ask for nothing else",
+                    line=parameter.line,
+                    text=parameter.name,
+                )
+    for function in definition.functions.values():
+        for parameter in function.parameters:
+            if parameter.kind == "function" and parameter.name == "prepare":
+                raise InvalidDefinition(
+                    f"{function.name} (line {parameter.line}) asks for what prepare returns, which runs once for all "
+                    f"trials and gives nothing on: have prepare write files, and {function.name} read them",
+                    line=parameter.line,
+                    text="prepare",
+                )
 
 
 def _merged(functions: Mapping[str, Function]) -> dict[str, Parameter]:

@@ -82,6 +82,7 @@ class HistoryEntry(Record):
 class Rerun(Record):
     """The body of `POST /api/experiments/N/rerun`: what shall be other than it was."""
 
+    trial: int | None = Field(None, description="of a search, the trial that is trained alone")
     params: dict[str, Value] = {}
     config: dict[str, object] = Field({}, description="fields of Config")
     python: str | None = None  # the interpreter; by default that of then

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Literal
 
@@ -9,12 +10,15 @@ from pydantic import Field
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Record, Value
+from kernel_backend.model.search import Search
+from kernel_backend.model.space import Space
 from kernel_backend.model.states import ExperimentState
 
 BackendChoice = Literal["auto", "horovod", "torch"]
 LogAction = Literal["cancel_retries", "exclude_node"]
 _CADENCE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|epochs?|steps?)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
+_SLOT_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(?:gpu|slot)-?)?([smh])", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?B)?", re.IGNORECASE)
 _BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -47,6 +51,14 @@ def parse_duration(text: str) -> float:
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no length of time: write 30s, 10m or 1h")
     return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+def parse_slot_time(text: str) -> float:
+    """Seconds of one slot in `20gpuh`, `2slot-h` or `30m`; raises InvalidRequest with the text."""
+    found = _SLOT_TIME.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise InvalidRequest(f"{text!r} is no time of slots: write 20gpuh, 2slot-h or 30m")
+    return float(found[1]) * _SECONDS[found[2].lower()]
 
 
 def parse_size(text: str) -> int:
@@ -87,11 +99,13 @@ class Metric(Record):
     name: str = "loss"
     mode: Literal["min", "max"] = "min"
 
+    def lower(self, value: float) -> float:
+        """A value as values are compared: the lower is the better one."""
+        return -value if self.mode == "max" else value
+
     def better(self, value: float, than: float | None) -> bool:
-        """Whether `value` is better than the best so far (None: there is none yet); NaN never is."""
-        if than is None:
-            return value == value
-        return value > than if self.mode == "max" else value < than
+        """Whether `value` is better than the best so far (None: there is none yet); NaN and infinity never are."""
+        return math.isfinite(value) and (than is None or self.lower(value) < self.lower(than))
 
 
 def parse_metric(text: str) -> Metric:
@@ -136,6 +150,7 @@ class Config(Record):
     rng: Literal["derived", "stream"] = "derived"
     reproducible: Literal["off", "host", "portable"] = "host"
     metric: Metric = Metric()  # what `best` means
+    search: Search | None = None  # None: there is one trial
     checkpoint_every: Cadence | None = None  # None: adaptive
     keep: Keep = Keep()
     max_restarts: int = Field(5, ge=0)
@@ -152,6 +167,7 @@ class Submission(Record):
     snapshot: str  # sha256 of the archive, uploaded before
     config: Config = Config()
     params: dict[str, Value] = {}  # as given on the line; defaults come from the definition
+    space: Space = Space()  # what is searched for, besides
     name: str | None = Field(None, max_length=200)
     python: str  # the interpreter that ranks run in (the kernel's own)
     cwd: str  # where relative paths of the cell lead
@@ -170,7 +186,8 @@ class Experiment(Record):
     group: str
     snapshot: str
     config: Config
-    params: dict[str, Value]  # all of them, defaults included
+    params: dict[str, Value]  # all but those of the space; of one that does not always count its default
+    space: Space = Space()
     python: str
     cwd: str
     notebook: str | None

@@ -30,6 +30,7 @@ class Job(Record):
     snapshot: str  # its id
     checkpoints: str  # where this trial's checkpoints are: a folder, or a URL such as s3://bucket/12/1
     rerun: bool = False  # of an earlier experiment's snapshot: by other libraries perhaps, or other data
+    until: int | None = None  # the unit (epoch, or step where steps are counted) at whose end it asks how to go on
     resume_from: str | None = None  # "<step>-<attempt>"
     home: str  # DAYLIGHT_HOME: where the service's address is found again after it restarted
 

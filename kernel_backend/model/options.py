@@ -9,24 +9,11 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
-from pydantic import ValidationError
-
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.experiment import (
-    LOG_POLICIES,
-    Cadence,
-    Config,
-    LogPolicy,
-    parse_cadence,
-    parse_duration,
-    parse_keep,
-    parse_metric,
-    parse_size,
-)
 
 Host = Literal["both", "notebook", "terminal"]
 VIEWS = ("auto", "card", "widget")
@@ -34,7 +21,10 @@ VIEWS = ("auto", "card", "widget")
 
 @dataclass(frozen=True)
 class Option:
-    """One option: `kwargs` are those of `argparse.add_argument`, `config` the field of Config it sets."""
+    """One option: `kwargs` are those of `argparse.add_argument`, `config` the field of Config it sets.
+
+    `search.eta` is a field within a field.
+    """
 
     flags: tuple[str, ...]
     group: str
@@ -52,6 +42,11 @@ class Option:
 def _setting(flag: str, group: str, metavar: str, text: str) -> Option:
     name = flag.removeprefix("--").replace("-", "_")
     return Option((flag,), group, text, {"metavar": metavar}, config=name)
+
+
+def _search(flag: str, metavar: str, text: str, field: str | None = None, **kwargs: Any) -> Option:
+    name = field or flag.removeprefix("--").replace("-", "_")
+    return Option((flag,), "search", text, {"metavar": metavar, **kwargs}, config=f"search.{name}")
 
 
 def _switch(flag: str, group: str, text: str) -> Option:
@@ -79,6 +74,41 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--ema", "training", "DECAY", "keep averaged weights too, such as 0.999 [none]"),
     _setting("--clip", "training", "NORM", "the largest norm of the gradients [none]"),
     _setting("--loader-workers", "training", "N", "processes of each slot that load samples, or auto [auto]"),
+    _search(
+        "--search",
+        "METHOD",
+        "look for the best of ranges and lists such as lr=1e-4..1e-1:log width=32,64: by asha, hyperband, random, "
+        "sobol, grid, pbt, tpe, gp, cmaes, or custom:NAME of a class in the cell [single]",
+        "method",
+    ),
+    _search("--trials", "N", "trials at most [asha 64, others 16; no limit where --budget or --max-time is one]"),
+    _search(
+        "--sampler",
+        "NAME",
+        "what proposes new trials: kde, random, sobol, tpe, gp, cmaes [asha kde, hyperband and pbt random]",
+    ),
+    Option(
+        ("--stopping",),
+        "search",
+        "asha and hyperband end a trial at a rung for good, and never resume one",
+        {"action": "store_const", "const": True},
+        config="search.stopping",
+    ),
+    _search("--eta", "N", "one of so many trials goes on to the next rung [4]"),
+    _search("--first-rung", "N", "epochs, or steps, of a trial before it is judged [1/256 of all, at least 1]"),
+    _search("--brackets", "MODE", "of asha: aggressive, standard or conservative [aggressive]"),
+    _search("--population", "N", "of pbt: trials that train side by side [16]"),
+    _search("--interval", "N", "of pbt: epochs, or steps, between its rounds [1/20 of all, at least 1]"),
+    _search("--parallel", "N", "trials that train at once, at most [as many as there is room for]"),
+    _search("--budget", "TIME", "slot time of all trials: 20gpuh, 2slot-h, 30m [none]"),
+    _search("--max-time", "TIME", "time from the submission on: 8h [none]"),
+    _search(
+        "--warm",
+        "NUMBER",
+        "an experiment whose results are known from the start, or a trial such as 12.7 whose best checkpoint all "
+        "begin from; may be repeated",
+        action="append",
+    ),
     _setting("--seed", "exactness", "N", "what all randomness comes from [0]"),
     _setting("--rng", "exactness", "KIND", "derived (from seed and step) or stream (as torch draws) [derived]"),
     _setting("--reproducible", "exactness", "SCOPE", "off, host or portable: where a rerun gives equal bits [host]"),
@@ -201,132 +231,3 @@ def parse_options(tokens: Sequence[str], host: Host, prog: str = "%%dlsubmit") -
     add_options(parser, host)
     parser.set_defaults(words=[])
     return parser.parse_mixed(tokens)
-
-
-def to_config(namespace: argparse.Namespace) -> Config:
-    """The configuration asked for; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
-    return _validated(given_settings(namespace))
-
-
-def given_settings(namespace: argparse.Namespace) -> dict[str, Any]:
-    """Only what was given, as fields of Config; raises InvalidRequest as `to_config` does."""
-    given: dict[str, Any] = {}
-    for option in OPTIONS:
-        value = getattr(namespace, option.dest, None) if option.config else None
-        if option.config and value is not None:
-            given[option.config] = value
-    given |= {name: _parsed(name, given[name]) for name in _PARSERS if name in given}
-    if "steps" in given and "epochs" in given:
-        raise InvalidRequest("--steps and --epochs exclude each other: --steps says how many there are in all")
-    _validated(given)
-    return given
-
-
-def _validated(given: dict[str, Any]) -> Config:
-    try:
-        return Config.model_validate(given)
-    except ValidationError as error:
-        raise InvalidRequest("; ".join(_complaint(dict(found)) for found in error.errors())) from None
-
-
-def _log_policies(pairs: Sequence[Sequence[str]]) -> tuple[LogPolicy, ...]:
-    for pattern, action in pairs:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise InvalidRequest(f"{pattern!r} is no regular expression: {error}") from None
-        if action not in ("cancel_retries", "exclude_node"):
-            raise InvalidRequest(f"{action!r} is no action: write cancel_retries or exclude_node")
-    given = tuple(LogPolicy.model_validate({"pattern": pattern, "action": action}) for pattern, action in pairs)
-    return (*given, *(policy for policy in LOG_POLICIES if policy.pattern not in {each.pattern for each in given}))
-
-
-# How the text of an option becomes a field of Config; the others are read by pydantic.
-_PARSERS: Mapping[str, Callable[[Any], Any]] = {
-    "checkpoint_every": parse_cadence,
-    "hang_timeout": parse_duration,
-    "keep": parse_keep,
-    "loader_workers": lambda text: None if text == "auto" else text,
-    "metric": parse_metric,
-    "on_log": _log_policies,
-}
-
-
-def to_words(config: Config) -> list[str]:
-    """The options that give this configuration, all spelled out: `["--slots", "2", "--epochs", "10", ...]`."""
-    found: list[str] = []
-    for option in OPTIONS:
-        value = getattr(config, option.config) if option.config else None
-        if value is None or (option.config == "epochs" and config.steps is not None):
-            continue
-        write = _WRITERS.get(option.config or "", lambda value: [[str(value)]])
-        found += [word for words in write(value) for word in (option.flags[0], *words)]
-    return found
-
-
-def given_words(namespace: argparse.Namespace) -> list[str]:
-    """How it is to be called, shown and waited for, as it was given: `["--name", "digits", "--wait"]`."""
-    found: list[str] = []
-    for option in OPTIONS:
-        value = getattr(namespace, option.dest, None)
-        if option.group != "view" and option.dest != "again":
-            continue
-        if "action" not in option.kwargs:
-            found += [option.flags[0], str(value)] if value is not None else []
-        elif value is option.kwargs.get("const", True):
-            found.append(option.flags[0])
-    return found
-
-
-def size_word(count: int) -> str:
-    """A number of bytes as `parse_size` reads it: `10MB`."""
-    unit = next((unit for unit in ("GB", "MB", "kB") if count and not count % parse_size(f"1{unit}")), "")
-    return f"{count // parse_size(f'1{unit}')}{unit}" if unit else str(count)
-
-
-def duration_word(seconds: float) -> str:
-    """Seconds as `parse_duration` reads them: `10m`."""
-    unit = next((unit for unit in ("h", "m") if seconds and not seconds % parse_duration(f"1{unit}")), "s")
-    count = seconds / parse_duration(f"1{unit}")
-    return f"{int(count) if count.is_integer() else count}{unit}"
-
-
-# The reverse of _PARSERS: the words behind an option, for each time that it is given.
-_WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
-    "checkpoint_every": lambda every: [[_cadence_text(every)]],
-    "hang_timeout": lambda seconds: [[duration_word(seconds)]],
-    "keep": lambda keep: [[",".join(f"{name}:{count}" for name, count in keep if count)]],
-    "metric": lambda metric: [[f"{metric.name}:{metric.mode}"]],
-    "on_log": lambda policies: [[each.pattern, each.action] for each in policies if each not in LOG_POLICIES],
-}
-
-
-def _cadence_text(every: Cadence) -> str:
-    if every.seconds is not None:
-        return duration_word(every.seconds)
-    return f"{every.epochs}epochs" if every.epochs is not None else f"{every.steps}steps"
-
-
-def _parsed(name: str, value: Any) -> Any:
-    try:
-        return _PARSERS[name](value)
-    except InvalidRequest as error:
-        flag = "--" + name.replace("_", "-")
-        said = value if isinstance(value, str) else " ".join(value[-1])
-        raise InvalidRequest(f"{flag} {said}: {error.message}") from None
-
-
-def _complaint(found: dict[str, Any]) -> str:
-    flag = "--" + str(found["loc"][0]).replace("_", "-")
-    limits = found.get("ctx", {})
-    if "ge" in limits:
-        reason = f"must be at least {limits['ge']}"
-    elif "gt" in limits:
-        reason = f"must be greater than {limits['gt']:g}"
-    elif "lt" in limits:
-        reason = f"must be less than {limits['lt']}"
-    elif "expected" in limits:
-        reason = f"must be {str(limits['expected']).replace(chr(39), '')}"
-    else:
-        reason = "must be a number" if found["type"].startswith("float") else "must be a whole number"
-    return f"{flag} {found['input']}: {reason}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
-from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.best import best_first, better
+from kernel_backend.model.experiment import Experiment, Metric
+from kernel_backend.model.looked_at import MOST, Glance, looked_at
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, TrialState
@@ -39,10 +42,12 @@ class Overview(Record):
     """What `show` and `list` answer."""
 
     experiment: Experiment
-    trials: tuple[Trial, ...]
-    attempts: tuple[Attempt, ...] = ()  # of all trials, oldest first; the newest ten of each
+    trials: tuple[Trial, ...]  # by index; of very many those that are looked at
+    trial_counts: dict[TrialState, int] = {}  # how many there are in each state, where `trials` are not all
+    attempts: tuple[Attempt, ...] = ()  # of these trials, oldest first; the newest ten of each
     wait: Wait | None = None
     warnings: tuple[str, ...] = ()  # of the snapshot, and notes of the attempts
+    artifacts_seq: int = 0  # of the message about its newest artifact; 0: it has none
     seq: int = 0  # of the newest message that this picture includes: watch from here
 
     @property
@@ -50,8 +55,19 @@ class Overview(Record):
         """The word on the chip: an active experiment shows what its liveliest trial does."""
         if self.experiment.state is not ExperimentState.ACTIVE:
             return self.experiment.state
-        states = {trial.state for trial in self.trials}
-        return next((state for state in LIVELIEST if state in states), self.experiment.state)
+        return next((state for state in LIVELIEST if self.counts.get(state)), self.experiment.state)
+
+    @property
+    def counts(self) -> dict[TrialState, int]:
+        """How many of all its trials are in each state that any is in."""
+        return self.trial_counts or dict(Counter(trial.state for trial in self.trials))
+
+    @property
+    def front(self) -> Trial | None:
+        """The trial that says most: the best, or the first before any was validated; None before there is one."""
+        by_index = {trial.index: trial for trial in self.trials}
+        best = best_first(((trial.index, trial.best) for trial in self.trials), self.experiment.config.metric)
+        return by_index[best[0]] if best else next(iter(self.trials), None)
 
     @property
     def ended(self) -> bool:
@@ -93,26 +109,51 @@ class Overview(Record):
             case "experiment":
                 changed["experiment"] = Experiment.model_validate(message.data)
             case "trial":
-                trial = Trial.model_validate(message.data)
-                changed["trials"] = _replaced(self.trials, trial, lambda each: each.index)
+                changed |= self._with(Trial.model_validate(message.data))
             case "attempt":
                 attempt = Attempt.model_validate(message.data)
                 changed["attempts"] = _newest(_replaced(self.attempts, attempt, lambda each: each.id), attempt.trial)
             case "report":
-                report = StoredReport.model_validate(message.data)
-                changed["trials"] = tuple(_moved_on(trial, report) for trial in self.trials)
+                report, metric = StoredReport.model_validate(message.data), self.experiment.config.metric
+                changed["trials"] = tuple(_moved_on(trial, report, metric) for trial in self.trials)
             case "note" if message.data["text"] not in self.warnings:
                 changed["warnings"] = (*self.warnings, str(message.data["text"]))
+            case "artifact":
+                changed["artifacts_seq"] = message.seq
         if message.type in ("trial", "attempt"):
             changed["wait"] = None
         return self.model_copy(update=changed)
 
+    def _with(self, trial: Trial) -> dict[str, Any]:
+        """What changes with a trial: of very many only those that are looked at are kept, and all are counted."""
+        metric = self.experiment.config.metric
+        trials = _replaced(self.trials, trial, lambda each: each.index)
+        if not self.trial_counts and len(trials) <= MOST:
+            return {"trials": trials}
+        counts = Counter(self.counts)
+        before = next((each.state for each in self.trials if each.index == trial.index), None)
+        if before is None and trial.index <= counts.total():
+            before = TrialState.PAUSED  # who is not looked at rests, or has ended and changes no more
+        counts[trial.state] += 1
+        if before is not None:
+            counts[before] -= 1
+        kept = looked_at([Glance.at(each) for each in trials], metric)
+        return {
+            "trials": tuple(each for each in trials if each.index in kept),
+            "trial_counts": {state: count for state, count in counts.items() if count > 0},
+            "attempts": tuple(each for each in self.attempts if each.trial in kept),
+        }
 
-def _moved_on(trial: Trial, report: StoredReport) -> Trial:
-    if trial.index != report.trial or report.step < trial.step:
+
+def _moved_on(trial: Trial, report: StoredReport, metric: Metric) -> Trial:
+    if trial.index != report.trial:
         return trial
-    changed: dict[str, Any] = {"step": report.step, "epoch": report.epoch}
-    changed["metrics" if report.kind == "validation" else "training"] = report.metrics
+    changed: dict[str, Any] = {}
+    if report.step >= trial.step:
+        changed |= {"step": report.step, "epoch": report.epoch}
+        changed["metrics" if report.kind == "validation" else "training"] = report.metrics
+    if report.kind == "validation":
+        changed["best"] = better(trial.best, report, metric)  # an older attempt's may come late
     return trial.model_copy(update=changed)
 
 

@@ -6,12 +6,13 @@ import signal
 import struct
 from typing import Literal, NamedTuple, get_args
 
-Phase = Literal["starting", "first step", "step", "validation", "checkpoint", "finishing"]
+Phase = Literal["starting", "first step", "step", "validation", "checkpoint", "finishing", "waiting", "preparing"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 SHOW_STACKS = signal.SIGQUIT  # to a rank: write where all threads stand; as a Java program does
 SLOW_S = 120.0  # the least that a slow phase gets, however short the time-out is
-_SLOW = ("starting", "first step", "checkpoint", "finishing")  # imports, data, compilers, disks
+# Imports, data, compilers, disks, downloads.
+_SLOW = ("starting", "first step", "checkpoint", "finishing", "waiting", "preparing")
 _SLOWER = 3  # they get this many times what a step does
 _BEYOND_S = 300.0  # what a backend waits for a peer on top of all that
 
@@ -29,7 +30,7 @@ class Tick(NamedTuple):
     @property
     def about(self) -> int | None:
         """The step by which a failure of this moment is known; None before the training began."""
-        if self.phase == "starting":
+        if self.phase in ("starting", "preparing"):
             return None
         return self.step if self.phase in ("first step", "step") else self.step + 1
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 # A hyperparameter's value: what a person can write after `name=`.
-Value = bool | int | float | str | None | list[Any]
+Value = bool | int | float | str | None | list[Any] | dict[str, Any]
 
 
 class Record(BaseModel):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from kernel_backend.model.artifacts import FILE, NAME
 from kernel_backend.model.experiment import LogAction
 from kernel_backend.model.facts import FactName
 from kernel_backend.model.record import Record
@@ -81,7 +82,21 @@ class Fact(Record):
     value: dict[str, Any]
 
 
-SpoolRecord = Annotated[Started | Report | Committed | Note | Fact, Field(discriminator="type")]
+class Kept(Record):
+    """An artifact that is in its place; `step` is the one that was being taken. Fields as in `model/artifacts.py`."""
+
+    type: Literal["kept"] = "kept"
+    number: int = 0
+    at: float = 0.0
+    name: str = Field(pattern=f"^{NAME}$")
+    size: int
+    digest: str
+    media: str
+    file: str = Field(pattern=f"^{FILE}$")
+    step: int = Field(ge=0)
+
+
+SpoolRecord = Annotated[Started | Report | Committed | Note | Fact | Kept, Field(discriminator="type")]
 SpoolRecords: TypeAdapter[list[SpoolRecord]] = TypeAdapter(list[SpoolRecord])
 
 
@@ -96,6 +111,7 @@ class Instruction(Record):
 
     accepted: int
     instruct: Literal["continue", "release", "stop"] = "continue"
+    until: int | None = None  # continue to the end of this unit, and wait there for more; None: to the end
 
 
 class LogMatch(Record):
@@ -114,6 +130,7 @@ class AttemptResult(Record):
     exit_codes: tuple[int | None, ...]  # a rank each; negative: the signal
     failure: Failure | None = None
     matched: tuple[LogMatch, ...] = ()
+    preparing: bool = False  # whether it failed within `prepare`, which is of all trials and not of this one
     ended_at: float
 
 

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from kernel_backend.model.record import Record
 
+LOCAL = "local"  # the pool of a service that was told of no other
+
 
 class Node(Record):
     """A machine of a pool. A slot is one device of `kind`, or one share of the CPU where there is none."""
@@ -17,6 +19,8 @@ class Node(Record):
     cores: int = Field(1, ge=1)
     devices: tuple[str, ...] = ()  # a name a slot, as people know it; empty for cpu
     healthy: bool = True
+    pool: str = LOCAL
+    drained: bool = False  # what runs there goes on, nothing new is started
 
     @property
     def threads_per_slot(self) -> int:

@@ -1,69 +1,296 @@
-"""What a person writes after the options: `lr=1e-2 width=64 act=relu`."""
+"""What a search looks for: hyperparameters with their ranges and choices, conditions, and blocks of them."""
 
 from __future__ import annotations
 
-import ast
-import keyword
-import re
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Annotated, Literal, NamedTuple, Self
 
-from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.record import Value
-from kernel_backend.model.values import as_value, literal
+from pydantic import Field, model_validator
 
-_WORDS: dict[str, Value] = {
-    "true": True,
-    "false": False,
-    "none": None,
-    "nan": float("nan"),
-    "inf": float("inf"),
-}
-_RANGE = re.compile(r"[^'\"\[(]*,.*|[^/'\"\[(]+\.\.[^/]+|.+:(log|int)")
+from kernel_backend.model.record import Record, Value
+from kernel_backend.model.values import nearest, written
+
+MOST_BLOCKS = 64  # in one list: each has coordinates of its own
 
 
-def parse_assignments(tokens: Iterable[str]) -> dict[str, Value]:
-    """Hyperparameters by name: numbers, true and false, none, lists, and anything else as text.
+class Range(Record):
+    """Numbers from `low` to `high`, both included."""
 
-    Raises InvalidRequest with the offending token: no `=`, no name, no value, a name twice, or a range.
-    """
-    values: dict[str, Value] = {}
-    for token in tokens:
-        name, value = _assignment(token)
-        if name in values:
-            raise InvalidRequest(f"{token!r}: {name} is given twice")
-        values[name] = value
-    return values
+    type: Literal["range"] = "range"
+    low: float
+    high: float
+    whole: bool = False
+    scale: Literal["linear", "log", "log2"] = "linear"  # log2: powers of two
+    count: int | None = Field(None, ge=2)  # values of it that a grid has
 
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        low, high = self._ends
+        if not math.isfinite(self.high - self.low):
+            raise ValueError(f"{low}..{high} has no finite width")
+        if self.low == self.high:
+            raise ValueError(f"{low}..{high} holds one value only: write {low} alone, or another end")
+        if self.low > self.high:
+            raise ValueError(f"{low}..{high} holds nothing: write {high}..{low}")
+        if self.whole and not (self.low.is_integer() and self.high.is_integer()):
+            raise ValueError(f"{low}..{high} has ends that are no whole numbers")
+        if self.whole and max(-self.low, self.high) > 2**53:
+            raise ValueError(f"{low}..{high} is too far from zero to tell whole numbers apart: stay within 2**53")
+        if self.scale != "linear" and self.low <= 0:
+            better = f"{1 if self.whole and self.high > 1 else 1e-6}..{high}"
+            raise ValueError(f"{low} has no logarithm: begin above zero, such as {better}:{self.scale}")
+        if self.scale == "log2" and self.exponents[0] >= self.exponents[1]:
+            raise ValueError(f"{low}..{high} needs two powers of two inside, or more, such as 16..256")
+        return self
 
-def _assignment(token: str) -> tuple[str, Value]:
-    name, equals, text = token.partition("=")
-    if not equals:
-        raise InvalidRequest(f"{token!r} is neither an option nor a hyperparameter: write name=value")
-    if not name.isidentifier() or keyword.iskeyword(name):
-        raise InvalidRequest(
-            f"{token!r}: {name!r} is no name of a hyperparameter; write name=value, without spaces around ="
+    @property
+    def _ends(self) -> tuple[str, str]:
+        if self.whole and math.isfinite(self.low + self.high):
+            return f"{self.low:.0f}", f"{self.high:.0f}"
+        shown = (f"{self.low:.15g}", f"{self.high:.15g}")
+        exact = (float(shown[0]), float(shown[1])) == (self.low, self.high)
+        # Of two ends without a fraction whole numbers would be read.
+        return (
+            shown
+            if exact and not all(each.lstrip("-").isdigit() for each in shown)
+            else (
+                repr(self.low),
+                repr(self.high),
+            )
         )
-    if not text:
-        raise InvalidRequest(f"{token!r} has no value: write {name}=1e-2, or {name}='' for an empty text")
-    return name, parse_value(text, token)
+
+    @property
+    def exponents(self) -> tuple[int, int]:
+        """Of the lowest and the highest power of two inside, exactly."""
+        part, exponent = math.frexp(self.low)  # low is part * 2**exponent, and part is 0.5 or more
+        return exponent - (part == 0.5), math.frexp(self.high)[1] - 1
+
+    def holds(self, value: Value) -> bool:
+        """Whether it is a number of this range."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
+            return False
+        if self.scale == "log2":
+            return math.frexp(value)[0] == 0.5
+        return not self.whole or float(value).is_integer()
+
+    def __str__(self) -> str:
+        """As it is written: `0.0001..0.1:log:5`."""
+        scale = "" if self.scale == "linear" else f":{self.scale}"
+        return "..".join(self._ends) + scale + ("" if self.count is None else f":{self.count}")
 
 
-def parse_value(text: str, token: str | None = None) -> Value:
-    """One value as it is written on the line; raises InvalidRequest for a range or a broken list."""
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    if text in ("-inf", "+inf"):
-        return float(text)
-    if _RANGE.fullmatch(text):
-        raise InvalidRequest(f"{token or text!r}: ranges belong to a search, which this version does not have")
-    try:
-        return as_value(literal(ast.parse(text, mode="eval").body))
-    except (SyntaxError, ValueError):
-        return _text(text, token or text)
+class Choices(Record):
+    """One of these values."""
+
+    type: Literal["choices"] = "choices"
+    values: tuple[Value, ...] = Field(min_length=1)  # one: it is given, and others hang on it
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        for index, value in enumerate(self.values):
+            if value != value:
+                raise ValueError("nan is no value to choose: it does not even equal itself")
+            if value in self.values[:index]:
+                raise ValueError(f"{written(value)} is given twice")
+        return self
+
+    def holds(self, value: Value) -> bool:
+        """Whether it is one of them."""
+        return value in self.values
+
+    def __str__(self) -> str:
+        """As it is written: `conv,res`."""
+        return ",".join(map(written, self.values))
 
 
-def _text(text: str, token: str) -> str:
-    if text[0] in "[(":
-        raise InvalidRequest(f"{token!r}: this is no list of plain values; write [64,32] or ['relu','gelu']")
-    quoted = text[0] in "'\"" and text[-1] == text[0] and len(text) > 1
-    return text[1:-1] if quoted else text
+Domain = Range | Choices
+
+
+class When(Record):
+    """The parameter counts only where another one has one of these values."""
+
+    name: str
+    values: tuple[Value, ...] = Field(min_length=1)
+
+    def __str__(self) -> str:
+        """As it is written: `opt=sgd,adam`."""
+        return f"{self.name}={','.join(map(written, self.values))}"
+
+
+class Parameter(Record):
+    """One hyperparameter of a space.
+
+    With `each`, it is one of every block: `each` names the parameter (`blocks`, a whole range) that says how many
+    there are, the functions get a list of dictionaries by that name, and `when` looks within the same block.
+    """
+
+    name: str  # `lr`; of a block: `kind`
+    domain: Annotated[Domain, Field(discriminator="type")]
+    when: When | None = None
+    each: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The name on the line: `lr`, `block.kind`."""
+        return f"{self.each.removesuffix('s')}.{self.name}" if self.each else self.name
+
+    def __str__(self) -> str:
+        """As it is written: `block.kernel=3,5@each@kind=conv`."""
+        each, when = "@each" if self.each else "", "" if self.when is None else f"@{self.when}"
+        return f"{self.label}={self.domain}{each}{when}"
+
+
+class Space(Record):
+    """What is searched, in written order.
+
+    A parameter with a single choice is given: it is here because others hang on it.
+    """
+
+    parameters: tuple[Parameter, ...] = ()
+
+    @model_validator(mode="after")
+    def _checked(self) -> Self:
+        for problem in problems(self.parameters):
+            raise ValueError(f"{problem.parameter}: {problem.text}")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The hyperparameters that the functions get from it; those of blocks are within `blocks`."""
+        return tuple(each.name for each in self.of(None))
+
+    def of(self, blocks: str | None) -> tuple[Parameter, ...]:
+        """The parameters of each block of the list of this name, or (None) those outside of all blocks."""
+        return tuple(parameter for parameter in self.parameters if parameter.each == blocks)
+
+    def most(self, blocks: str) -> int:
+        """The largest number of blocks in the list of this name."""
+        (domain,) = (parameter.domain for parameter in self.of(None) if parameter.name == blocks)
+        if isinstance(domain, Range):
+            return int(domain.high)
+        return max(each for each in domain.values if isinstance(each, int))
+
+    def given(self, values: Mapping[str, Value]) -> Space:
+        """What is left to search where these hyperparameters are given.
+
+        One that others hang on stays, as its only choice; what never counts then goes, and so do the blocks of a list
+        that is given whole.
+        """
+        lists = {name for name, value in values.items() if isinstance(value, list) and self.of(name)}
+        others = [each for each in self.parameters if not {each.name, each.each} & lists]
+        left = _that_count([_told(each, values) for each in _needed(others, values)])
+        return Space(parameters=tuple(_needed(left, values)))
+
+
+def _needed(parameters: Sequence[Parameter], values: Mapping[str, Value]) -> list[Parameter]:
+    """Without those that are given, unless others hang on them."""
+    hung = {each.each or (each.when.name if each.when else None) for each in parameters}
+    return [each for each in parameters if each.each is not None or each.name not in values or each.name in hung]
+
+
+def _told(parameter: Parameter, values: Mapping[str, Value]) -> Parameter:
+    """With the given value as its only choice, if there is one."""
+    if parameter.each is not None or parameter.name not in values:
+        return parameter
+    return parameter.model_copy(update={"domain": Choices(values=(values[parameter.name],)), "when": None})
+
+
+def _that_count(parameters: list[Parameter]) -> list[Parameter]:
+    """Those whose condition can hold, with the values for which it can, and no blocks that there are none of."""
+    domains = {(each.each, each.name): each.domain for each in parameters}
+    kept = [fitting for each in parameters if (fitting := _fitting(each, domains)) is not None]
+    return kept if kept == parameters else _that_count(kept)
+
+
+def _fitting(parameter: Parameter, domains: Mapping[tuple[str | None, str], Domain]) -> Parameter | None:
+    if parameter.each is not None and (None, parameter.each) not in domains:
+        return None
+    if parameter.when is None:
+        return parameter
+    domain = domains.get((parameter.each, parameter.when.name))
+    values = tuple(value for value in parameter.when.values if domain is not None and domain.holds(value))
+    return parameter.model_copy(update={"when": When(name=parameter.when.name, values=values)}) if values else None
+
+
+def in_order(parameters: Iterable[Parameter]) -> list[Parameter]:
+    """As they are written, but each behind the one that its condition looks at."""
+    named = {each.name: each for each in parameters}
+    found: dict[str, Parameter] = {}
+    for parameter in named.values():
+        chain = [parameter]
+        while (when := chain[-1].when) is not None:
+            chain.append(named[when.name])
+        found |= {each.name: each for each in reversed(chain)}
+    return list(found.values())
+
+
+class Problem(NamedTuple):
+    """Why parameters make no space, said of one of them."""
+
+    parameter: Parameter
+    text: str
+
+
+def problems(parameters: tuple[Parameter, ...]) -> Iterator[Problem]:
+    """Names given twice, conditions that cannot hold or wait for each other, and blocks that nobody counts."""
+    yield from _twice(parameters)
+    for parameter in parameters:
+        own = {each.name: each for each in parameters if each.each == parameter.each and each != parameter}
+        if parameter.when is not None:
+            yield from _condition(parameter, parameter.when, own)
+        if parameter.each is not None:
+            yield from _number_of_blocks(parameter, [each for each in parameters if each.label == parameter.each])
+    yield from _circles(parameters)
+
+
+def _twice(parameters: tuple[Parameter, ...]) -> Iterator[Problem]:
+    seen = set[str]()
+    for parameter in parameters:
+        if parameter.label in seen:
+            yield Problem(parameter, f"{parameter.label} is given twice")
+        seen.add(parameter.label)
+
+
+def _condition(parameter: Parameter, when: When, others: Mapping[str, Parameter]) -> Iterator[Problem]:
+    if when.name not in others:
+        what = f"{when.name} of the same block" if parameter.each else when.name
+        names = f"{nearest(when.name, others)}: there are {' '.join(others) or 'none'}"
+        yield Problem(parameter, f"it hangs on {what}, which the line does not have{names}")
+        return
+    domain = others[when.name].domain
+    if isinstance(domain, Range) and not domain.whole and domain.scale != "log2":
+        why = f"a condition asks for single values, and {when.name}={domain} is all fractions"
+        yield Problem(parameter, f"{why}: write a list, such as {when.name}={domain.low:g},{domain.high:g}")
+        return
+    for value in when.values:
+        if not domain.holds(value):
+            near = nearest(value, domain.values) if isinstance(domain, Choices) else ""
+            yield Problem(parameter, f"{when.name} is never {written(value)}{near}: it is {domain}")
+
+
+def _number_of_blocks(parameter: Parameter, counts: list[Parameter]) -> Iterator[Problem]:
+    blocks = parameter.each
+    if not counts:
+        yield Problem(parameter, f"nothing says how many there are of each: write {blocks}=1..6 too")
+    for count in counts:
+        domain = count.domain
+        ends: list[Value] = [domain.low, domain.high] if isinstance(domain, Range) else list(domain.values)
+        whole = domain.whole if isinstance(domain, Range) else all(type(value) is int for value in ends)
+        if not whole or not all(isinstance(end, int | float) and 0 <= end <= MOST_BLOCKS for end in ends):
+            enough = f"write a whole number, or a range of them up to {MOST_BLOCKS}, such as {blocks}=1..6"
+            yield Problem(parameter, f"{count} does not say how many blocks there are: {enough}")
+
+
+def _circles(parameters: tuple[Parameter, ...]) -> Iterator[Problem]:
+    for blocks in {each.each for each in parameters}:
+        own = {each.name: each for each in parameters if each.each == blocks}
+        try:
+            TopologicalSorter({each.name: [each.when.name] for each in own.values() if each.when}).prepare()
+        except CycleError as error:
+            circle = error.args[1]
+            yield Problem(own[circle[0]], f"these conditions wait for each other: {' -> '.join(reversed(circle))}")
+
+
+UNSEARCHED = Space()  # everything is given

@@ -101,6 +101,7 @@ TRIAL: Table[TrialState] = {
     (_T.STARTING, e.Errored): _RETRY,
     (_T.STARTING, e.Invalid): _T.FAILED,
     (_T.STARTING, e.Release): _T.RELEASING,
+    (_T.STARTING, e.Released): _HELD,
     (_T.STARTING, e.Stop): _T.STOPPING,
     (_T.STARTING, e.Prune): _T.STOPPING,
     (_T.RUNNING, e.Finished): _T.COMPLETED,
@@ -108,6 +109,7 @@ TRIAL: Table[TrialState] = {
     (_T.RUNNING, e.Errored): _RETRY,
     (_T.RUNNING, e.Invalid): _T.FAILED,
     (_T.RUNNING, e.Release): _T.RELEASING,
+    (_T.RUNNING, e.Released): _HELD,
     (_T.RUNNING, e.Stop): _T.STOPPING,
     (_T.RUNNING, e.Prune): _T.STOPPING,
     (_T.RELEASING, e.Released): _HELD,
@@ -137,10 +139,12 @@ EXPERIMENT: Table[ExperimentState] = {
     (_X.ACTIVE, e.Stop): _X.STOPPING,
     (_X.ACTIVE, e.Completed): _X.COMPLETED,
     (_X.ACTIVE, e.Failed): _X.FAILED,
+    (_X.ACTIVE, e.Extended): _X.ACTIVE,
     (_X.PAUSED, e.Resumed): _X.ACTIVE,
     (_X.PAUSED, e.Stop): _X.STOPPING,
     (_X.PAUSED, e.Completed): _X.COMPLETED,
     (_X.PAUSED, e.Failed): _X.FAILED,
+    (_X.PAUSED, e.Extended): _X.PAUSED,
     (_X.STOPPING, e.Ended): _X.STOPPED,
     (_X.COMPLETED, e.Extended): _X.ACTIVE,
 }
@@ -167,5 +171,6 @@ def advance(state: State, event: e.Event) -> State:
 
 
 HOLDING_SLOTS = frozenset({_T.STARTING, _T.RUNNING, _T.RELEASING, _T.STOPPING})
+LIVE = HOLDING_SLOTS | {_T.QUEUED}
 TRIAL_ENDED = frozenset({_T.COMPLETED, _T.STOPPED, _T.PRUNED, _T.FAILED})
 EXPERIMENT_ENDED = frozenset({_X.STOPPED, _X.COMPLETED, _X.FAILED})

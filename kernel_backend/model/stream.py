@@ -16,11 +16,13 @@ class Message(Record):
     attempt     the whole Attempt record
     report      a StoredReport
     note        {"text": ..., "level": ..., "attempt": N}
+    artifact    an Artifact
+    search      an Entry of the search's log
     """
 
     seq: int
     at: float
     experiment: int
     trial: int | None = None
-    type: Literal["experiment", "trial", "attempt", "report", "note"]
+    type: Literal["experiment", "trial", "attempt", "report", "note", "artifact", "search"]
     data: dict[str, Any]

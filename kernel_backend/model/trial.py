@@ -10,6 +10,8 @@ from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
 
 HANG = "Hang"  # the type of a failure that no process told: the ranks made no progress
 
+WEIGHTS = ":weights"  # behind a checkpoint of which nothing else is taken, and with which training begins at step 0
+
 
 class Frame(Record):
     """A line of the user's own code in a traceback, by cell where it came from one."""
@@ -63,6 +65,14 @@ class Failure(Record):
         return other is not None and mine == (other.type, other.message, other.step)
 
 
+class Best(Record):
+    """The best value of the experiment's metric that a validation of a trial has had; always a finite number."""
+
+    value: float  # as it was reported
+    step: int
+    epoch: float
+
+
 class Trial(Record):
     """One point of hyperparameters, trained; `attempt` is its newest attempt's number, 0 before the first."""
 
@@ -77,8 +87,11 @@ class Trial(Record):
     step: int = 0  # newest reported
     epoch: float = 0.0
     total_steps: int | None = None
+    until: int | None = None  # the unit (epoch or step) at whose end it hears more; None: it trains to its end
+    begins_from: str | None = None  # a checkpoint `12.3/<step>-<attempt>` of another trial, or `...:weights` of it
     checkpoint: str | None = None  # newest committed: "<step>-<attempt>"
     metrics: dict[str, float] = {}  # newest validation values
+    best: Best | None = None  # None: it has not been validated, or never to a finite number
     training: dict[str, float] = {}  # newest training values
     failure: Failure | None = None
     excluded: frozenset[str] = frozenset()  # nodes that a log policy keeps it from

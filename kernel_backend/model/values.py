@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import operator
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,6 +19,15 @@ _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.FloorDiv: operator.floordiv,
     ast.Pow: operator.pow,
 }
+# What is no text without quotes, in any case.
+WORDS: dict[str, Value] = {
+    "true": True,
+    "false": False,
+    "none": None,
+    "nan": float("nan"),
+    "inf": float("inf"),
+}
+_PLAIN = re.compile(r"(?!.*\.\.)[A-Za-z_/][\w./+-]*")
 _NAMES = {
     "float": float,
     "int": int,
@@ -27,19 +37,30 @@ _NAMES = {
     "List": list,
     "tuple": list,
     "Tuple": list,
+    "dict": dict,
+    "Dict": dict,
 }
-_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text", list: "a list"}
+_KINDS = {
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "text",
+    list: "a list",
+    dict: "a dictionary",
+}
 
 
 def literal(node: ast.expr) -> Any:
     """A plain literal's value: number (also `4 * 128`), text, True, False, None, or a list or tuple of them.
 
-    Raises ValueError for anything else.
+    A dictionary of them too, with text for keys. Raises ValueError for anything else.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
         return node.value
     if isinstance(node, ast.List | ast.Tuple):
         return _sequence(node)(literal(item) for item in node.elts)
+    if isinstance(node, ast.Dict):
+        return {_key(key): literal(value) for key, value in zip(node.keys, node.values, strict=True)}
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         value = _number(literal(node.operand))
         return -value if isinstance(node.op, ast.USub) else value
@@ -59,6 +80,13 @@ def _sequence(node: ast.List | ast.Tuple) -> type[list[Any]] | type[tuple[Any, .
     return tuple if isinstance(node, ast.Tuple) else list
 
 
+def _key(node: ast.expr | None) -> str:
+    # A record of the platform travels as JSON, where a key is text.
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    raise ValueError(f"{ast.unparse(node) if node else '**'} is no key: a plain dictionary has text for keys")
+
+
 def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is no number")
@@ -69,7 +97,18 @@ def _number(value: Any) -> Any:
 
 def as_value(value: Any) -> Value:
     """The same value as JSON knows it: tuples become lists."""
+    if isinstance(value, dict):
+        return {key: as_value(item) for key, item in value.items()}
     return [as_value(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def written(value: Value) -> str:
+    """The value as a line has it: `0.1`, `true`, `relu`, `'a b'`, `[64, 32]`."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in WORDS:
+        return value
+    return repr(value)
 
 
 def coerce(value: Value, annotation: str | None, default: Value = None) -> Value:
@@ -136,7 +175,7 @@ def _wanted(kinds: list[Any], value: Value) -> str:
     types = {kind for kind in kinds if isinstance(kind, type)}
     if float in types:
         types.discard(int)
-    words = [word for kind, word in _WORDS.items() if kind in types]
+    words = [word for kind, word in _KINDS.items() if kind in types]
     if len(values) > 1 and not types:
         return f"one of {', '.join(map(repr, values))}{nearest(value, values)}"
     return " or ".join(words + ["none" if kind is None else repr(kind) for kind in values])

@@ -6,6 +6,11 @@ then `failure-<rank>.json` says why.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import ctypes
+import gc
+import io
 import os
 import sys
 import threading
@@ -65,16 +70,35 @@ def main(folder: Path) -> int:
 
 
 def leave(status: int) -> NoReturn:
-    """End this process with this exit code, now or soon."""
+    """End this process with this exit code, now or soon.
+
+    Threads and exit handlers have their time, and what was written is written. What Python does after that, to take
+    all modules apart, is most of the time of an exit; a trial's next rung, or another trial, waits for these slots.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
-    if status == 1:
-        # A backend that has lost a peer may wait for it in its destructors.
-        os._exit(1)
-    last = threading.Timer(LEAVE_S, os._exit, (status,))  # a thread of the user's may never end
-    last.daemon = True
-    last.start()
-    sys.exit(status)
+    if status != 1:  # a backend that has lost a peer may wait for it in an exit handler
+        last = threading.Timer(LEAVE_S, os._exit, (status,))  # a thread of the user's may never end
+        last.daemon = True
+        last.start()
+        try:
+            threading._shutdown()  # type: ignore[attr-defined]  # as Python calls it: waits, and ends pools of threads
+            atexit._run_exitfuncs()
+        except BaseException:  # as it would there, too, this changes nothing of how the work went
+            traceback.print_exc()
+        _write_out()
+    os._exit(status)
+
+
+def _write_out() -> None:
+    """Have the files written that nobody has closed: Python's, and those of native code."""
+    for each in gc.get_objects():
+        if issubclass(type(each), io.TextIOWrapper | io.BufferedWriter | io.BufferedRandom):
+            with contextlib.suppress(Exception):
+                each.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.CDLL(None).fflush(None)
 
 
 if __name__ == "__main__":

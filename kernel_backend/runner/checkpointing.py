@@ -15,6 +15,7 @@ from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, checkpo
 from kernel_backend.checkpoints.writer import pieces
 from kernel_backend.errors import CheckpointFailed, Fenced, PlaceUnavailable
 from kernel_backend.model.job import Job
+from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
 from kernel_backend.runner.contents import Contents, Everyones
@@ -118,7 +119,7 @@ class Checkpointer:
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
     def finish(self, moment: Moment) -> None:
-        """Commit a checkpoint of this moment, the last one; returns when all ranks know that it is in place.
+        """Commit a checkpoint of this moment, before training ends or stops; all ranks know then that it is in place.
 
         Raises CheckpointFailed where it cannot be written, after some tries: work that is lost is not done.
         """
@@ -128,7 +129,10 @@ class Checkpointer:
             draft, self._draft = self._draft, None
             assert draft is not None
             self._writer.wait()
-            self._write_at_last(draft)
+            try:
+                self._write_at_last(draft)
+            finally:
+                draft.copying.done()
         self._ranks.barrier()  # nobody goes on, and so nobody exits, before the manifest is in place
 
     def close(self) -> None:
@@ -140,13 +144,22 @@ class Checkpointer:
     def restore(self) -> Manifest | None:
         """Bring back the pinned checkpoint, or the one before where it is damaged; None where training begins anew.
 
-        Raises PlaceUnavailable where the checkpoints cannot be reached, after some tries.
+        One of step 0 has the weights of another trial, with which training begins anew, too. Raises PlaceUnavailable
+        where the checkpoints cannot be reached, after some tries.
         """
         chosen = self._choose_patiently() if self._ranks.rank == 0 else None
         manifest: Manifest | None = self._ranks.broadcast_object(chosen)
+        if manifest is not None and manifest.step == 0:
+            self._contents.load_weights(manifest, partial(self._home.read, manifest))
+            self._spool.say(Note(text="begins with the weights of another trial"))
+            return None
         if manifest is not None:
-            self._contents.load(manifest, partial(self._home.read, manifest))
+            changed = _changes(manifest.params, self._job.params)
+            self._contents.load(manifest, partial(self._home.read, manifest), others=bool(changed))
             self._newest = manifest.id
+            if changed:
+                text = f"begins from checkpoint {manifest.id} of other hyperparameters: {changed}"
+                self._spool.say(Note(text=f"{text}; weights and moments are the checkpoint's, the rest is its own"))
         return manifest
 
     # Saving
@@ -315,6 +328,13 @@ class Checkpointer:
             again = f"steps {found.step + 1 if found else 1} to {step} are trained again"
             self._spool.say(Note(level="warning", text=f"{what}; training goes on from {start}, {again}"))
         return found
+
+
+def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> str:
+    """`lr 0.1 -> 0.08`; empty where all hyperparameters are the same."""
+    both = [(name, before.get(name), now.get(name)) for name in sorted({*before, *now})]
+    # NaN is no other value than NaN, and 1 none than 1.0.
+    return ", ".join(f"{name} {a} -> {b}" for name, a, b in both if a != b and repr(a) != repr(b))
 
 
 def _said(error: Exception) -> str:

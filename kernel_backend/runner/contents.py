@@ -14,11 +14,12 @@ from torch import Tensor
 
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.writer import decode, flatten, must_hold, unflatten
+from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.saving import Parts
-from kernel_backend.runner.stateful import Stateful
+from kernel_backend.runner.stateful import Optimizer, Schedule, Stateful
 
 Read = Callable[[str], bytes]  # the verified bytes of a part
 
@@ -75,14 +76,21 @@ class Contents:
         parts["model"] = {name: first.pop(name, tensor) for name, tensor in model.items()}
         return state, {name: tensors for name, tensors in parts.items() if tensors}
 
-    def load(self, manifest: Manifest, read: Read) -> None:
-        """Be in this checkpoint's state again, on this rank; raises CheckpointDamaged."""
+    def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
+        """Be in this checkpoint's state again, on this rank; raises CheckpointDamaged.
+
+        Where it is of `others` hyperparameters, optimizer and schedule keep those that they have.
+        """
 
         def tensors(name: str) -> dict[str, Tensor]:
             return decode(read(name)) if manifest.part(name) else {}
 
         for name, part in self._parts.items():
-            part.load_state_dict(unflatten(manifest.state[name], tensors(name)))
+            state = unflatten(manifest.state[name], tensors(name))
+            if others and isinstance(part, Optimizer | Schedule):
+                part.take_over(state)
+            else:
+                part.load_state_dict(state)
         self._logical.restore({rank: tensors(_buffers(rank)) for rank in {0, *self._logical.mine}})
         if self._streams is None:
             return
@@ -91,6 +99,18 @@ class Contents:
             self._streams.load_state_dict(unflatten(manifest.state[own], tensors(own)))
         else:  # this rank is new
             self._streams.begin(self._seed, self._ranks.rank, manifest.step)
+
+    def load_weights(self, manifest: Manifest, read: Read) -> None:
+        """Give the model the weights of this checkpoint, which has nothing else; raises CheckpointDamaged.
+
+        Raises InvalidDefinition where they are of another model.
+        """
+        (part,) = manifest.parts
+        state = unflatten(manifest.state["model"], decode(read(part.name)))
+        try:
+            self._parts["model"].load_state_dict(state)
+        except (RuntimeError, AttributeError) as error:  # other shapes, other names
+            raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
 
 
 def _buffers(rank: int) -> str:

@@ -10,16 +10,31 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from kernel_backend.model.reports import Committed, Fact, Note, Report, Started
+from kernel_backend.model.reports import Committed, Fact, Kept, Note, Report, Started
 
-Said = Started | Report | Committed | Note | Fact
+Said = Started | Report | Committed | Note | Fact | Kept
+
+
+LOOK_S = 0.01
 
 
 class Instructions:
-    """What the launcher wants of this rank. `release` becomes true once and stays: commit a checkpoint and leave."""
+    """What the launcher wants of this rank. `release` becomes true once and stays: commit a checkpoint and leave.
+
+    `until` is the furthest unit up to whose end it shall train; 0 before any was named.
+    """
 
     def __init__(self) -> None:
         self.release = False
+        self.until = 0
+
+    def beyond(self, units: int, seconds: float) -> int | None:
+        """A unit further than this to train to, waiting so long for one; None where none comes, or for `release`."""
+        # No lock and no event to wait for: a signal's handler may run at any moment of this thread.
+        deadline = time.monotonic() + seconds
+        while not self.release and self.until <= units and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+        return self.until if self.until > units and not self.release else None
 
     def listen(self, descriptor: int = 0) -> None:
         """Read lines of `descriptor` in a thread, and take SIGTERM for `release`. Call from the main thread.
@@ -38,9 +53,16 @@ class Instructions:
             rest = b""
             while chunk := os.read(descriptor, 4096):
                 *lines, rest = (rest + chunk).split(b"\n")
-                if any(line.strip() in (b"release", b"stop") for line in lines):
-                    self.release = True
+                for line in lines:
+                    self._hear(line.decode(errors="replace").split())
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _hear(self, words: list[str]) -> None:
+        match words:
+            case ["release" | "stop"]:
+                self.release = True
+            case ["until", unit] if unit.isdigit():
+                self.until = max(self.until, int(unit))
 
 
 class Spool:

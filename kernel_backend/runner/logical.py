@@ -6,7 +6,8 @@ logical ranks; a process that computes several takes them one after the other, e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
 import torch
@@ -85,6 +86,13 @@ class LogicalRanks:
                     self._put(name, tensor)
                 else:
                     _keep(self._kept[rank], name, tensor.to(live[name].device))
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Whatever is shared within, every logical rank here has its own buffers again afterwards."""
+        own = {rank: {name: tensor.clone() for name, tensor in self._of(rank).items()} for rank in self.mine}
+        yield
+        self.restore(own)
 
     def _of(self, rank: int) -> Buffers:
         return self.live() if rank == self._now else self._kept[rank]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Note, Report
 from kernel_backend.runner import seeds
@@ -28,6 +29,7 @@ from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.reducer import Flags, Gradients, Word
+from kernel_backend.runner.target import Target
 from kernel_backend.runner.validation import Sums, add_metrics, evaluating
 
 FINISHED, RELEASED = 0, 85
@@ -61,7 +63,9 @@ class Training:
     progress: Progress
     spool: Spool
     instructions: Instructions
+    target: Target
     step: int = 0
+    passes: int = 0  # epochs that have come to their end
     began: int = 0  # the step at which this attempt began
     best: float | None = None  # of the metric that `best` means
     validated: bool = True  # an epoch that has ended has had its validation
@@ -81,6 +85,11 @@ class Training:
         return self.config.epochs if self.config.steps is None else None
 
     @property
+    def units(self) -> int:
+        """What has come to its end of that which targets count."""
+        return self.passes if self.config.steps is None else self.step
+
+    @property
     def epoch(self) -> float:
         """Epochs taken, in fractions where the data's length is known."""
         return self.step / self.train.per_epoch if self.train.per_epoch else 0.0
@@ -92,23 +101,33 @@ def train(run: Training) -> int:
         return FINISHED  # it was killed between its last checkpoint and its end
     if not run.validated and end_epoch(run):
         save(run)
+    if run.target.reached(run.units):  # its slots, or the service, went away before it heard more
+        say_again(run)
+        if not run.target.moves_on(run.units, run.step):
+            return RELEASED
     for shares in batches(run):
         word, logged = take_step(run, shares)
         run.step += 1
         run.first_epoch.take(shares)
         run.judged, ends = {}, shares[0].last
-        run.over = run.step == run.config.steps or (ends and shares[0].epoch + 1 == run.epochs)
+        run.passes = shares[0].epoch + ends
+        run.over = run.step == run.config.steps or run.passes == run.epochs
+        here = run.target.reached(run.units) and not run.over
         if word.flags.report:
             report(run, word, logged)
-        if word.flags.release and not run.over:
+        if word.flags.release and not run.over and not here:
             run.validated = not ends
             run.progress.tick("finishing", run.step)
             run.checkpoints.finish(moment(run))
             return RELEASED
-        improved = end_epoch(run) if ends else run.over and check(run)
+        improved = end_epoch(run) if ends else (run.over and check(run)) or (here and check(run, between=True))
         if run.over or run.step == run.config.until:
             break
-        if improved or word.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
+        if here:
+            commit(run)
+            if not run.target.moves_on(run.units, run.step):
+                return RELEASED
+        elif improved or word.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
             save(run)
     run.first_epoch.finish()
     run.progress.tick("finishing", run.step)
@@ -223,26 +242,45 @@ def end_epoch(run: Training) -> bool:
     return check(run)
 
 
-def check(run: Training) -> bool:
-    """Validate, and say what came of it; whether this is the best model so far."""
+def check(run: Training, between: bool = False) -> bool:
+    """Validate, and say what came of it; whether this is the best model so far.
+
+    One that a target asks for `between` epochs leaves no trace in the training.
+    """
     if run.validation is None:
         return False
-    run.judged = validate(run, run.validation)
+    with ExitStack() as aside:
+        if between:
+            aside.enter_context(run.logical.aside())
+            if run.streams is not None:
+                aside.enter_context(run.streams.aside())
+        run.judged = validate(run, run.validation)
     run.first_epoch.validated()
-    run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.judged))
-    return judge(run)
+    say_again(run)
+    return judge(run, between)
 
 
-def judge(run: Training) -> bool:
-    """Compare this validation with the best one; a schedule that goes by a metric hears of it too."""
+def say_again(run: Training) -> None:
+    """Say what the validation at this step came to, where there was one; who has heard it takes no notice."""
+    if run.judged:
+        run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.judged))
+
+
+def judge(run: Training, between: bool) -> bool:
+    """Compare this validation with the best one; a schedule that goes by a metric hears of it too.
+
+    Raises InvalidDefinition where a search has nothing to go by.
+    """
     metric = run.config.metric
     if metric.name not in run.judged:
         known = " ".join(run.judged)
-        text = f"--metric {metric.name}: the validation says nothing of that name, only {known}; no checkpoint is best"
-        run.spool.say(Note(level="warning", text=text))
+        text = f"--metric {metric.name}: the validation says nothing of that name, only {known}"
+        if run.config.search is not None:
+            raise InvalidDefinition(f"{text}; a search goes by it: choose one of these, or have metrics() return it")
+        run.spool.say(Note(level="warning", text=f"{text}; no checkpoint is best"))
         return False
     value = run.judged[metric.name]
-    if isinstance(run.schedule, ReduceLROnPlateau):
+    if isinstance(run.schedule, ReduceLROnPlateau) and not between:
         run.schedule.step(value)
     if not metric.better(value, run.best):
         return False
@@ -286,12 +324,20 @@ def save(run: Training) -> None:
     run.pace.saved()
 
 
+def commit(run: Training) -> None:
+    """Have a checkpoint in place before anything else happens."""
+    run.progress.tick("checkpoint", run.step)
+    run.checkpoints.finish(moment(run))
+    run.pace.saved()
+
+
 def moment(run: Training) -> Moment:
     """Where the training stands, for a checkpoint; called by all ranks."""
     facts = {
         "best": run.best,
         "validated": run.validated,
         "over": run.over,
+        "passes": run.passes,
         "data": run.train.state(),
         "first_epoch": run.first_epoch.state(),
     }

@@ -6,11 +6,12 @@ safetensors is common enough to be made to tell.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 MOST = 20_000  # files that a process remembers; it may go on to read millions
@@ -41,6 +42,17 @@ def stop() -> None:
     _keep = None
     for each in (_opened, _written, _fresh):
         each.clear()
+
+
+@contextlib.contextmanager
+def unheard() -> Iterator[None]:
+    """What is opened meanwhile counts for nothing."""
+    global _keep
+    keep, _keep = _keep, None
+    try:
+        yield
+    finally:
+        _keep = keep
 
 
 def watching() -> Keep | None:

@@ -22,10 +22,12 @@ class Progress:
         self._memory = memoryview(_shared(folder / progress_file(rank)))
         self._count = 0
         self.steps = 0  # begun by this process
+        self.step = 0  # that is being taken, or was taken last
 
     def tick(self, phase: Phase, step: int) -> None:
         """Something was done: `phase` goes on or begins, with the step that is being taken, or was taken last."""
         self._count += 1
+        self.step = step
         self.steps += phase in ("first step", "step")
         write_tick(self._memory, Tick(self._count, phase, step))
 

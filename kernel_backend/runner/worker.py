@@ -12,7 +12,9 @@ import torch
 from torch import nn
 from torch.amp import GradScaler
 
+from kernel_backend.artifacts.run import run
 from kernel_backend.checkpoints.places import open_place
+from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.job import Job
 from kernel_backend.model.progress import patience
@@ -28,19 +30,22 @@ from kernel_backend.runner.digests import weights
 from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.generators import Kept
+from kernel_backend.runner.keeping import Keeper
 from kernel_backend.runner.left_behind import left_behind
 from kernel_backend.runner.link import Instructions, Spool
 from kernel_backend.runner.load import load
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.loop import Training, train
 from kernel_backend.runner.pace import Pace
+from kernel_backend.runner.prepared import prepared
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Choice, Ranks, choose, connect
 from kernel_backend.runner.reducer import Gradients, OwnGradients, SummedGradients
 from kernel_backend.runner.saving import HostCopy
 from kernel_backend.runner.state_check import check_state
-from kernel_backend.runner.stateful import Model, Optimizer, Stateful
+from kernel_backend.runner.stateful import Model, Optimizer, Schedule, Stateful
+from kernel_backend.runner.target import Target
 from kernel_backend.runner.tree import TreeGradients, shares_of
 from kernel_backend.runner.validation import share
 
@@ -74,9 +79,11 @@ def work(
             changes=lambda: changes(job, loaded.snapshot),
             strict=not job.rerun,
         )
+    prepared(job, loaded, progress)  # before anybody waits for a peer: it may take long
     choice = choose(config.backend, kind)
     ranks = connect(choice, kind, patience(config.hang_timeout))
-    constants = {"device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
+    run.begin(Keeper(job, spool, progress) if ranks.rank == 0 else None)
+    constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
     functions = Functions(loaded, job.params, config.seed, constants)
     numerics = exact.numerics(device, config, ranks.size, choice.name)
     training = build(job, functions, ranks, device, numerics, code_id, instructions, spool, progress)
@@ -127,6 +134,8 @@ def build(
         return Batches(data, config.batch_size, config.seed, tag, mine, count, workers, device, note, digested)
 
     validates = functions.has("validation_data")
+    if config.search is not None and not validates:
+        raise InvalidDefinition("a search compares validations, and there is no validation_data(): write that function")
     data = batches("train_data", "sample", digested=True)
     functions.know(**steps_known(config, data))
     model = functions.model().to(device)
@@ -143,7 +152,7 @@ def build(
     parts: dict[str, Stateful | None] = {
         "model": Model(model),
         "optimizer": Optimizer(optimizer),
-        "schedule": schedule,
+        "schedule": Schedule(schedule) if schedule is not None else None,
         "scaler": scaler if scaler.is_enabled() else None,
         "ema": average,
         "beside": Beside(beside, unseen) if beside else None,
@@ -184,6 +193,7 @@ def build(
         progress=progress,
         spool=spool,
         instructions=instructions,
+        target=Target(job.until, ranks, instructions, progress),
     )
 
 
@@ -224,6 +234,7 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     facts = manifest.state["training"]
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]
+    training.passes, training.judged = facts.get("passes", 0), dict(manifest.metrics)
     training.train.restore(facts["data"])
     training.first_epoch.restore(facts.get("first_epoch"))
     total = training.total_steps

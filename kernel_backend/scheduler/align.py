@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kernel_backend.model import events as e
@@ -50,10 +51,20 @@ def _holds(wanted: ExperimentState, trial: Trial, feasible: bool) -> frozenset[H
     return holds | {Hold.ENGINE} if trial.state in (TrialState.QUEUED, TrialState.PAUSED) else holds
 
 
-def settled(wanted: ExperimentState, states: list[TrialState]) -> e.Event | None:
-    """The event by which an experiment ends, once all of its trials have; None before that, and after."""
-    if wanted in EXPERIMENT_ENDED or not states or not all(state in TRIAL_ENDED for state in states):
+def settled(
+    wanted: ExperimentState, counts: Mapping[TrialState, int], over: bool | None = None, failed: bool = False
+) -> e.Event | None:
+    """The event by which an experiment ends, once all of its trials have; None before that, and after.
+
+    `counts` has its trials by state. Of a search, `over` says whether it wants nothing more: trials that it has passed
+    over may stay paused then, so that it can be extended. It may have `failed` itself, whatever its trials did.
+    """
+    states = {state for state, count in counts.items() if count}
+    if wanted in EXPERIMENT_ENDED:
         return None
     if wanted is ExperimentState.STOPPING:
-        return e.Ended()
-    return e.Failed() if all(state is TrialState.FAILED for state in states) else e.Completed()
+        return e.Ended() if states <= TRIAL_ENDED and (states or over is not None) else None
+    rests = TRIAL_ENDED | {TrialState.PAUSED} if over else TRIAL_ENDED
+    if over is False or not states <= rests or not (states or over):
+        return None
+    return e.Failed() if failed or states <= {TrialState.FAILED} else e.Completed()

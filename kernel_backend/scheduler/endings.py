@@ -27,6 +27,11 @@ class Ending:
     notes: tuple[str, ...] = ()
     pause: bool = False
 
+    @property
+    def final(self) -> bool:
+        """Whether the trial has failed, and is not tried again."""
+        return isinstance(self.event, e.Errored) and not self.event.retries_left
+
 
 def ending(
     trial: Trial,
@@ -45,7 +50,8 @@ def ending(
     is no error of the trial's: it never fails by it, and pauses when its retries are used up.
     """
     if trial.state is TrialState.STOPPING:
-        return Ending(e.Ended(), notes=_left_unsaved(failure))
+        # The hold tells a trial that its search gave up from one that a person has stopped.
+        return Ending(e.Ended(pruned=Hold.SEARCH in trial.holds), notes=_left_unsaved(failure))
     if outcome is Outcome.OK:
         return Ending(e.Finished(), {"failures": 0, "failure": None})
     if outcome is Outcome.INFEASIBLE:
@@ -58,8 +64,9 @@ def ending(
     if outcome in (Outcome.FAILED, Outcome.TIMEOUT):
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
-        # Nobody here asked (the engine or a person signalled the launcher): it goes on from its checkpoint.
-        return Ending(e.Lost(), {"failures": 0}, (f"attempt {attempt.number} was asked to step aside",))
+        # Nobody here asked (the engine or a person signalled the launcher), or nobody answered at its target.
+        asked = () if trial.until is not None else (f"attempt {attempt.number} was asked to step aside",)
+        return Ending(e.Released(held=bool(trial.holds)), {"failures": 0}, asked)
     return Ending(e.Lost(), {"failures": 0} if progress else {})
 
 

@@ -31,8 +31,11 @@ class Beginnings:
         """Remember the running event loop: it is woken when a copy has ended."""
         self._loop = asyncio.get_running_loop()
 
-    def wait(self, trial: Trial, source: str | None) -> str:
-        """What a trial that begins from a checkpoint `source` waits for; "" for nothing, or where none will come."""
+    def wait(self, trial: Trial, source: str | None, *, or_newer: bool = False) -> str:
+        """What a trial that begins from a checkpoint `source` waits for; "" for nothing, or where none will come.
+
+        `or_newer`: a newer one of the same trial will do where it has been deleted.
+        """
         key = trial.experiment, trial.index
         if source is None or trial.attempt or self.missing(*key) is not None:
             return ""
@@ -44,7 +47,7 @@ class Beginnings:
                 if self._places.open(*key).committed():
                     return ""
                 self._copying.add(key)
-                threading.Thread(target=self._copy, args=(source, *key), daemon=True).start()
+                threading.Thread(target=self._copy, args=(source, *key, or_newer), daemon=True).start()
         return f"checkpoint {source}, from which it begins, is being copied"
 
     def missing(self, experiment: int, trial: int) -> NotFound | CheckpointDamaged | None:
@@ -52,10 +55,10 @@ class Beginnings:
         _, error = self._failed.get((experiment, trial), (0.0, None))
         return error if isinstance(error, NotFound | CheckpointDamaged) else None
 
-    def _copy(self, source: str, experiment: int, trial: int) -> None:
+    def _copy(self, source: str, experiment: int, trial: int, or_newer: bool) -> None:
         key, failed = (experiment, trial), None
         try:
-            take_over(self._places, source, self._places.open(*key), *key)
+            take_over(self._places, source, self._places.open(*key), *key, or_newer=or_newer)
         except (DaylightError, OSError) as error:
             failed = error
             _log.warning("trial %d.%d: %s", *key, error)

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, dump
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUnavailable
-from kernel_backend.model.checkpoints import Collected, Collection
+from kernel_backend.model.checkpoints import Collected, Collection, Which, choose
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.service.collect import collect, reasons, shelves
@@ -38,6 +38,11 @@ class CheckpointVerbs:
         """The committed checkpoints of an experiment's trials, oldest first, and why each is kept."""
         experiment = await visible(self._store, who, number)
         return await _asked(self._listed, experiment)
+
+    async def best(self, who: str, number: int, trial: int) -> str:
+        """The id of a trial's best checkpoint by its experiment's metric; raises NotFound where there is none."""
+        experiment = await visible(self._store, who, number)
+        return await _asked(self._best, experiment, trial)
 
     async def manifest(self, who: str, number: int, trial: int, checkpoint: str) -> bytes:
         """A checkpoint's manifest as its writer wrote it: JSON with a digest of itself; raises NotFound."""
@@ -124,6 +129,12 @@ class CheckpointVerbs:
             if (each.trial, each.id) == (trial, checkpoint):
                 return each
         raise _missing(experiment.number, trial, checkpoint)
+
+    def _best(self, experiment: Experiment, trial: int) -> str:
+        self._store.trial(experiment.number, trial)  # raises NotFound
+        committed = self._places.open(experiment.number, trial).committed()
+        found = [manifest.info.model_copy(update={"metrics": manifest.metrics}) for manifest in committed]
+        return choose(found, experiment.config.metric, Which(best=True)).id
 
     def _find(self, number: int, trial: int, checkpoint: str) -> tuple[Checkpoints, Manifest]:
         self._store.trial(number, trial)  # raises NotFound

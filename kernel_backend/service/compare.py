@@ -66,7 +66,7 @@ class CompareVerbs:
             created_at=experiment.created_at,
             before=before.number if before else None,
             differences=causes(*sides) if len(sides) == 2 else (),
-            metrics=overview.trials[0].newest[1],
+            metrics=overview.front.newest[1] if overview.front else {},
         )
 
     def _side(self, experiment: Experiment, *, results: bool = True) -> Side:

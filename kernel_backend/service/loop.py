@@ -8,8 +8,10 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kernel_backend.checkpoints.places import Places
@@ -18,24 +20,32 @@ from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError, NotFound
 from kernel_backend.home import attempt_folder, stand_in_folder
 from kernel_backend.model import events as e
+from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
+from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.resources import Node
-from kernel_backend.model.states import HOLDING_SLOTS, ExperimentState, Outcome, TrialState
-from kernel_backend.model.trial import Attempt, Failure, Trial
+from kernel_backend.model.states import HOLDING_SLOTS, LIVE, ExperimentState, Outcome, TrialState
+from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_order
 from kernel_backend.scheduler.align import align, settled
-from kernel_backend.scheduler.decide import Start, decide
+from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Reservation, Run
+from kernel_backend.scheduler.budgets import used_up
+from kernel_backend.scheduler.decide import decide
+from kernel_backend.scheduler.decisions import Preempt, Start
 from kernel_backend.scheduler.endings import ending
-from kernel_backend.scheduler.picture import Ask, Picture
+from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.placement import feasible
 from kernel_backend.scheduler.rests import rest
 from kernel_backend.scheduler.resume import progressed, resume_point
+from kernel_backend.scheduler.rules import Rules
+from kernel_backend.service.askers import ExperimentAsker
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
 from kernel_backend.service.preparation import Preparation
+from kernel_backend.service.searches import Searches
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.snapshots.shipped import working_folder
 from kernel_backend.store.base import Store
@@ -45,6 +55,8 @@ FAILED_S = 2.0  # after one in which something failed
 IDLE_S = 30.0  # and while none does; a verb rings the bell
 RELEASE_GRACE_S = 120.0  # what a gang gets to commit a checkpoint and go
 STOP_GRACE_S = 30.0  # the same when its work ends for good
+TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
+OPEN = LIVE | {TrialState.PAUSED}
 
 _log = logging.getLogger(__name__)
 
@@ -66,8 +78,16 @@ class Loop:
         self._places, self._home = places, home
         self.preparation = Preparation(archive, environments, self.wake)
         self.beginnings = Beginnings(places, self.wake)
+        self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
+        self.users: Mapping[str, Quota] = {}  # who may have what; who is not named may have all there is
+        self.groups: Mapping[str, Quota] = {}
+        self.rules = Rules()
+        self._reservations: tuple[Reservation, ...] = ()  # what was kept for whom, the last time
+        self._committed: dict[AttemptId, float] = {}  # when an attempt's first checkpoint was seen
+        self._granted: dict[int, float] = {}  # when each search got a gang, the last time
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self._troubles: dict[tuple[int, int], str] = {}  # what kept trials from being started, the last time
+        self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()
         self._failed = False  # something in this round
 
@@ -113,16 +133,66 @@ class Loop:
         """The cluster as the scheduler sees it."""
         nodes = tuple(await self._engine.nodes())
         attempts = await asyncio.to_thread(self._store.open_attempts)
-        trials = await asyncio.to_thread(self._store.unfinished_trials)
-        used: dict[str, frozenset[int]] = {}
-        for share in (share for attempt in attempts for share in attempt.placement):
-            used[share.node] = used.get(share.node, frozenset()) | frozenset(share.slots)
+        trials = await asyncio.to_thread(self._store.live_trials)
         queued = [trial for trial in trials if trial.state is TrialState.QUEUED]
-        experiments = await asyncio.to_thread(self._store.unfinished_experiments) if queued else []
+        experiments = await asyncio.to_thread(self._store.unfinished_experiments)
         by_number = {experiment.number: experiment for experiment in experiments}
         known = [trial for trial in queued if trial.experiment in by_number]  # the others' have ended since
         asks = [await asyncio.to_thread(self._ask, trial, by_number[trial.experiment]) for trial in known]
-        return Picture(nodes, used, tuple(asks), time.time())
+        in_hand = Counter(trial.experiment for trial in trials)
+        for experiment in experiments:
+            if experiment.config.search is not None and experiment.state is ExperimentState.ACTIVE:
+                asks += await asyncio.to_thread(self._anonymous, experiment, in_hand[experiment.number], nodes)
+        holders = {(trial.experiment, trial.index): trial for trial in trials}
+        runs = [
+            self._run(attempt, by_number.get(attempt.experiment), holders.get((attempt.experiment, attempt.trial)))
+            for attempt in attempts
+        ]
+        return Picture(
+            nodes,
+            runs,
+            asks,
+            time.time(),
+            users=self.users,
+            groups=self.groups,
+            reservations=self._reservations,
+            rules=self.rules,
+        )
+
+    def _run(self, attempt: Attempt, experiment: Experiment | None, trial: Trial | None) -> Run:
+        """An attempt as the scheduler sees it; its experiment may have ended since."""
+        now = time.time()
+        if trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == attempt.number:
+            self._committed.setdefault(attempt.id, now)
+        leaves = trial is None or trial.state in (TrialState.RELEASING, TrialState.STOPPING)
+        return Run(
+            Key(attempt.experiment, attempt.trial),
+            attempt.placement,
+            attempt.created_at,
+            owner=experiment.owner if experiment else "",
+            group=experiment.group if experiment else "",
+            committed=self._committed.get(attempt.id),
+            leaving=now if leaves else None,
+        )
+
+    def _anonymous(self, experiment: Experiment, in_hand: int, nodes: Sequence[Node]) -> list[Ask]:
+        """A search's asks: which trial gets a gang is decided when it is granted, so that no promotion goes stale."""
+        search, slots = experiment.config.search, experiment.config.slots
+        room = sum(node.slots for node in nodes) // slots
+        if search is not None and search.parallel is not None:
+            room = min(room, search.parallel - in_hand)
+        ask = Ask(
+            experiment.number,
+            ANY_TRIAL,
+            slots,
+            self._granted.get(experiment.number, experiment.created_at),
+            trouble=self._troubles.get((experiment.number, ANY_TRIAL), ""),
+            preparing=self.preparation.wait(experiment),
+            owner=experiment.owner,
+            group=experiment.group,
+        )
+        wanted = min(room, self.searches.wants(experiment)) if room > 0 else 0
+        return [replace(ask, nth=nth) for nth in range(wanted)]
 
     def _ask(self, trial: Trial, experiment: Experiment) -> Ask:
         ask = Ask(
@@ -132,7 +202,10 @@ class Loop:
             trial.queued_at,
             trial.excluded,
             trouble=self._troubles.get((trial.experiment, trial.index), ""),
-            preparing=self.preparation.wait(experiment) or self.beginnings.wait(trial, experiment.begins_from),
+            preparing=self.preparation.wait(experiment)
+            or self.beginnings.wait(trial, trial.begins_from, or_newer=experiment.config.search is not None),
+            owner=experiment.owner,
+            group=experiment.group,
         )
         if trial.attempt < 2:  # nobody rests after the first
             return ask
@@ -172,6 +245,7 @@ class Loop:
         left = await self._engine.records(attempt.id, attempt.accepted)
         if left:
             await asyncio.to_thread(self._store.accept, attempt.id, left, time.time())
+            await self._hear(attempt.experiment)
         try:
             await self._engine.kill(attempt.id)
         except Unconfirmed as error:
@@ -188,10 +262,18 @@ class Loop:
         if what.pause and experiment.state is ExperimentState.ACTIVE:
             # First of the two: a service that dies between them comes to the same end again, and does the other.
             await asyncio.to_thread(self._store.advance_experiment, experiment.number, e.Paused(), time.time())
+        if what.final and result and result.preparing and failure and experiment.config.search is not None:
+            await asyncio.to_thread(self.searches.unprepared, experiment, trial.index, failure)
         await asyncio.to_thread(
             self._store.advance_trial, trial.experiment, trial.index, what.event, time.time(), **what.changes
         )
         await self._close(attempt, outcome, failure)
+
+    async def _hear(self, number: int) -> None:
+        """Have a search decide on what its trials have said: before one of them goes any way."""
+        experiment = await asyncio.to_thread(self._store.experiment, number)
+        if experiment.config.search is not None:
+            await asyncio.to_thread(self.searches.hear, experiment)
 
     async def _close(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
         await asyncio.to_thread(
@@ -199,6 +281,7 @@ class Loop:
         )
         await self._engine.forget(attempt.id)
         self._asked.pop(attempt.id, None)
+        self._committed.pop(attempt.id, None)
         self._bus.ring()
 
     async def _remove_stranger(self, key: AttemptId) -> None:
@@ -217,57 +300,95 @@ class Loop:
     async def _align(self) -> bool:
         """Whether any experiment goes on."""
         nodes = await self._engine.nodes()
-        experiments = await asyncio.to_thread(self._store.unfinished_experiments)
-        for experiment in experiments:
-            with self._apart(f"experiment #{experiment.number}"):
-                await self._align_one(experiment, nodes)
+        async with self.settling:
+            experiments = await asyncio.to_thread(self._store.unfinished_experiments)
+            for experiment in experiments:
+                with self._apart(f"experiment #{experiment.number}"):
+                    await self._align_one(experiment, nodes)
         return any(experiment.state != "paused" for experiment in experiments)
 
     async def _align_one(self, experiment: Experiment, nodes: Sequence[Node]) -> None:
         """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
-        trials = await asyncio.to_thread(self._store.trials, experiment.number)
-        for trial in trials:
-            nudge = align(experiment.state, trial, feasible(nodes, experiment.config.slots, trial.excluded))
-            if nudge is None:
-                continue
-            if nudge.event is None:
-                await asyncio.to_thread(
-                    self._store.update_trial, trial.experiment, trial.index, time.time(), **nudge.changes
-                )
-            else:
-                await asyncio.to_thread(
-                    self._store.advance_trial,
-                    trial.experiment,
-                    trial.index,
-                    nudge.event,
-                    time.time(),
-                    **nudge.changes,
-                )
+        # What only a search holds has nothing to hear, but for the end; there may be thousands.
+        ending = experiment.state is ExperimentState.STOPPING
+        read = partial(self._store.trials, states=OPEN) if ending else self._store.restless_trials
+        moves = [
+            Moved(trial.index, nudge.event, nudge.changes)
+            for trial in await asyncio.to_thread(read, experiment.number)
+            if (nudge := align(experiment.state, trial, feasible(nodes, experiment.config.slots, trial.excluded)))
+        ]
+        for begin in range(0, len(moves), TOGETHER):
+            some = moves[begin : begin + TOGETHER]
+            await asyncio.to_thread(self._store.record, experiment.number, (), some, at=time.time())
             self._bus.ring()
-        trials = await asyncio.to_thread(self._store.trials, experiment.number)
-        event = settled(experiment.state, [trial.state for trial in trials])
+        over = await self._search_over(experiment)
+        counts = await asyncio.to_thread(self._store.trial_counts, experiment.number)
+        failed = await asyncio.to_thread(self.searches.failed, experiment) if over else None
+        event = settled(experiment.state, counts, over, failed=failed is not None)
         if event is not None:
             ended = await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
             self._bus.ring()
+            self.searches.forget(experiment.number)
             await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
+
+    async def _search_over(self, experiment: Experiment) -> bool | None:
+        """Bring a search up to date, and end it when it has used up what it was given; None where there is none."""
+        search, now = experiment.config.search, time.time()
+        if search is None:
+            return None
+        if await asyncio.to_thread(self.searches.hear, experiment):
+            self._bus.ring()
+        spent = search.budget and await asyncio.to_thread(self._store.slot_seconds, experiment.number, now)
+        limit = used_up(search, spent or 0.0, now - experiment.created_at)
+        if limit is not None:
+            await asyncio.to_thread(self.searches.close, experiment, limit)
+        return await asyncio.to_thread(self.searches.over, experiment)
 
     # What starts
 
     async def _start_queued(self) -> None:
         picture = await self.picture()
-        for start in decide(picture):
+        decisions = decide(picture)
+        self._reservations = decisions.reservations
+        for start in decisions.starts:
             with self._apart(f"the start of {start.ask.experiment}.{start.ask.trial}"):
                 await self._start_or_tell(start)
+        for preempt in decisions.preempts:
+            with self._apart(f"the leave of {preempt.run.key}"):
+                await self._put_aside(preempt)
+
+    async def _put_aside(self, preempt: Preempt) -> None:
+        """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""
+        number, index, _ = preempt.run.key
+        trial = await asyncio.to_thread(self._store.trial, number, index)
+        if trial.state not in (TrialState.STARTING, TrialState.RUNNING):
+            return
+        await asyncio.to_thread(self._store.advance_trial, number, index, e.Release(), time.time())
+        note = f"attempt {trial.attempt} was put aside: {preempt.reason}; it goes on when there is room again"
+        await asyncio.to_thread(self._store.note, AttemptId(number, index, trial.attempt), note, time.time())
+        self._bus.ring()
 
     async def _start_or_tell(self, start: Start) -> None:
         """Start an attempt; what stands in the way, as a store that is away, is a part of why its trial waits."""
         trial = start.ask.experiment, start.ask.trial
         try:
-            await self._start(start)
+            await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._start(start))
         except Exception as error:
             self._troubles[trial] = _said(error)
             raise
         self._troubles.pop(trial, None)
+
+    async def _grant(self, start: Start) -> None:
+        """Let a search say whose the gang is; a trial that cannot have it yet asks by itself from now on."""
+        experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
+        trial = await asyncio.to_thread(self.searches.vacancy, experiment)
+        self._granted[experiment.number] = time.time()
+        self._bus.ring()
+        if trial is None or trial.state is not TrialState.QUEUED:
+            return
+        ask = await asyncio.to_thread(self._ask, trial, experiment)
+        if not ask.preparing:
+            await self._start(replace(start, ask=ask))
 
     async def _start(self, start: Start) -> None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
@@ -285,8 +406,9 @@ class Loop:
             time.time(),
         )
         missing: DaylightError | None = self.beginnings.missing(start.ask.experiment, start.ask.trial)
-        if missing is None and experiment.begins_from is not None and resume.point is None:
-            deleted = f"the copy of checkpoint {experiment.begins_from}, from which it began, has been deleted"
+        begins_from = (await asyncio.to_thread(self._store.trial, start.ask.experiment, start.ask.trial)).begins_from
+        if missing is None and begins_from is not None and resume.point is None:
+            deleted = f"the copy of checkpoint {begins_from}, from which it began, has been deleted"
             missing = NotFound(resume.note or deleted)
         if missing is not None:
             await self._refuse(attempt, missing)
@@ -335,6 +457,7 @@ class Loop:
             snapshot=experiment.snapshot,
             checkpoints=self._places.where(experiment.number, trial.index),
             rerun=experiment.rerun_of is not None,
+            until=trial.until,
             resume_from=attempt.resume_from,
             home=str(self._home),
         )

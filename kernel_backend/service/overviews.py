@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import Overview, Wait
-from kernel_backend.model.states import Hold, TrialState
+from kernel_backend.model.states import HOLDING_SLOTS, Hold, TrialState
 from kernel_backend.model.trial import Trial
+from kernel_backend.scheduler.asks import ANY_TRIAL, Ask
 from kernel_backend.scheduler.explain import explain
-from kernel_backend.scheduler.picture import Ask, Picture
+from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.snapshots.archive import Archive
 
@@ -22,7 +23,9 @@ WARNED = 4096  # snapshots whose warnings are remembered: an archive never chang
 class Overviews:
     """Completes what a store knows of experiments."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Archive, failed: Callable[[Experiment], str | None]) -> None:
+        """`failed` says what ended a search besides its trials."""
+        self._failed = failed
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
     def complete(self, known: Sequence[Overview], picture: Picture) -> list[Overview]:
@@ -34,9 +37,11 @@ class Overviews:
 
     def _complete(self, known: Overview, ask: Ask | None, picture: Picture) -> Overview:
         # The picture may be a moment older than the trials.
-        waits = ask is not None and any(trial.state is TrialState.QUEUED for trial in known.trials)
+        states = {trial.state for trial in known.trials}
+        waits = TrialState.QUEUED in states or (ask and ask.trial == ANY_TRIAL and not states & HOLDING_SLOTS)
         wait = explain(picture, ask) if ask and waits else _impossible(known.experiment, known.trials, picture)
-        warnings = (*self._warnings(known.experiment.snapshot), *known.warnings)
+        failed = self._failed(known.experiment)
+        warnings = (*self._warnings(known.experiment.snapshot), *known.warnings, *([failed] if failed else []))
         return known.model_copy(update={"wait": wait, "warnings": tuple(dict.fromkeys(warnings))})
 
     def _warnings(self, id: str) -> tuple[str, ...]:
@@ -52,7 +57,7 @@ def _impossible(experiment: Experiment, trials: Sequence[Trial], picture: Pictur
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None
-    largest, asked = largest_gang(picture.nodes), experiment.config.slots
+    largest, asked = largest_gang(picture.nodes.values()), experiment.config.slots
     excluded = sorted(frozenset[str]().union(*(trial.excluded for trial in held)))
     reason = f"{asked} slots asked, and there are {largest} now; submit again with --slots {largest}"
     if asked <= largest and excluded:

@@ -6,18 +6,17 @@ import asyncio
 import contextlib
 import hmac
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.environments.kept import Environments
-from kernel_backend.errors import Conflict, Fenced, ImpossibleAsk, InvalidRequest, NotFound, Unauthenticated
+from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
 from kernel_backend.model import definition
 from kernel_backend.model import events as e
+from kernel_backend.model.binding import Bound, bind_space
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.environments import EnvironmentInfo
@@ -25,21 +24,24 @@ from kernel_backend.model.experiment import Config, Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk, NodeUse, Overview
-from kernel_backend.model.record import Value
-from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
-from kernel_backend.model.resources import Node
+from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, StoredReport
 from kernel_backend.model.resumption import resized_note
+from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import checkpoint_step
-from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.model.trial import WEIGHTS, checkpoint_step
+from kernel_backend.service import earlier
+from kernel_backend.service.admission import check_searcher, check_size
+from kernel_backend.service.again import again, alone
+from kernel_backend.service.artifacts import ArtifactVerbs
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.checkpoints import CheckpointVerbs
 from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.loop import Loop, digest
 from kernel_backend.service.overviews import Overviews
+from kernel_backend.service.searching import SearchVerbs
 from kernel_backend.service.twins import Twins
 from kernel_backend.service.visible import visible
 from kernel_backend.snapshots.archive import Archive
@@ -61,13 +63,16 @@ class Service:
         home: Path,
     ) -> None:
         self._store, self._archive, self._engine = store, archive, engine
-        self._curves, self._overviews = CurveReader(store), Overviews(archive)
+        self._curves = CurveReader(store)
         self._twins, self._submitting = Twins(archive), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
+        self.artifacts = ArtifactVerbs(store, home)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
         self._loop = Loop(store, engine, archive, places, environments, home, self._bus)
         self._preparation = self._loop.preparation
+        self._overviews = Overviews(archive, self._loop.searches.failed)
+        self.search = SearchVerbs(store, self._loop, self._changed)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -85,8 +90,10 @@ class Service:
 
     async def busy(self) -> bool:
         """Whether anything runs, waits or ends; paused experiments wait for their owner, not for us."""
-        trials = await asyncio.to_thread(self._store.unfinished_trials)
-        return any(trial.state is not TrialState.PAUSED for trial in trials)
+        if await asyncio.to_thread(self._store.live_trials):
+            return True
+        unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
+        return any(each.config.search and each.state is ExperimentState.ACTIVE for each in unfinished)
 
     # Submitting
 
@@ -117,11 +124,14 @@ class Service:
     async def _draft(self, who: str, submission: Submission, begins_from: str | None = None) -> Draft:
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
-        params = await asyncio.to_thread(self._bind, submission)
+        params, space = await asyncio.to_thread(self._bind, submission)
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, submission.snapshot)
+        for number in earlier.named(submission.config.search):
+            await self._visible(who, number)
+            await asyncio.to_thread(earlier.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
-        _check_size(submission.config, nodes)
+        check_size(submission.config, nodes)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return Draft(
             name=submission.name or "",
@@ -130,12 +140,28 @@ class Service:
             snapshot=submission.snapshot,
             config=submission.config.model_copy(update={"threads": threads}),
             params=params,
+            space=space,
             python=submission.python,
             cwd=submission.cwd,
             notebook=submission.notebook,
             rerun_of=submission.rerun_of,
-            begins_from=begins_from,
+            begins_from=await self._beginning(who, submission.config, begins_from),
         )
+
+    async def _beginning(self, who: str, config: Config, before: str | None) -> str | None:
+        """The checkpoint that trials begin from: `before`, unless a search is asked to begin with other weights.
+
+        Theirs is pinned: the last trial of a long search shall find what the first one found.
+        """
+        source = earlier.weights(config.search)
+        if source is None or source.trial is None:
+            return before
+        owner = f"{source.experiment}.{source.trial}"
+        if before is not None and before.startswith(f"{owner}/"):
+            return before
+        id = await self.checkpoints.best(who, source.experiment, source.trial)
+        await self.checkpoints.pin(who, source.experiment, source.trial, id, pinned=True)
+        return f"{owner}/{id}{WEIGHTS}"
 
     async def _add(self, who: str, draft: Draft) -> Overview:
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
@@ -143,20 +169,28 @@ class Service:
         self._changed()
         return await self.overview(who, experiment.number)
 
-    def _bind(self, submission: Submission) -> dict[str, Value]:
+    def _bind(self, submission: Submission) -> Bound:
         if not self._archive.has(submission.snapshot):
             raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
         source = self._archive.read(submission.snapshot, "definition.py").decode()
         snapshot = self._archive.snapshot(submission.snapshot)
-        return definition.parse(source, snapshot.roles_from).bind(submission.params)
+        bound = bind_space(definition.parse(source, snapshot.roles_from), submission.params, submission.space)
+        check_search(submission.config, bound.space)
+        if submission.config.search is not None:
+            check_searcher(submission.config.search, bound.space, source)
+        return bound
 
     async def rerun(self, who: str, number: int, asked: Rerun) -> Overview:
         """An experiment's snapshot again, with its seeds and threads: another experiment, queued.
 
-        Raises NotFound, InvalidRequest for what is no option, and what `submit_once` raises.
+        Of a search, `asked.trial` is trained alone where one is named. Raises NotFound, InvalidRequest for what is
+        no option, and what `submit_once` raises.
         """
         before = await self._visible(who, number)
-        return await self._add(who, await self._draft(who, _again(before, asked), before.begins_from))
+        if asked.trial is None:
+            return await self._add(who, await self._draft(who, again(before, asked), before.begins_from))
+        trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
+        return await self._add(who, await self._draft(who, alone(before, trial, asked), trial.begins_from))
 
     async def verify(self, who: str, number: int, asked: Rerun) -> Overview:
         """The first steps from an experiment's first checkpoint again, up to its next: another experiment, queued.
@@ -173,8 +207,9 @@ class Service:
         begins_from = f"{number}.1/{first[0].id}" if len(first) > 1 else None
         name = asked.name or f"verification of #{number}"
         until = {**asked.config, "until": first[-1].step}
-        again = _again(before, asked.model_copy(update={"name": name, "config": until}))
-        return await self._add(who, await self._draft(who, again, begins_from))
+        params = {**(await asyncio.to_thread(self._store.trial, number, 1)).params, **asked.params}
+        submission = again(before, asked.model_copy(update={"name": name, "config": until, "params": params}))
+        return await self._add(who, await self._draft(who, submission, begins_from))
 
     # Looking
 
@@ -255,11 +290,11 @@ class Service:
                 name=node.name,
                 kind=node.kind,
                 slots=node.slots,
-                used=len(picture.used.get(node.name, ())),
+                used=node.slots - len(picture.free[node.name]),
                 devices=node.devices,
                 healthy=node.healthy,
             )
-            for node in picture.nodes
+            for node in picture.nodes.values()
         ]
 
     async def watch(self, who: str, after: int, experiment: int | None) -> AsyncIterator[Message]:
@@ -298,7 +333,7 @@ class Service:
         if before.state is ExperimentState.ACTIVE:
             raise Conflict(f"slots change only while experiment #{number} is paused: daylight pause {number}")
         config = before.config.model_copy(update={"slots": slots})
-        _check_size(config, await self._engine.nodes())
+        check_size(config, await self._engine.nodes())
         await self._change(who, number, e.Resumed(), set(), config=config)
         await asyncio.to_thread(self._note_slots, before, slots)
         self._bus.ring()
@@ -341,12 +376,20 @@ class Service:
         accepted = 0
         if delivery.records:
             accepted = await asyncio.to_thread(self._store.accept, key, delivery.records, time.time())
+            if any(isinstance(record, Report) and record.kind == "validation" for record in delivery.records):
+                await self._decide(key.experiment)
             self._bus.ring()
         trial = await asyncio.to_thread(self._store.trial, key.experiment, key.trial)
         if trial.attempt != key.number:
             raise Fenced(f"attempt {key} was followed by attempt {trial.attempt}: exit", accepted=accepted)
         instruct = {TrialState.RELEASING: "release", TrialState.STOPPING: "stop"}.get(trial.state, "continue")
-        return Instruction.model_validate({"accepted": accepted, "instruct": instruct})
+        return Instruction.model_validate({"accepted": accepted, "instruct": instruct, "until": trial.until})
+
+    async def _decide(self, number: int) -> None:
+        """Have a search decide on a validation at once: the ranks of that trial may be waiting for the answer."""
+        experiment = await asyncio.to_thread(self._store.experiment, number)
+        if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.hear, experiment):
+            self._loop.wake()
 
     # Small parts
 
@@ -361,41 +404,3 @@ class Service:
         with contextlib.suppress(NotFound):
             return (await self._visible(who, number)).number == number
         return False
-
-
-def _again(before: Experiment, asked: Rerun) -> Submission:
-    try:
-        config = asked.applied(before.config)
-    except ValidationError as error:
-        wrong = "; ".join(f"{found['loc'][0]}: {found['msg']}" for found in error.errors())
-        raise InvalidRequest(f"this is no configuration: {wrong}") from None
-    return Submission(
-        snapshot=before.snapshot,
-        config=config,
-        params={**before.params, **asked.params},
-        name=asked.name or f"rerun of #{before.number}",
-        python=asked.python or before.python,
-        cwd=asked.cwd or before.cwd,
-        notebook=before.notebook,
-        rerun_of=before.number,
-    )
-
-
-def _check_size(config: Config, nodes: Sequence[Node]) -> None:
-    slots, largest = config.slots, largest_gang(nodes)
-    if slots > largest:
-        there = ", ".join(f"{node.name} has {node.slots} {node.kind}" for node in nodes)
-        raise ImpossibleAsk(
-            f"{slots} slots asked, but {there}. Largest gang here: {largest} (--slots {largest})",
-            asked=slots,
-            largest=largest,
-        )
-    if config.logical_workers is not None and slots > config.logical_workers:
-        raise InvalidRequest(
-            f"{slots} slots asked, and --logical-workers {config.logical_workers}: a slot beyond them has nothing to do"
-        )
-    if config.logical_workers is not None and config.rng == "stream":
-        raise InvalidRequest(
-            "--rng stream and --logical-workers exclude each other: a process has one stream of random numbers, and "
-            "logical workers may move from one process to another"
-        )

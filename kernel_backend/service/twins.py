@@ -13,13 +13,15 @@ from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft
 
 _REMEMBERED = 1024  # snapshots
+_ASKED = ("owner", "params", "space", "config", "cwd", "python")
 _GOING_ON = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
 
 
 def alike(experiment: Experiment, draft: Draft) -> bool:
     """Whether an experiment goes on that was asked for in the same words, but for its name, whatever its code."""
     return experiment.state in _GOING_ON and all(
-        getattr(experiment, field) == getattr(draft, field) for field in ("owner", "params", "config", "cwd", "python")
+        getattr(experiment, field) == getattr(draft, field)
+        for field in ("owner", "params", "space", "config", "cwd", "python")
     )
 
 

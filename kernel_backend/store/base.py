@@ -8,13 +8,15 @@ StoreUnavailable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from pydantic import Field
 
 from kernel_backend.errors import DaylightError
+from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.curves import Told
+from kernel_backend.model.effects import Effect
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.facts import StoredFact
@@ -23,6 +25,10 @@ from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
+from kernel_backend.model.search import Entry
+from kernel_backend.model.space import Space
+from kernel_backend.model.standing import Outline
+from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Trial
 
@@ -42,6 +48,7 @@ class Draft(Record):
     snapshot: str
     config: Config
     params: dict[str, Value]
+    space: Space = Space()
     python: str
     cwd: str
     notebook: str | None = None
@@ -52,8 +59,11 @@ class Draft(Record):
 class Store(Protocol):
     """The memory of the service."""
 
-    def add_experiment(self, draft: Draft, at: float) -> tuple[Experiment, Trial]:
-        """The new experiment, active, with the next number, and its first trial, queued."""
+    def add_experiment(self, draft: Draft, at: float) -> tuple[Experiment, Trial | None]:
+        """The new experiment, active, with the next number, and its first trial, queued: none where there is a search.
+
+        The trials of a search are those that it decides on.
+        """
 
     def experiment(self, number: int) -> Experiment:
         """One experiment; raises NotFound."""
@@ -90,14 +100,23 @@ class Store(Protocol):
         Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is written.
         """
 
-    def trials(self, number: int) -> list[Trial]:
-        """The trials of an experiment by index; empty where there is no such experiment."""
+    def trials(self, number: int, states: Collection[TrialState] | None = None) -> list[Trial]:
+        """The trials of an experiment by index, of all states or of these; empty where there is no such experiment."""
+
+    def restless_trials(self, number: int) -> list[Trial]:
+        """The trials of an experiment that have not ended, by index, but for those that nothing but a search holds."""
+
+    def trial_counts(self, number: int) -> dict[TrialState, int]:
+        """How many trials of an experiment are in each state that any is in; quick, however many there are."""
+
+    def outlines(self, number: int) -> list[Outline]:
+        """The trials of an experiment by index, a little of each; quick, however many there are."""
 
     def trial(self, number: int, index: int) -> Trial:
         """One trial; raises NotFound."""
 
-    def unfinished_trials(self) -> list[Trial]:
-        """All trials that have not ended, oldest in the queue first."""
+    def live_trials(self) -> list[Trial]:
+        """All trials that neither rest nor have ended, oldest in the queue first."""
 
     def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
         """The trial after `event`, with `changes` to its other fields; `ended_at` follows its state.
@@ -147,9 +166,10 @@ class Store(Protocol):
         """Take in what an attempt's spool says; the number of the newest record that has been taken, ever.
 
         Records that were taken before are skipped. A report for a (trial, kind, step) that is known changes
-        nothing: the first word wins. The trial's progress only goes forward. A fenced attempt's reports count
-        up to the step that its successor resumed from, and nothing else of it does. Raises NotFound, and
-        InvalidRequest where they are out of order: then nothing is stored.
+        nothing: the first word wins. The trial's progress only goes forward, and its `best` is the best of all that
+        count, in whatever order they come. A fenced attempt's reports and artifacts count up to the step that its
+        successor resumed from, and nothing else of it does. Raises NotFound, and InvalidRequest where they are
+        out of order: then nothing is stored.
         """
 
     def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:
@@ -169,8 +189,39 @@ class Store(Protocol):
         Late reports of an older attempt have new sequence numbers, so asking on from the newest misses none.
         """
 
+    def record(
+        self, number: int, entries: Sequence[Entry], effects: Sequence[Effect] = (), *, at: float
+    ) -> list[Trial]:
+        """Append to a search's log and do to its trials what was decided, all or nothing; the trials as they are now.
+
+        Without entries it only moves trials, of any experiment.
+        Raises Conflict unless the entries' numbers follow upon the log's newest: somebody else has decided meanwhile.
+        Raises NotFound, and IllegalTransition where a trial has moved on since.
+        """
+
+    def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """At most `limit` entries of a search's log above number `after`, in order.
+
+        Who only passes over 100,000 of them is quicker by pages of a thousand: kept together, they cost as much again.
+        """
+
+    def validations(self, number: int, after: int = 0) -> list[StoredReport]:
+        """What all trials of an experiment reported of their validations above sequence number `after`, in order."""
+
+    def slot_seconds(self, number: int, at: float) -> float:
+        """How long the trials of an experiment have held slots up to now, over all slots."""
+
+    def trial_seconds(self, number: int, at: float) -> dict[int, float]:
+        """The same of each trial that has held any, by its index."""
+
     def facts(self, number: int, trial: int) -> list[StoredFact]:
         """What the attempts of a trial found out about what its result depends on, the oldest attempt's first."""
+
+    def artifacts(self, number: int) -> list[Artifact]:
+        """What the trials of an experiment have kept, the newest of each name, by trial and name."""
+
+    def artifact(self, number: int, trial: int, name: str) -> Artifact:
+        """One of them; raises NotFound."""
 
     def close(self) -> None:
         """Let go of the database; the store is of no use afterwards."""

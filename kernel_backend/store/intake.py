@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Table, func, select
+from sqlalchemy import Connection, Dialect, Table, delete, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model import events
+from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.best import better
+from kernel_backend.model.experiment import Metric
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import Committed, Fact, Note, Report, SpoolRecord, Started
+from kernel_backend.model.reports import Committed, Fact, Kept, Note, Report, SpoolRecord, Started
 from kernel_backend.model.states import AttemptState, TrialState
-from kernel_backend.model.trial import Attempt, Trial, checkpoint_step
-from kernel_backend.store.tables import facts, reports, to_text
+from kernel_backend.model.trial import Attempt, Best, Trial, checkpoint_step
+from kernel_backend.store.tables import artifacts, experiments, facts, reports, to_row, to_text
 from kernel_backend.store.transaction import Transaction, advanced, changed, get_attempt, get_trial
 
 _Insert = sqlite.Insert | postgresql.Insert
@@ -62,10 +66,10 @@ def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRe
 
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
-    """A fenced attempt's reports up to the step from which the next attempt went on, and nothing else."""
+    """A fenced attempt's reports and artifacts up to the step from which the next attempt went on, and nothing else."""
     successor = get_attempt(db, key._replace(number=key.number + 1))
     last = checkpoint_step(successor.resume_from)
-    return [record for record in records if isinstance(record, Report) and record.step <= last]
+    return [record for record in records if isinstance(record, Report | Kept) and record.step <= last]
 
 
 def _start(
@@ -113,6 +117,8 @@ def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> 
             _keep(tx.db, owner, "runtime", record.at, record.runtime)
         elif isinstance(record, Fact):
             _keep(tx.db, owner, record.name, record.at, record.value)
+        elif isinstance(record, Kept):
+            _keep_artifact(tx, key, record)
     if rows:
         tx.db.exec_driver_sql(_FIRST_WORD_WINS[tx.db.dialect.name], rows)
 
@@ -121,6 +127,20 @@ def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Ma
     """Store a fact, unless the attempt has said it before."""
     row = {**owner, "name": name, "at": at, "value": dict(value)}
     db.execute(_INSERT[db.dialect.name](facts).values(row).on_conflict_do_nothing())
+
+
+def _keep_artifact(tx: Transaction, key: AttemptId, record: Kept) -> None:
+    """Store and say an artifact in place of the one of its name, unless a later attempt has kept that."""
+    here = artifacts.c
+    ours = (here.experiment == key.experiment, here.trial == key.trial, here.name == record.name)
+    known = tx.db.execute(select(here.attempt).where(*ours)).scalar_one_or_none()
+    if known is not None and known > key.number:
+        return
+    fields = record.model_dump(exclude={"type", "number"})
+    artifact = Artifact(trial=key.trial, attempt=key.number, **fields)
+    row = {"experiment": key.experiment, "seq": tx.kept(key, artifact), **to_row(artifact)}
+    tx.db.execute(delete(artifacts).where(*ours))
+    tx.db.execute(insert(artifacts), row)
 
 
 def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:
@@ -148,4 +168,25 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
         ).scalar_one()
         if known is None or newest.step > known:
             changes["metrics"] = newest.metrics
+        changes["best"] = _best(db, trial, validations)
     return changes
+
+
+def _best(db: Connection, trial: Trial, validations: list[Report]) -> Best | None:
+    """The best value that the trial has had after these validations; a step that was told before says nothing new."""
+    config = db.execute(select(experiments.c.config).where(experiments.c.number == trial.experiment)).scalar_one()
+    metric = Metric.model_validate(config.get("metric", {}))
+    first = {report.step: report for report in reversed(validations)}
+    promising = [step for step, report in first.items() if better(trial.best, report, metric) != trial.best]
+    if not promising:
+        return trial.best
+    known = db.execute(
+        select(reports.c.step).where(
+            reports.c.experiment == trial.experiment,
+            reports.c.trial == trial.index,
+            reports.c.kind == "validation",
+            reports.c.step.in_(promising),
+        )
+    ).scalars()
+    new = (first[step] for step in set(promising).difference(known))
+    return reduce(lambda best, report: better(best, report, metric), new, trial.best)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, or_
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import LIVELIEST
-from kernel_backend.model.states import ExperimentState
+from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.store.tables import experiments, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")
@@ -34,6 +35,16 @@ def find_before(experiment: Experiment) -> Select[Any]:
     same = here.notebook == experiment.notebook if experiment.notebook else here.name == (experiment.name or None)
     query = find_experiments(experiment.owner, None, None)
     return query.where(here.number < experiment.number, here.rerun_of.is_(None), same)
+
+
+def count_trials(db: Connection, numbers: Sequence[int]) -> dict[int, dict[TrialState, int]]:
+    """How many trials of each of these experiments are in which states."""
+    here = trials.c
+    query = select(here.experiment, here.state, func.count()).where(here.experiment.in_(numbers))
+    found: dict[int, dict[TrialState, int]] = {number: {} for number in numbers}
+    for number, state, count in db.execute(query.group_by(here.experiment, here.state)):
+        found[number][TrialState(state)] = count
+    return found
 
 
 def _matches(search: str) -> ColumnElement[bool]:

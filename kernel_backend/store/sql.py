@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, insert, select
+from pydantic_core import from_json
+from sqlalchemy import Connection, Select, Text, and_, case, cast, func, insert, or_, select
 from typing_extensions import override
 
+from kernel_backend.errors import NotFound
 from kernel_backend.model import events
+from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.curves import Told
+from kernel_backend.model.effects import Added, Effect, Moved
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.facts import StoredFact
@@ -20,22 +25,24 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
-from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, AttemptState, ExperimentState, TrialState
+from kernel_backend.model.search import Entry
+from kernel_backend.model.standing import Outline
+from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, AttemptState, ExperimentState, Hold, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.model.trial import Attempt, Best, Trial
 from kernel_backend.store import tables
 from kernel_backend.store.base import Draft, Store
 from kernel_backend.store.connect import connect, database_url, in_our_words, migrate
 from kernel_backend.store.intake import take_in
-from kernel_backend.store.listing import find_before, find_experiments
+from kernel_backend.store.listing import count_trials, find_before, find_experiments
 from kernel_backend.store.overviews import read_overviews
+from kernel_backend.store.search_log import append, read_log
 from kernel_backend.store.stream import last_seq, read_messages
 from kernel_backend.store.tables import AnyRecord, from_row, rows_of, to_row
 from kernel_backend.store.told import read_told
 from kernel_backend.store.transaction import (
     Transaction,
     advanced,
-    changed,
     get_attempt,
     get_experiment,
     get_token_digest,
@@ -43,7 +50,6 @@ from kernel_backend.store.transaction import (
 )
 
 _OPEN_EXPERIMENT = [state for state in ExperimentState if state not in EXPERIMENT_ENDED]
-_OPEN_TRIAL = [state for state in TrialState if state not in TRIAL_ENDED]
 _OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]
 
 
@@ -84,18 +90,17 @@ class SqlStore(Store):
     # Experiments
 
     @override
-    def add_experiment(self, draft: Draft, at: float) -> tuple[Experiment, Trial]:
+    def add_experiment(self, draft: Draft, at: float) -> tuple[Experiment, Trial | None]:
         with self._writing() as tx:
             number = 1 + (tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0)
             fields = {name: getattr(draft, name) for name in Draft.model_fields}
             fields["name"] = draft.name.strip()
             experiment = Experiment(number=number, state=ExperimentState.ACTIVE, created_at=at, **fields)
-            trial = Trial(experiment=number, index=1, state=TrialState.QUEUED, params=draft.params, queued_at=at)
             tx.db.execute(insert(tables.experiments), to_row(experiment))
-            tx.db.execute(insert(tables.trials), to_row(trial))
             tx.say(at, experiment)
-            tx.say(at, trial)
-            return experiment, trial
+            if experiment.config.search is not None:
+                return experiment, None
+            return experiment, tx.add(at, number, Added(1, draft.params, begins_from=draft.begins_from))
 
     @override
     def experiment(self, number: int) -> Experiment:
@@ -145,9 +150,35 @@ class SqlStore(Store):
     # Trials
 
     @override
-    def trials(self, number: int) -> list[Trial]:
+    def trials(self, number: int, states: Collection[TrialState] | None = None) -> list[Trial]:
         here = tables.trials.c
-        return self._all(Trial, rows_of(Trial, tables.trials).where(here.experiment == number).order_by(here.index))
+        query = rows_of(Trial, tables.trials).where(here.experiment == number)
+        if states is not None:
+            query = query.where(here.state.in_(states))
+        return self._all(Trial, query.order_by(here.index))
+
+    @override
+    def restless_trials(self, number: int) -> list[Trial]:
+        here = tables.trials.c
+        restless = or_(here.state.in_(LIVE), and_(here.state == TrialState.PAUSED, here.holds != [Hold.SEARCH]))
+        query = rows_of(Trial, tables.trials).where(here.experiment == number, restless)
+        return self._all(Trial, query.order_by(here.index))
+
+    @override
+    def trial_counts(self, number: int) -> dict[TrialState, int]:
+        with self._reading() as db:
+            return count_trials(db, [number])[number]
+
+    @override
+    def outlines(self, number: int) -> list[Outline]:
+        here = tables.trials.c
+        failure = case((here.state == TrialState.FAILED, here.failure), else_=None)
+        query = select(here.index, here.state, here.attempt, failure, here.best).where(here.experiment == number)
+        with self._reading() as db:
+            return [
+                Outline(index, TrialState(state), attempt, failed["type"] if failed else None, best and Best(**best))
+                for index, state, attempt, failed, best in db.execute(query.order_by(here.index))
+            ]
 
     @override
     def trial(self, number: int, index: int) -> Trial:
@@ -155,27 +186,20 @@ class SqlStore(Store):
             return get_trial(db, number, index)
 
     @override
-    def unfinished_trials(self) -> list[Trial]:
+    def live_trials(self) -> list[Trial]:
         here = tables.trials.c
-        query = rows_of(Trial, tables.trials).where(here.state.in_(_OPEN_TRIAL))
+        query = rows_of(Trial, tables.trials).where(here.state.in_(LIVE))
         return self._all(Trial, query.order_by(here.queued_at, here.experiment, here.index))
 
     @override
     def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
         with self._writing() as tx:
-            trial = advanced(get_trial(tx.db, number, index), event, at, changes)
-            tx.save(trial)
-            tx.say(at, trial)
-            return trial
+            return tx.carry_out(at, number, Moved(index, event, changes))
 
     @override
     def update_trial(self, number: int, index: int, at: float, **changes: Any) -> Trial:
         with self._writing() as tx:
-            before = get_trial(tx.db, number, index)
-            trial = changed(before, {**changes, "state": before.state})
-            tx.save(trial)
-            tx.say(at, trial)
-            return trial
+            return tx.carry_out(at, number, Moved(index, changes=changes))
 
     # Attempts
 
@@ -237,6 +261,21 @@ class SqlStore(Store):
             tx.say(at, attempt)
             return attempt
 
+    # Searches
+
+    @override
+    def record(
+        self, number: int, entries: Sequence[Entry], effects: Sequence[Effect] = (), *, at: float
+    ) -> list[Trial]:
+        with self._writing() as tx:
+            append(tx, number, entries)
+            return [tx.carry_out(at, number, effect) for effect in effects]
+
+    @override
+    def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+        with self._reading() as db:
+            return read_log(db, number, after, limit)
+
     # Reports and messages
 
     @override
@@ -274,12 +313,60 @@ class SqlStore(Store):
         return self._all(StoredReport, query.order_by(here.seq).limit(limit))
 
     @override
+    def validations(self, number: int, after: int = 0) -> list[StoredReport]:
+        here = tables.reports.c
+        query = rows_of(StoredReport, tables.reports).where(
+            here.experiment == number, here.seq > after, here.kind == "validation"
+        )
+        return self._all(StoredReport, query.order_by(here.seq))
+
+    @override
+    def slot_seconds(self, number: int, at: float) -> float:
+        here = tables.attempts.c
+        seconds = func.coalesce(here.ended_at, at) - here.created_at
+        # Few placements have very many attempts, and a budget is looked at in every round.
+        placement = cast(here.placement, Text).label("placement")
+        query = select(placement, func.sum(case((seconds > 0, seconds), else_=0.0))).where(here.experiment == number)
+        with self._reading() as db:
+            found = db.execute(query.group_by(placement)).all()
+        return float(sum(_slots(from_json(placement)) * seconds for placement, seconds in found))
+
+    @override
+    def trial_seconds(self, number: int, at: float) -> dict[int, float]:
+        here = tables.attempts.c
+        query = select(here.trial, here.placement, here.created_at, here.ended_at).where(here.experiment == number)
+        found: dict[int, float] = defaultdict(float)
+        with self._reading() as db:
+            for trial, placement, begun, ended in db.execute(query.order_by(here.trial)):
+                found[trial] += _slots(placement) * max(0.0, (at if ended is None else ended) - begun)
+        return dict(found)
+
+    @override
     def facts(self, number: int, trial: int) -> list[StoredFact]:
         here = tables.facts.c
         query = rows_of(StoredFact, tables.facts).where(here.experiment == number, here.trial == trial)
         return self._all(StoredFact, query.order_by(here.attempt, here.name))
 
     @override
+    def artifacts(self, number: int) -> list[Artifact]:
+        here = tables.artifacts.c
+        query = rows_of(Artifact, tables.artifacts).where(here.experiment == number)
+        return self._all(Artifact, query.order_by(here.trial, here.name))
+
+    @override
+    def artifact(self, number: int, trial: int, name: str) -> Artifact:
+        here = tables.artifacts.c
+        query = rows_of(Artifact, tables.artifacts).where(here.experiment == number, here.trial == trial)
+        found = self._all(Artifact, query.where(here.name == name))
+        if not found:
+            raise NotFound(f"trial {number}.{trial} has no artifact {name!r}: daylight artifacts {number} lists them")
+        return found[0]
+
+    @override
     def told(self, number: int, trial: int, after: int = 0) -> Told:
         with self._reading() as db:
             return read_told(db, number, trial, after)
+
+
+def _slots(placement: Sequence[Mapping[str, Any]]) -> int:
+    return sum(len(share["slots"]) for share in placement)

@@ -1,4 +1,4 @@
-"""The numbered stream: events and reports, merged."""
+"""The numbered stream: events, reports and what searches have said, merged."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy import Connection, Result, Row, Select, Table, select
 
 from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.search import Entry
 from kernel_backend.model.stream import Message
-from kernel_backend.store.tables import events, from_row, reports, rows_of, sequence
+from kernel_backend.store.tables import events, from_row, reports, rows_of, search_log, sequence
 
 
 def last_seq(db: Connection) -> int:
@@ -25,6 +26,8 @@ def read_messages(db: Connection, after: int, experiment: int | None, limit: int
     found = [from_row(Message, row) for row in _between(db, said, events, after, last, experiment, limit)]
     reported = rows_of(StoredReport, reports).add_columns(reports.c.experiment)
     found += map(_as_message, _between(db, reported, reports, after, last, experiment, limit))
+    searched = rows_of(Entry, search_log).add_columns(search_log.c.seq, search_log.c.experiment, search_log.c.trial)
+    found += map(_as_entry, _between(db, searched, search_log, after, last, experiment, limit))
     return sorted(found, key=lambda message: message.seq)[:limit]
 
 
@@ -40,3 +43,8 @@ def _as_message(row: Row[Any]) -> Message:
     experiment = report.pop("experiment")
     about = {"seq": row.seq, "at": row.at, "experiment": experiment, "trial": row.trial}
     return Message(**about, type="report", data=report)
+
+
+def _as_entry(row: Row[Any]) -> Message:
+    about = {"seq": row.seq, "at": row.at, "experiment": row.experiment, "trial": row.trial}
+    return Message(**about, type="search", data={name: getattr(row, name) for name in Entry.model_fields})

@@ -69,6 +69,7 @@ experiments = Table(
     Column("snapshot", Text, nullable=False),
     Column("config", JsonText, nullable=False),
     Column("params", JsonText, nullable=False),
+    Column("space", JsonText, nullable=False),
     Column("python", Text, nullable=False),
     Column("cwd", Text, nullable=False),
     Column("notebook", Text),
@@ -93,12 +94,16 @@ trials = Table(
     Column("step", BigInteger, nullable=False),
     Column("epoch", Double, nullable=False),
     Column("total_steps", BigInteger),
+    Column("until", Integer),
+    Column("begins_from", Text),
     Column("checkpoint", Text),
     Column("metrics", JsonText, nullable=False),
+    Column("best", JsonText),
     Column("training", JsonText, nullable=False),
     Column("failure", JsonText),
     Column("excluded", JsonText, nullable=False),
     Column("ended_at", Double),
+    Index("trials_by_state", "experiment", "state"),
 )
 
 attempts = Table(
@@ -151,6 +156,21 @@ reports = Table(
     Index("reports_by_experiment", "experiment", "seq"),
 )
 
+# What happened in a search and what was decided on it; the numbers of each search have no gaps.
+search_log = Table(
+    "search_log",
+    metadata,
+    Column("seq", Seq, primary_key=True, autoincrement=False),
+    Column("experiment", Integer, ForeignKey("experiments.number"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("trial", Integer),  # whom it is about
+    Column("at", Double, nullable=False),
+    Column("event", JsonText, nullable=False),
+    Column("decision", JsonText),
+    UniqueConstraint("experiment", "number", name="search_log_numbers"),
+    Index("search_log_by_experiment", "experiment", "seq"),
+)
+
 # What an attempt found out about what its result depends on; the first word of each name wins.
 facts = Table(
     "facts",
@@ -161,6 +181,23 @@ facts = Table(
     Column("name", Text, primary_key=True),
     Column("at", Double, nullable=False),
     Column("value", JsonText, nullable=False),
+)
+
+# What a trial has kept under a name: the newest. `seq` is that of the message about it.
+artifacts = Table(
+    "artifacts",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("trial", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, primary_key=True),
+    Column("seq", Seq, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("step", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("media", Text, nullable=False),
+    Column("file", Text, nullable=False),
 )
 
 

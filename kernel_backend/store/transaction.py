@@ -9,6 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, insert, sele
 
 from kernel_backend.errors import NotFound
 from kernel_backend.model import states
+from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.effects import Added, Effect
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
@@ -125,9 +127,34 @@ class Transaction:
         data = {"text": text, "level": level, "attempt": key.number}
         self._event(at, key.experiment, key.trial, "note", data)
 
+    def kept(self, key: AttemptId, artifact: Artifact) -> int:
+        """Append a message about an artifact; its number."""
+        self._event(artifact.at, key.experiment, key.trial, "artifact", artifact.to_json())
+        return self._seq
+
     def _event(self, at: float, experiment: int, trial: int | None, type_: str, data: dict[str, Any]) -> None:
         row = {"seq": self.next_seq(), "at": at, "experiment": experiment, "trial": trial}
         self.db.execute(insert(events), row | {"type": type_, "data": data})
+
+    def add(self, at: float, experiment: int, new: Added) -> Trial:
+        """Store and say a new trial, queued."""
+        trial = Trial(experiment=experiment, state=states.TrialState.QUEUED, queued_at=at, **vars(new))
+        self.db.execute(insert(trials), to_row(trial))
+        self.say(at, trial)
+        return trial
+
+    def carry_out(self, at: float, experiment: int, effect: Effect) -> Trial:
+        """Store and say what an effect makes of its trial; raises NotFound and IllegalTransition."""
+        if isinstance(effect, Added):
+            return self.add(at, experiment, effect)
+        before = get_trial(self.db, experiment, effect.index)
+        if effect.event is None:
+            trial = changed(before, {**effect.changes, "state": before.state})
+        else:
+            trial = advanced(before, effect.event, at, effect.changes)
+        self.save(trial)
+        self.say(at, trial)
+        return trial
 
     def save(self, record: Experiment | Trial | Attempt) -> None:
         """Write all its fields."""

@@ -1,7 +1,7 @@
 /** What stands in a notebook's output, looked at before it is believed: notebooks are edited, merged and damaged. */
 
 import { overviewIn } from './model/overview';
-import type { Curve, Curves, Overview, Saved, Value } from './model/words';
+import type { Curve, Curves, Overview, Saved, SavedSearch, Value } from './model/words';
 
 const COLUMNS = ['size', 'step', 'epoch', 'at', 'mean', 'low', 'high', 'broken'] as const;
 
@@ -10,7 +10,7 @@ export function savedIn(data: unknown): Saved | null {
   if (!isRecord(data)) {
     return null;
   }
-  const { version, number, at, captured, overview, curves } = data;
+  const { version, number, at, captured, overview, curves, search } = data;
   const shown = overviewIn(overview);
   if (version !== 1 || typeof number !== 'number' || typeof at !== 'number' || shown === null) {
     return null;
@@ -26,7 +26,8 @@ export function savedIn(data: unknown): Saved | null {
     captured: strings(captured),
     names,
     overview: { ...shown, experiment: { ...shown.experiment, params: inOrder(shown.experiment.params, names) } },
-    curves: isDrawable(curves) ? curves : null
+    curves: isDrawable(curves) ? curves : null,
+    search: isSearch(search) ? search : null
   };
 }
 
@@ -46,7 +47,12 @@ function isWhole({ experiment, trials, attempts, warnings }: Overview): boolean 
     isRecord(experiment.params) &&
     [trials, attempts, warnings].every(Array.isArray) &&
     trials.every(
-      trial => isRecord(trial) && isRecord(trial.metrics) && isRecord(trial.training) && Array.isArray(trial.holds)
+      trial =>
+        isRecord(trial) &&
+        isRecord(trial.metrics) &&
+        isRecord(trial.training) &&
+        Array.isArray(trial.holds) &&
+        (trial.best === null || (isRecord(trial.best) && typeof trial.best.value === 'number'))
     ) &&
     attempts.every(attempt => isRecord(attempt) && Array.isArray(attempt.placement))
   );
@@ -55,6 +61,32 @@ function isWhole({ experiment, trials, attempts, warnings }: Overview): boolean 
 /** Curves that are damaged are left out: the service has them still. */
 function isDrawable(curves: unknown): curves is Curves {
   return isRecord(curves) && Array.isArray(curves.curves) && curves.curves.every(isCurve);
+}
+
+/** So is how a search stood. */
+function isSearch(search: unknown): search is SavedSearch {
+  if (!isRecord(search) || !isRecord(search.standing) || !isRecord(search.curves)) {
+    return false;
+  }
+  const { trials, incumbent, brackets, params, counts, metric, search: asked, best } = search.standing;
+  const { lines, metric: drawn } = search.curves;
+  return (
+    [trials, incumbent, brackets, params, lines].every(Array.isArray) &&
+    [counts, metric, drawn, asked].every(isRecord) &&
+    (best === null || isRow(best)) &&
+    (trials as unknown[]).every(isRow) &&
+    (incumbent as unknown[]).every(isRecord) &&
+    (brackets as unknown[]).every(each => isRecord(each) && Array.isArray(each.rungs) && each.rungs.every(isRung)) &&
+    (lines as unknown[]).every(each => isRecord(each) && Array.isArray(each.unit) && Array.isArray(each.value))
+  );
+}
+
+function isRow(row: unknown): boolean {
+  return isRecord(row) && isRecord(row.params) && typeof row.trial === 'number';
+}
+
+function isRung(rung: unknown): boolean {
+  return isRecord(rung) && Array.isArray(rung.entries) && rung.entries.every(Array.isArray);
 }
 
 function isCurve(curve: unknown): curve is Curve {

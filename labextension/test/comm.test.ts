@@ -127,6 +127,20 @@ describe('a question', () => {
     await expect(asked).resolves.toEqual({ text: 'hello' });
   });
 
+  test('about an artifact is answered in letters, and comes as bytes', async () => {
+    const model = new FakeModel();
+    const asked = new CommSource(model, 12).artifact(12, 7, 'net');
+    expect(model.sent[0]).toMatchObject({ method: 'GET', path: `${ONE}/artifact`, query: { trial: 7, name: 'net' } });
+    model.answers(`${ONE}/artifact`, { base64: 'AP+A' });
+    await expect(asked).resolves.toEqual(new Uint8Array([0, 255, 128]));
+  });
+
+  test('to act is sent with what is asked for', () => {
+    const model = new FakeModel();
+    void new CommSource(model, 12).post(`${ONE}/extend`, { trials: 9 });
+    expect(model.sent).toMatchObject([{ method: 'POST', path: `${ONE}/extend`, query: { trials: 9 } }]);
+  });
+
   test('fails with the status and the words of the service', async () => {
     const model = new FakeModel();
     const asked = new CommSource(model, 12).post(`${ONE}/resume`);

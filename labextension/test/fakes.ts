@@ -47,8 +47,13 @@ export class FakeSource implements Source {
     return given(answer);
   }
 
-  post(path: string): Promise<unknown> {
-    return this.get(path);
+  async artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
+    await this.get(`/experiments/${number}/trials/${trial}/artifacts/${name}`);
+    return new TextEncoder().encode(name);
+  }
+
+  post(path: string, asked?: Query): Promise<unknown> {
+    return this.get(path, asked);
   }
 
   watch(after: number, experiment: number, listener: Listener): Subscription {
@@ -121,6 +126,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       rng: 'derived',
       reproducible: 'host',
       metric: { name: 'loss', mode: 'min' },
+      search: null,
       checkpoint_every: null,
       keep: { best: 1, latest: 2, best_overall: null },
       max_restarts: 5,
@@ -131,6 +137,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       data_at: {}
     },
     params: {},
+    space: { parameters: [] },
     python: 'python',
     cwd: '/',
     notebook: null,
@@ -155,8 +162,11 @@ export function trial(fields: Partial<Trial> = {}): Trial {
     step: 0,
     epoch: 0,
     total_steps: 1000,
+    until: null,
+    begins_from: null,
     checkpoint: null,
     metrics: {},
+    best: null,
     training: {},
     failure: null,
     excluded: [],
@@ -186,7 +196,7 @@ export function attempt(number = 1, fields: Partial<Attempt> = {}): Attempt {
 }
 
 export function overview(fields: Partial<Overview> = {}): Overview {
-  const defaults = { attempts: [], wait: null, warnings: [], seq: 5 };
+  const defaults = { trial_counts: {}, attempts: [], wait: null, warnings: [], artifacts_seq: 0, seq: 5 };
   return { experiment: experiment(), trials: [trial()], ...defaults, ...fields };
 }
 
@@ -227,6 +237,6 @@ export function reported(step: number, seq = step, fields: Partial<StoredReport>
 }
 
 export function saved(fields: Partial<Saved> = {}): Saved {
-  const defaults = { captured: ['2 values captured'], names: [], overview: overview(), curves: null };
+  const defaults = { captured: ['2 values captured'], names: [], overview: overview(), curves: null, search: null };
   return { version: 1, number: 12, at: 150, ...defaults, ...fields };
 }

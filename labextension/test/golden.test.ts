@@ -30,7 +30,7 @@ describe.each([...new Set(cases.map(each => each.name))])('%s says what Python s
 });
 
 test.each(fold)('after $name an overview is what Python makes of it', ({ before, messages, after }) => {
-  const found = (messages as Message[]).reduce(overviews.after, before as Overview);
+  const found = (messages as Message[]).reduce(overviews.after, before as unknown as Overview);
   expect(found).toEqual(after);
 });
 

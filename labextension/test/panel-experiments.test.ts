@@ -33,6 +33,10 @@ class Service implements Source {
     return Promise.resolve(overview());
   }
 
+  artifact(): Promise<Uint8Array<ArrayBuffer>> {
+    throw new Error('the panel shows no artifacts');
+  }
+
   watch(): Subscription {
     throw new Error('the panel watches no stream');
   }

@@ -73,11 +73,23 @@ test('what is asked goes below the base URL, with the token and exactly its quer
   ]);
 });
 
+test('an artifact is asked for by its name as an address has it, and comes as bytes', async () => {
+  answer.body = 'bytes';
+  const bytes = await source().artifact(12, 7, 'a table');
+  expect(new TextDecoder().decode(bytes)).toBe('bytes');
+  expect(asked[0]?.url).toBe('/user/ada/daylight/api/experiments/12/trials/7/artifacts/a%20table');
+  answer = { status: 404, body: '{"error": "NotFound", "message": "trial 12.7 has none", "details": {}}' };
+  const error = await failure(source().artifact(12, 7, 'net'));
+  expect([error.status, error.message]).toEqual([404, 'trial 12.7 has none']);
+});
+
 test('a verb is a POST, and a bundle is told the sentences of the submission', async () => {
   await source().post('/experiments/12/stop');
+  await source().post('/experiments/12/extend', { trials: 100 });
   await source().bundle(12, ['two cells were taken along']);
   expect(asked.map(({ method, url, body }) => [method, url, body])).toEqual([
     ['POST', '/user/ada/daylight/api/experiments/12/stop', ''],
+    ['POST', '/user/ada/daylight/api/experiments/12/extend', '{"trials":100}'],
     ['POST', '/user/ada/daylight/bundle/12', '{"captured":["two cells were taken along"]}']
   ]);
 });

@@ -11,8 +11,8 @@ import { DEFAULTS } from '../src/view/settings';
 import { attempt, curves, experiment, overview, report, trial } from './fakes';
 
 function look(fields: Partial<Look> = {}): Look {
-  const shown = { overview: overview(), curves: curves(report(1), report(2)).curves, captured: [] };
-  return { number: 12, connection: 'live', trouble: null, at: 100, ...shown, ...fields };
+  const shown = { overview: overview(), curves: curves(report(1), report(2)).curves, captured: [], search: null };
+  return { number: 12, connection: 'live', trouble: null, at: 100, trial: 1, ...shown, ...fields };
 }
 
 function validation(metric = 'loss'): Curve {
@@ -85,16 +85,26 @@ describe('plots', () => {
     expect(made.map(each => each.note)).toEqual(['no log axis here: there are values of zero or less', '']);
   });
 
+  const of = (known: Overview | null, told: readonly Curve[], index = 1): Look =>
+    look({ overview: known, curves: told, trial: index });
+
   test('begin their time with the first attempt, else with the first report', () => {
     const told = curves(report(7)).curves;
-    expect(beginning(overview({ attempts: [attempt(1, { created_at: 103 }), attempt(2)] }), told)).toBe(103);
-    expect(beginning(overview({ attempts: [attempt(2, { created_at: 900 })] }), told)).toBe(107);
-    expect(beginning(null, [])).toBe(0);
+    expect(beginning(of(overview({ attempts: [attempt(1, { created_at: 103 }), attempt(2)] }), told))).toBe(103);
+    expect(beginning(of(overview({ attempts: [attempt(2, { created_at: 900 })] }), told))).toBe(107);
+    expect(beginning(of(null, []))).toBe(0);
   });
 
   test('have come to the newest step of the training, or to the step of the trial where there are none', () => {
-    expect(newestStep(overview(), curves(report(1), report(9)).curves)).toBe(9);
-    expect(newestStep(overview({ trials: [trial({ step: 7 })] }), [])).toBe(7);
+    expect(newestStep(of(overview(), curves(report(1), report(9)).curves))).toBe(9);
+    expect(newestStep(of(overview({ trials: [trial({ step: 7 })] }), []))).toBe(7);
+  });
+
+  test('of a search are of the trial whose curves they are', () => {
+    const attempts = [attempt(1, { created_at: 103 }), attempt(1, { trial: 3, created_at: 150 })];
+    const search = overview({ trials: [trial({ step: 7 }), trial({ index: 3, step: 5 })], attempts });
+    expect(beginning(of(search, [], 3))).toBe(150);
+    expect(newestStep(of(search, [], 3))).toBe(5);
   });
 });
 

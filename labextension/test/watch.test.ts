@@ -298,6 +298,28 @@ describe('verbs', () => {
     expect(watch.look.overview?.experiment.state).toBe('paused');
   });
 
+  test('a search and its trials are steered in the same way', async () => {
+    await begun();
+    await watch.act('trials/7/promote');
+    await watch.act('extend', { trials: 30 });
+    const acts = source.asked.map((path, place) => [path, source.queries[place]]);
+    expect(acts).toContainEqual(['/experiments/12/trials/7/promote', undefined]);
+    expect(acts).toContainEqual(['/experiments/12/extend', { trials: 30 }]);
+  });
+
+  test('a completed search that gets more trials is listened to again', async () => {
+    source.overview = done();
+    await begun();
+    expect(connection()).toBe('ended');
+    const streams = source.streams.length;
+    source.overview = overview({ seq: 91 });
+    await watch.act('extend', { trials: 30 });
+    await passed(0.1);
+    expect([connection(), source.streams.length]).toEqual(['live', streams + 1]);
+    source.stream.say(said(92, { type: 'trial', data: trial({ state: 'paused' }) }));
+    expect(watch.look.overview?.trials[0]?.state).toBe('paused');
+  });
+
   test('stopping what waits ends it at once', async () => {
     source.overview = queued();
     await begun();

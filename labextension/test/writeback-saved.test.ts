@@ -32,6 +32,32 @@ test('sentences that are none and curves that are missing do no harm', () => {
   });
 });
 
+describe('how a search stood', () => {
+  const row = { trial: 3, state: 'paused', params: { lr: 0.1 }, best: 0.1 };
+  const rung = { unit: 1, results: 1, went_on: 0, best: 0.1, cut: null, entries: [[3, 0.1]] };
+  const metric = { name: 'error', mode: 'min' };
+  const standing = {
+    ...{ number: 12, search: { method: 'asha' }, metric, params: ['lr'], counts: { paused: 1 }, best: row },
+    ...{ incumbent: [], brackets: [{ rungs: [rung] }], trials: [row] }
+  };
+  const whole = { standing, curves: { metric, lines: [{ trial: 3, unit: [1], value: [0.1] }] } };
+
+  test('is taken as it is', () => {
+    expect(savedIn({ ...saved(), search: whole })?.search).toEqual(whole);
+  });
+
+  test.each([
+    ['nothing', undefined],
+    ['no rows', { ...whole, standing: { ...standing, trials: null } }],
+    ['a row without hyperparameters', { ...whole, standing: { ...standing, trials: [{ ...row, params: null }] } }],
+    ['a best that is none', { ...whole, standing: { ...standing, best: 3 } }],
+    ['a rung without results', { ...whole, standing: { ...standing, brackets: [{ rungs: [{ unit: 1 }] }] } }],
+    ['a line without values', { ...whole, curves: { metric, lines: [{ trial: 3 }] } }]
+  ])('is left out where there is %s', (_, damaged) => {
+    expect(savedIn({ ...saved(), search: damaged })).toEqual(saved());
+  });
+});
+
 test.each([
   ['an experiment without a configuration', { ...overview(), experiment: { number: 12 } }],
   ['trials that are no list', { ...overview(), trials: { 1: trial() } }],

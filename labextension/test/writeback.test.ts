@@ -119,7 +119,17 @@ class Scene {
 }
 
 function look(shown: Overview, connection: Connection): Look {
-  return { number: 12, overview: shown, curves: [], captured: [], connection, trouble: null, at: 0 };
+  return {
+    number: 12,
+    overview: shown,
+    curves: [],
+    trial: 1,
+    captured: [],
+    search: null,
+    connection,
+    trouble: null,
+    at: 0
+  };
 }
 
 const pass = (seconds: number): Promise<void> => jest.advanceTimersByTimeAsync(1000 * seconds);

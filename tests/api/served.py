@@ -9,7 +9,7 @@ import json
 import threading
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +25,14 @@ from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
 from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import NotFound
+from kernel_backend.home import artifact_folder
 from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.model.artifacts import file_of, media_of
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
-from kernel_backend.model.reports import AttemptResult, Delivery, Report, Started
+from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
@@ -44,6 +46,8 @@ DEFINITION = """\
 def model(width=8):
     return None
 def train_data():
+    return []
+def validation_data():
     return []
 def optimizer(params, lr=0.1):
     return None
@@ -218,6 +222,22 @@ def ended(served: Served, client: Client, key: AttemptId) -> None:
 def started(number: int = 1, total: int = 900) -> Started:
     facts = {"backend": "torch", "reason": "chosen", "world": 1, "steps_per_epoch": 9, "parameters": 3}
     return Started.model_validate({"number": number, "at": 1.0, "total_steps": total, **facts})
+
+
+def keep(served: Served, files: Mapping[str, bytes], first: int = 1) -> Path:
+    """Have trial 1.1 keep these, by their file names, in records from number `first` on; where they lie."""
+    folder, records = artifact_folder(served.home, 1, 1), []
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (file, data) in enumerate(files.items(), first):
+        name = Path(file).stem
+        (folder / name).write_bytes(data)
+        called = file_of(name, Path(file))
+        about = {"size": len(data), "digest": "00", "media": media_of(called), "file": called, "step": 3}
+        records.append(Kept.model_validate({"number": number, "at": 5.0, "name": name, **about}))
+    key, client = AttemptId(1, 1, 1), served.client()
+    client.deliver(key, token_of(served, key), Delivery(records=tuple(records)))
+    client.close()
+    return folder
 
 
 def report(number: int, epoch: float = 1.0, **metrics: float) -> Report:

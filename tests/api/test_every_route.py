@@ -19,6 +19,7 @@ EXAMPLES = {
     "number": "1",
     "trial": "1",
     "checkpoint": "10-1",
+    "artifact": "net",
     "part": "model",
     "id": "0" * 64,
     "key": "1.1-1",

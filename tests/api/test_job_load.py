@@ -24,7 +24,11 @@ def loss(output, target): return 0
 @pytest.fixture
 def job(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path / "another machine's"))
-    id, data = archive(DEFINITION)
+    return submitted(client, DEFINITION)
+
+
+def submitted(client: Client, definition: str) -> Job:
+    id, data = archive(definition)
     client.upload_snapshot(id, data)
     config = Config(metric=Metric(name="accuracy", mode="max"))
     made = client.submit(Submission(snapshot=id, config=config, python="/usr/bin/python3", cwd="/"))
@@ -38,7 +42,7 @@ def test_weights_are_taken_from_the_newest_a_step_or_the_best(job: Job, tmp_path
     assert model.weight.tolist() == [[9.0, 9.0]]
     assert not model.training
     assert job.load(step=5).weight.tolist() == [[5.0, 5.0]]
-    assert job.load(best=True).weight.tolist() == [[7.0, 7.0]]
+    assert job.load(best=True).weight.tolist() == [[6.0, 6.0]]
     with pytest.raises(NotFound, match="no checkpoint at step 4; there are those at 5, 6, 7, 8, 9"):
         job.load(step=4)
     with pytest.raises(InvalidRequest, match="one of"):
@@ -58,6 +62,18 @@ def test_averaged_weights_are_taken_where_there_are_some(job: Job, tmp_path: Pat
         job.load(step=5, weights="ema")
     with pytest.raises(InvalidRequest, match="auto, model or ema"):
         job.load(weights="averaged")  # type: ignore[arg-type]
+
+
+def test_what_a_model_keeps_is_not_kept_again_when_it_is_loaded(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keeping = 'def model(run, width=2):\n    run.artifact("net", "only the job had this.png")\n    return '
+    definition = DEFINITION.replace("def model(width=2): return ", keeping)
+    assert definition != DEFINITION
+    loaded = submitted(client, definition)
+    commit(tmp_path, 5)
+    assert loaded.load().weight.tolist() == [[5.0, 5.0]]
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(

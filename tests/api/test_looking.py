@@ -182,6 +182,6 @@ def test_a_damaged_snapshot_is_a_warning_and_hides_no_experiment(served, client,
     submit(client)
     for file in (served.home / "snapshots").glob("*.zip"):
         damage(file)
-    (shown,) = Overviews(Archive(served.home / "snapshots")).complete([client.experiment(1)], Picture((), {}, ()))
+    (shown,) = Overviews(Archive(served.home / "snapshots"), lambda _: None).complete([client.experiment(1)], Picture())
     assert shown.experiment.number == 1
     assert any("snapshot cannot be read" in warning for warning in shown.warnings)

@@ -6,24 +6,34 @@ import math
 import random
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic.script import ScriptDirectory
 from pydantic import ValidationError
+from sqlalchemy import text
 
-from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.model import events
 from kernel_backend.model.curves import Told, join
-from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.effects import Added, Moved
+from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.reports import Committed, Fact, Kind, Note, Report, SpoolRecord, Started
+from kernel_backend.model.reports import Committed, Fact, Kept, Kind, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
+from kernel_backend.model.search import Continue, Create, Decision, Entry, Pause, Reported, Resume, Search, Vacancy
+from kernel_backend.model.space import Choices, Parameter, Range, Space, When
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, IllegalTransition, Outcome, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Failure
+from kernel_backend.model.trial import Attempt, Best, Failure
+from kernel_backend.store import connect as connecting
 from kernel_backend.store.base import Draft, Store
+from kernel_backend.store.connect import connect, database_url
+from kernel_backend.store.sql import SqlStore
 
+MIGRATIONS = str(Path(connecting.__file__).parent / "migrations")
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0, 1)),)
 
 
@@ -52,6 +62,49 @@ def started(number: int = 1) -> Started:
     )
 
 
+def search(store: Store, **fields: Any) -> int:
+    """The number of a new experiment that searches."""
+    config = Config(epochs=27, search=Search(method="asha"))
+    return store.add_experiment(draft(**fields).model_copy(update={"config": config}), at=1.0)[0].number
+
+
+def check_bests_of_before(url: str) -> None:
+    """A database that was written before there were bests has those of its reports afterwards."""
+    store, upwards = SqlStore(url), Config(metric=Metric(name="accuracy", mode="max"))
+    store.add_experiment(draft().model_copy(update={"config": upwards}), at=1.0)
+    values = (0.5, math.nan, 0.75, 0.75, math.inf)
+    batch = [report(n, n, "validation", accuracy=value) for n, value in enumerate(values, 1)]
+    store.accept(placed(store, number=1).id, [*batch, report(9, 9, accuracy=0.9)], at=4.0)
+    store.accept(placed(store).id, [report(1, 20, "validation"), report(2, 10, "validation")], at=4.0)
+    placed(store)
+    before = [store.trial(number, 1) for number in (1, 2, 3)]
+    assert [each.best and each.best.step for each in before] == [3, 20, None]
+    store.close()
+    engine = connect(database_url(url))
+    with engine.begin() as db:
+        db.execute(text("ALTER TABLE trials DROP COLUMN best"))
+        older = ScriptDirectory(MIGRATIONS).get_revision("0007").down_revision
+        db.execute(text("UPDATE alembic_version SET version_num = :older"), {"older": older})
+    engine.dispose()
+    again = SqlStore(url)
+    assert [again.trial(number, 1) for number in (1, 2, 3)] == before
+    again.close()
+
+
+def created(number: int) -> Entry:
+    """That a vacancy is given to a new trial of the same number as the entry."""
+    return Entry(number=number, at=1.5, event=Vacancy(), decision=Create(trial=number, params={"lr": 0.5}, until=3))
+
+
+def reported(number: int, trial: int, unit: int, value: float, decision: Decision) -> Entry:
+    return Entry(number=number, at=2.5, event=Reported(trial=trial, unit=unit, value=value), decision=decision)
+
+
+def pruned_at(store: Store, number: int, index: int) -> dict[str, Any]:
+    """What is said of a trial that rested and is given up."""
+    return store.advance_trial(number, index, events.Prune(), at=4.0).to_json()
+
+
 def report(number: int, step: int, kind: Kind = "training", **metrics: float) -> Report:
     values = metrics or {"loss": 1.0 / (step + 1)}
     return Report(number=number, at=4.0, kind=kind, step=step, epoch=step / 10, metrics=values)
@@ -64,6 +117,11 @@ def training(first: int, last: int, **metrics: float) -> list[SpoolRecord]:
 
 def committed(number: int, step: int, attempt: int = 1) -> Committed:
     return Committed(number=number, at=5.0, id=f"{step}-{attempt}", step=step, epoch=step / 10, bytes=9, seconds=0.1)
+
+
+def kept(number: int, name: str = "net", step: int = 3, size: int = 512) -> Kept:
+    fields = {"digest": "00", "media": "image/png", "file": f"{name}.png"}
+    return Kept(number=number, at=5.0 + number, name=name, step=step, size=size, **fields)
 
 
 def requeue(store: Store, attempt: Attempt) -> None:
@@ -88,12 +146,118 @@ class StoreContract:
     def test_experiments_are_numbered_and_begin_with_one_queued_trial(self, store: Store) -> None:
         first, trial = store.add_experiment(draft(), at=5.0)
         second, _ = store.add_experiment(draft("  my net "), at=6.0)
+        assert trial is not None
         assert (first.number, first.name, first.state) == (1, "", ExperimentState.ACTIVE)
         assert (second.number, second.name, second.created_at) == (2, "my net", 6.0)
         assert (trial.id, trial.state, trial.queued_at) == ("1.1", TrialState.QUEUED, 5.0)
         assert trial.params == {"lr": 0.1}
         assert store.experiment(1) == first
         assert store.trials(1) == [trial] == [store.trial(1, 1)]
+
+    def test_an_experiment_keeps_what_is_searched(self, store: Store) -> None:
+        numbers = Range(low=1e-4, high=0.1, scale="log")
+        when = When(name="opt", values=("sgd",))
+        opt = Parameter(name="opt", domain=Choices(values=("sgd", "adam")))
+        space = Space(parameters=(opt, Parameter(name="lr", domain=numbers, when=when)))
+        number = search(store, space=space)
+        assert store.experiment(number).space == space
+        assert store.messages(0)[0].data == store.experiment(number).to_json()
+
+    def test_a_search_begins_without_a_trial_and_has_those_that_it_decides_on(self, store: Store) -> None:
+        number = search(store)
+        assert store.trials(number) == []
+        (trial,) = store.record(number, [created(1)], [Added(1, {"lr": 0.5}, 3, "9.1/8-2")], at=7.0)
+        assert (trial.id, trial.state, trial.queued_at) == (f"{number}.1", TrialState.QUEUED, 7.0)
+        assert (trial.params, trial.until, trial.begins_from) == ({"lr": 0.5}, 3, "9.1/8-2")
+        assert store.trials(number) == [trial]
+        assert store.search_log(number) == [created(1)]
+        search_, said = store.messages(1)
+        assert (search_.type, search_.trial, search_.at) == ("search", 1, created(1).at)
+        assert search_.data == created(1).to_json()
+        assert said.data == trial.to_json()
+
+    def test_a_decision_and_what_it_does_are_one(self, store: Store) -> None:
+        number = search(store)
+        store.record(number, [created(1)], [Added(1, {"lr": 0.5}, 3)], at=1.0)
+        attempt = store.add_attempt(number, 1, GANG, None, "digest", at=2.0)
+        store.accept(attempt.id, [started()], at=3.0)
+        seq = store.last_seq()
+        paused = reported(2, 1, 3, math.nan, Pause())
+        with pytest.raises(IllegalTransition):
+            store.record(number, [paused], [Moved(1, events.Lifted())], at=4.0)
+        assert (store.search_log(number), store.last_seq()) == ([created(1)], seq)
+        release = Moved(1, events.Release(), {"holds": {Hold.SEARCH}})
+        (trial,) = store.record(number, [paused], [release], at=4.0)
+        assert (trial.state, trial.holds, trial.until) == (TrialState.RELEASING, {Hold.SEARCH}, 3)
+        store.advance_attempt(attempt.id, events.Ended(), at=5.0, outcome=Outcome.RELEASED)
+        store.advance_trial(number, 1, events.Released(held=True), at=5.0)
+        resumed = Entry(number=3, at=6.0, event=Vacancy(), decision=Resume(trial=1, until=9))
+        (trial,) = store.record(number, [resumed], [Moved(1, events.Lifted(), {"holds": set(), "until": 9})], at=6.0)
+        assert (trial.state, trial.holds, trial.until) == (TrialState.QUEUED, frozenset(), 9)
+        further = reported(4, 1, 9, 0.1, Continue(until=27))
+        (trial,) = store.record(number, [further], [Moved(1, changes={"until": 27})], at=7.0)
+        assert (trial.state, trial.until) == (TrialState.QUEUED, 27)
+        assert [str(entry) for entry in store.search_log(number)] == list(
+            map(str, [created(1), paused, resumed, further])
+        )  # as text, NaN equals itself
+        assert store.search_log(number, after=2) == [resumed, further]
+
+    def test_of_two_that_decide_at_once_one_is_refused(self, store: Store) -> None:
+        number, other = search(store), search(store)
+        store.record(number, [created(1), created(2)], [Added(1, {}), Added(2, {})], at=1.0)
+        for entries in ([created(2)], [created(4)], [created(3), created(5)]):
+            with pytest.raises(Conflict, match=f"#{number} has gone on to entry 2"):
+                store.record(number, entries, [Added(3, {})], at=2.0)
+        assert len(store.trials(number)) == len(store.search_log(number)) == 2
+        assert store.record(number, [created(3)], at=3.0) == []
+        assert store.search_log(other) == store.search_log(99) == []
+
+    def test_trials_are_counted_and_read_by_state(self, store: Store) -> None:
+        number = search(store)
+        entries = [created(index) for index in range(1, 6)]
+        store.record(number, entries, [Added(entry.number, {}) for entry in entries], at=1.0)
+        store.advance_trial(number, 1, events.Prune(), at=2.0)
+        for index in (2, 3):
+            store.advance_trial(number, index, events.Held(), at=2.0, holds={Hold.SEARCH})
+        store.add_attempt(number, 5, GANG, None, "digest", at=2.0)
+        assert store.trial_counts(number) == {"pruned": 1, "paused": 2, "queued": 1, "starting": 1}
+        assert [trial.index for trial in store.trials(number, {TrialState.PAUSED, TrialState.PRUNED})] == [1, 2, 3]
+        assert store.trials(number, []) == []
+        assert [trial.index for trial in store.live_trials()] == [4, 5]
+        assert store.trial_counts(99) == {}
+        assert [trial.index for trial in store.restless_trials(number)] == [4, 5]
+        store.update_trial(number, 3, at=3.0, holds={Hold.SEARCH, Hold.USER})
+        assert [trial.index for trial in store.restless_trials(number)] == [3, 4, 5]
+
+    def test_a_little_of_each_trial_is_read_with_what_it_has_held(self, store: Store) -> None:
+        number = search(store)
+        entries = [created(index) for index in range(1, 4)]
+        store.record(number, entries, [Added(entry.number, {}) for entry in entries], at=1.0)
+        attempt = store.add_attempt(number, 2, GANG, None, "digest", at=2.0)
+        failure = Failure(rank=0, type="KeyError", message="lr")
+        store.advance_trial(number, 2, events.Errored(retries_left=False), at=5.0, failure=failure)
+        store.advance_attempt(attempt.id, events.Ended(), at=5.0, outcome=Outcome.FAILED)
+        store.add_attempt(number, 3, GANG, None, "digest", at=4.0)
+        slots = sum(len(share.slots) for share in GANG)
+        assert store.trial_seconds(number, at=9.0) == {2: 3.0 * slots, 3: 5.0 * slots}
+        assert store.slot_seconds(number, at=9.0) == 8.0 * slots
+        assert [(each.index, str(each.state), each.attempt, each.failure) for each in store.outlines(number)] == [
+            (1, "queued", 0, None),
+            (2, "failed", 1, "KeyError"),
+            (3, "starting", 1, None),
+        ]
+        assert store.outlines(99) == []
+        assert store.trial_seconds(99, at=9.0) == {}
+
+    def test_a_log_is_read_in_pages(self, store: Store) -> None:
+        number = search(store)
+        entries = [created(index) for index in range(1, 8)]
+        store.record(number, entries, at=1.0)
+        found: list[Entry] = []
+        while page := store.search_log(number, after=len(found), limit=3):
+            assert len(page) <= 3
+            found += page
+        assert found == entries
 
     def test_what_is_not_there_is_not_found(self, store: Store) -> None:
         missing = AttemptId(9, 1, 1)
@@ -182,12 +346,12 @@ class StoreContract:
     def test_what_cannot_happen_is_refused_and_nothing_is_written(self, store: Store) -> None:
         attempt = placed(store)
         before, seq = store.trial(1, 1), store.last_seq()
-        with pytest.raises(IllegalTransition, match="released is not possible while starting"):
-            store.advance_trial(1, 1, events.Released(held=False), at=9.0, failures=4)
+        with pytest.raises(IllegalTransition, match="lifted is not possible while starting"):
+            store.advance_trial(1, 1, events.Lifted(), at=9.0, failures=4)
         with pytest.raises(IllegalTransition):
             store.advance_attempt(attempt.id, events.Ending(), at=9.0)
         with pytest.raises(IllegalTransition):
-            store.advance_experiment(1, events.Extended(), at=9.0)
+            store.advance_experiment(1, events.Ended(), at=9.0)
         with pytest.raises(IllegalTransition):
             placed(store, number=1)
         with pytest.raises(ValidationError):
@@ -201,10 +365,10 @@ class StoreContract:
         done = store.advance_trial(1, 1, events.Finished(), at=7.0)
         store.advance_attempt(attempt.id, events.Ended(), at=7.0, outcome=Outcome.OK)
         assert store.advance_experiment(1, events.Completed(), at=7.0).ended_at == done.ended_at == 7.0
-        assert store.unfinished_trials() == []
+        assert store.live_trials() == []
         assert store.advance_trial(1, 1, events.Extended(), at=8.0).ended_at is None
         assert store.advance_experiment(1, events.Extended(), at=8.0).ended_at is None
-        assert [trial.id for trial in store.unfinished_trials()] == ["1.1"]
+        assert [trial.id for trial in store.live_trials()] == ["1.1"]
 
     def test_an_experiment_goes_on_with_other_fields_or_not_at_all(self, store: Store) -> None:
         config = store.add_experiment(draft(), at=1.0)[0].config
@@ -243,7 +407,7 @@ class StoreContract:
         store.add_experiment(draft(), at=9.0)
         attempt = store.add_attempt(store.add_experiment(draft(), at=1.0)[0].number, 1, GANG, None, "d", at=10.0)
         requeue(store, attempt)
-        assert [trial.id for trial in store.unfinished_trials()] == ["2.1", "1.1"]
+        assert [trial.id for trial in store.live_trials()] == ["2.1", "1.1"]
 
     def test_the_ranks_first_word_makes_attempt_and_trial_running(self, store: Store) -> None:
         attempt = placed(store)
@@ -312,6 +476,40 @@ class StoreContract:
         store.accept(attempt.id, [report(7, 30), report(8, 30, "validation", accuracy=0.8)], at=6.0)
         trial = store.trial(1, 1)
         assert (trial.step, trial.metrics, trial.checkpoint) == (30, {"accuracy": 0.8}, "20-1")
+
+    def test_the_best_value_of_the_metric_is_kept_with_where_it_was(self, store: Store) -> None:
+        attempt = placed(store)
+        assert store.trial(1, 1).best is None
+        worse = [report(1, 5, loss=0.0), report(2, 10, "validation", accuracy=1.0)]  # no validation, no value
+        worse += [report(3, 20, "validation", loss=math.nan), report(4, 30, "validation", loss=-math.inf)]
+        store.accept(attempt.id, worse, at=4.0)
+        assert store.trial(1, 1).best is None
+        store.accept(attempt.id, [report(5, 40, "validation", loss=0.5), report(6, 50, "validation", loss=0.7)], at=5.0)
+        found = store.trial(1, 1)
+        assert (found.best, found.metrics) == (Best(value=0.5, step=40, epoch=4.0), {"loss": 0.7})
+        assert [each.best for each in store.outlines(1)] == [found.best]
+        store.accept(attempt.id, [report(7, 60, "validation", loss=0.5), committed(8, 60)], at=6.0)
+        assert store.messages(0)[-1].data["best"] == {"value": 0.5, "step": 40, "epoch": 4.0}
+
+    def test_only_first_words_can_be_best_and_late_ones_are(self, store: Store) -> None:
+        first = placed(store)
+        store.accept(first.id, [report(1, 40, "validation", loss=0.5)], at=4.0)
+        requeue(store, first)
+        second = placed(store, "40-1", number=1)
+        again = [report(1, 40, "validation", loss=0.1), report(2, 50, "validation", loss=0.3)]
+        store.accept(second.id, [*again, report(3, 50, "validation", loss=0.2)], at=5.0)
+        assert store.trial(1, 1).best == Best(value=0.3, step=50, epoch=5.0)
+        late = [report(2, 20, "validation", loss=0.3), report(3, 30, "validation", loss=0.4)]
+        store.accept(first.id, [*late, report(4, 45, "validation", loss=0.0)], at=6.0)  # 45 is beyond its successor
+        assert store.trial(1, 1).best == Best(value=0.3, step=20, epoch=2.0)
+
+    def test_a_metric_to_be_maximized_has_its_greatest_value_as_best(self, store: Store) -> None:
+        config = Config(metric=Metric(name="accuracy", mode="max"))
+        number = store.add_experiment(draft().model_copy(update={"config": config}), at=1.0)[0].number
+        values = (0.25, 0.75, 0.5)
+        batch = [report(n, n, "validation", accuracy=value, loss=value) for n, value in enumerate(values, 1)]
+        store.accept(placed(store, number=number).id, batch, at=4.0)
+        assert store.trial(number, 1).best == Best(value=0.75, step=2, epoch=0.2)
 
     def test_a_checkpoint_is_said_with_the_whole_trial(self, store: Store) -> None:
         attempt = placed(store)
@@ -436,6 +634,27 @@ class StoreContract:
         assert [len(each.attempts) for each in everything] == [0, 10, 1]
         assert [each.warnings for each in everything] == [(), ("the disk is full, #2",), ("the disk is full, #1",)]
 
+    def test_of_very_many_trials_an_overview_holds_those_that_are_looked_at(self, store: Store) -> None:
+        number, few = search(store), search(store)
+        entries = [created(index) for index in range(1, 101)]
+        store.record(number, entries, [Added(entry.number, {}) for entry in entries], at=1.0)
+        store.record(few, entries[:50], [Added(entry.number, {}) for entry in entries[:50]], at=1.0)
+        for index in range(1, 101):
+            best = None if index == 50 else Best(value=-index, step=1, epoch=1.0)
+            store.update_trial(number, index, at=2.0, best=best, attempt=1)
+            if index not in (3, 4):  # these wait
+                store.advance_trial(number, index, events.Held(), at=2.0, holds={Hold.SEARCH})
+        store.update_trial(number, 7, at=3.0, failure=Failure(rank=0, type="OSError", message="no"))
+        seen, whole = store.overview(number), store.overview(few)
+        assert [trial.index for trial in seen.trials] == [3, 4, 7, *range(81, 101)]
+        assert seen.trial_counts == seen.counts == {"queued": 2, "paused": 98}
+        assert (seen.state, seen.front) == ("queued", store.trial(number, 100))
+        assert list(whole.trials) == store.trials(few)
+        assert (whole.trial_counts, whole.counts) == ({}, {"queued": 50})
+        assert store.overviews(search="#1") == [seen]
+        pruned = Message(seq=9999, at=4.0, experiment=number, type="trial", data=pruned_at(store, number, 20))
+        assert seen.after(pruned).trial_counts == store.overview(number).trial_counts
+
     def test_overviews_are_found_like_experiments(self, store: Store) -> None:
         for name, owner in (("Digits", "ada"), ("other", "ada"), ("digits again", "bob")):
             store.add_experiment(draft(name, owner), at=1.0)
@@ -483,6 +702,35 @@ class StoreContract:
         assert (found["weights"].attempt, found["weights"].at) == (1, 5.0)
         assert found["weights"].value == weights.value
         assert store.facts(attempt.experiment, 2) == []
+
+    def test_the_newest_artifact_of_a_name_is_known_and_each_is_said(self, store: Store) -> None:
+        attempt = placed(store)
+        assert store.overview(1).artifacts_seq == 0
+        records = [started(), kept(2), kept(3, "a table"), kept(4, size=700)]
+        assert store.accept(attempt.id, records, at=9.0) == store.accept(attempt.id, records, at=9.5) == 4
+        assert [(each.name, each.size, each.at, each.file) for each in store.artifacts(1)] == [
+            ("a table", 512, 8.0, "a table.png"),
+            ("net", 700, 9.0, "net.png"),
+        ]
+        found = store.artifact(1, 1, "net")
+        assert (found.trial, found.attempt, found.step, found.media) == (1, 1, 3, "image/png")
+        messages = [each for each in store.messages(0) if each.type == "artifact"]
+        assert [each.data["name"] for each in messages] == ["net", "a table", "net"]
+        assert messages[-1].data == found.to_json()
+        assert store.overview(1).artifacts_seq == messages[-1].seq
+        for missing in ((1, 1, "other"), (1, 2, "net"), (2, 1, "net")):
+            with pytest.raises(NotFound):
+                store.artifact(*missing)
+        assert store.artifacts(2) == []
+
+    def test_an_artifact_of_a_later_attempt_stays(self, store: Store) -> None:
+        first = placed(store)
+        requeue(store, first)
+        second = placed(store, "8-1", number=1)
+        store.accept(second.id, [started(), kept(2, step=9)], at=6.0)
+        late = [kept(1, step=8), kept(2, "early", step=8), kept(3, "undone", step=9)]
+        assert store.accept(first.id, late, at=7.0) == 3
+        assert [(each.name, each.attempt) for each in store.artifacts(1)] == [("early", 1), ("net", 2)]
 
     def test_the_service_has_a_word_for_the_person_too(self, store: Store) -> None:
         attempt = placed(store)

@@ -15,7 +15,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, text
-from store_contract import StoreContract, draft, placed, training
+from store_contract import StoreContract, check_bests_of_before, draft, placed, training
 
 from kernel_backend.store.base import StoreUnavailable
 from kernel_backend.store.sql import SqlStore
@@ -83,6 +83,10 @@ def test_the_migrated_schema_is_the_one_in_tables(url: str) -> None:
         context = MigrationContext.configure(db, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
     engine.dispose()
+
+
+def test_trials_of_before_have_their_best(url: str) -> None:
+    check_bests_of_before(url)
 
 
 def test_stores_that_open_a_new_database_at_once_share_it(url: str) -> None:

@@ -19,7 +19,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, text
-from store_contract import StoreContract, draft, placed, training
+from store_contract import StoreContract, check_bests_of_before, draft, placed, training
 
 from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.model import events as e
@@ -77,21 +77,48 @@ def test_a_database_of_before_is_brought_up_to_date(file: Path) -> None:
     store.close()
     with create_engine(f"sqlite:///{file}").begin() as db:
         added = "trials.training", "trials.excluded", "attempts.guarantee", "experiments.rerun_of"
-        for column in (*added, "experiments.begins_from"):
+        added += "experiments.begins_from", "experiments.space", "trials.until", "trials.begins_from", "trials.best"
+        for column in added:
             table, name = column.split(".")
             db.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
         db.execute(text("DROP TABLE facts"))
+        db.execute(text("DROP TABLE search_log"))
+        db.execute(text("DROP TABLE artifacts"))
+        db.execute(text("DROP INDEX trials_by_state"))
         db.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     again = SqlStore(file)
     assert again.overview(1) == before
     again.close()
 
 
+def test_a_trial_of_before_begins_where_its_experiment_does(file: Path) -> None:
+    store = SqlStore(file)
+    for begins_from in (None, "9.1/8-2"):
+        store.add_experiment(draft(begins_from=begins_from), at=1.0)
+    before = store.overviews()
+    store.close()
+    with create_engine(f"sqlite:///{file}").begin() as db:
+        for column in ("experiments.space", "trials.until", "trials.begins_from", "trials.best"):
+            db.execute(text("ALTER TABLE {} DROP COLUMN {}".format(*column.split("."))))
+        db.execute(text("DROP TABLE artifacts"))
+        db.execute(text("DROP TABLE search_log"))
+        db.execute(text("DROP INDEX trials_by_state"))
+        db.execute(text("UPDATE alembic_version SET version_num = '0004'"))
+    again = SqlStore(file)
+    assert [each.trials[0].begins_from for each in again.overviews()] == ["9.1/8-2", None]
+    assert again.overviews() == before
+    again.close()
+
+
+def test_trials_of_before_have_their_best(file: Path) -> None:
+    check_bests_of_before(f"sqlite:///{file}")
+
+
 def test_a_database_from_the_future_is_refused(file: Path) -> None:
     SqlStore(file).close()
     with create_engine(f"sqlite:///{file}").begin() as db:
         db.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0004: upgrade"):
+    with pytest.raises(NewerDatabase, match=r"schema 9999, this version of Daylight knows up to 0007: upgrade"):
         SqlStore(file)
 
 

@@ -64,6 +64,7 @@ class Trial:
     epochs: int = 2
     batch_size: int = 12
     every: str = "60s"
+    until: int | None = None  # where the next attempt asks how to go on
     params: dict[str, Any] = dataclasses.field(default_factory=dict)
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # more fields of Config
     files: dict[str, bytes] = dataclasses.field(default_factory=dict)  # what travels beside the definition
@@ -112,6 +113,7 @@ class Trial:
             code=str(self.folder / "code"),
             snapshot="0" * 64,
             checkpoints=str(self.checkpoints),
+            until=self.until,
             resume_from=resume_from,
             home=str(HOME),
         )

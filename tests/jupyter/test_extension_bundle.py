@@ -12,6 +12,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Delivery
 from tests.api.served import report, started, submit, token_of
+from tests.api.test_searching import begun, search, trained
 
 SAID = ["captured: 2 cells", "<script>alert(1)</script>"]
 
@@ -33,6 +34,15 @@ def test_an_experiment_is_bundled_as_it_is_now(served, client, hosted):
     assert Overview.from_json(saved["overview"]).to_json() == client.experiment(1).to_json()
     assert [curve["metric"] for curve in saved["curves"]["curves"]] == ["loss"]
     json.loads(answer.text, parse_constant=pytest.fail)  # NaN and infinity are no JSON
+
+
+def test_a_search_is_bundled_with_how_it_stands(served, client, hosted):
+    number = search(client, parallel=1)
+    begun(client, number, 1)
+    trained(served, client, number, 1, 0.5)
+    found = hosted.post(f"/bundle/{number}", json={"captured": []}).raise_for_status().json()[MIME_TYPE]["search"]
+    assert [row["best"] for row in found["standing"]["trials"]][:1] == [0.5]
+    assert [line["value"] for line in found["curves"]["lines"]] == [[0.5]]
 
 
 def test_one_that_has_not_been_heard_of_yet_has_no_curves(served, client, hosted):

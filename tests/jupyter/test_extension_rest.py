@@ -11,10 +11,11 @@ import pytest
 
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
-from tests.api.served import TOKEN, report, started, submit, token_of
+from tests.api.served import TOKEN, keep, report, started, submit, token_of
 from tests.jupyter import standin
 from tests.jupyter.hosted import TOKEN as JUPYTERS
 from tests.jupyter.standin import StandIn
+from tests.world import until
 
 READS = [
     "/api/experiments",
@@ -31,6 +32,11 @@ READS = [
     "/api/experiments/1/logs?offset=6&rank=0",
     "/api/experiments/1/logs?rank=4",
     "/api/experiments/1/checkpoints",
+    "/api/experiments/1/artifacts",
+    "/api/experiments/1/trials/1/artifacts/net",
+    "/api/experiments/1/trials/1/artifacts/a%20page",
+    "/api/experiments/1/trials/1/artifacts/other",
+    "/api/experiments/1/trials/2/artifacts/net",
     "/api/experiments/1/source",
     "/api/experiments/1/picture.png?dark=1",
     "/api/nodes",
@@ -51,6 +57,9 @@ NO_ROUTES = [
     "/api/experiments/%31",
     "/api/experiments/1234567890",
     "/api/experiments/1/picturexpng",
+    "/api/experiments/1/trials/1/artifacts/",
+    "/api/experiments/1/trials/1/artifacts/../../../checkpoints",
+    "/api/experiments/1/trials/1/artifacts/%2e%2e%2fx",
     "/api/experiments/../nodes",
     "/api/experiments/..%2fnodes",
     "/api/experiments/%2e%2e/nodes",
@@ -69,6 +78,7 @@ def told(served, client) -> None:
     submit(client, name="other")
     token = token_of(served, AttemptId(1, 1, 1))
     client.deliver("1.1-1", token, Delivery(records=(started(), report(2), report(3, loss=float("nan")))))
+    keep(served, {"net.png": b"\x89PNG", "a page.html": b"<script>"}, first=4)
 
 
 @pytest.fixture
@@ -114,11 +124,22 @@ def test_what_is_read_through_the_server_is_the_services_own_answer(told, hosted
     assert [each["name"] for each in hosted.get("/api/experiments?search=oth%65r").json()["experiments"]] == ["other"]
 
 
+def test_what_was_kept_is_shown_or_saved_as_the_service_says(told, hosted):
+    said = {name: hosted.get(f"/api/experiments/1/trials/1/artifacts/{name}").headers for name in ("net", "a%20page")}
+    assert [each["Content-Disposition"] for each in said.values()] == [
+        'inline; filename="net.png"',
+        'attachment; filename="a page.html"',
+    ]
+    for each in said.values():
+        assert each["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'none'" in each["Content-Security-Policy"]
+
+
 def test_an_experiment_is_paused_resumed_and_stopped(told, hosted, client):
     assert hosted.post("/api/experiments/1/pause").json()["id"] == 1
-    assert client.experiment(1).trials[0].holds
+    until(lambda: client.experiment(1).trials[0].holds, "the trial is held")
     hosted.post("/api/experiments/1/resume").raise_for_status()
-    assert not client.experiment(1).trials[0].holds
+    until(lambda: not client.experiment(1).trials[0].holds, "nothing holds the trial")
     assert hosted.post("/api/experiments/1/stop", content=b"x" * 3_000_000).json()["experiment"]["state"] == "stopping"
     assert client.experiment(1).experiment.state == "stopping"
     assert client.experiment(2).experiment.state == "active"
@@ -130,6 +151,26 @@ def test_what_the_service_refuses_is_refused_in_its_words(told, hosted, served):
         mine, its = hosted.post(path), own(served, "POST", path)
         assert mine.status_code == its.status_code >= 400
         assert mine.json() == its.json()
+
+
+def test_a_search_is_steered_in_the_services_words(told, hosted, served):
+    for path in ("trials/1/promote", "trials/7/prune"):  # of an experiment that is no search
+        mine, its = hosted.post(f"/api/experiments/1/{path}"), own(served, "POST", f"/api/experiments/1/{path}")
+        assert mine.status_code == its.status_code >= 400
+        assert mine.json() == its.json()
+    assert "is no search" in hosted.post("/api/experiments/1/extend", json={"trials": 9}).json()["message"]
+
+
+def test_of_a_body_only_what_extends_a_search_goes_on(hosted, in_its_place):
+    service = in_its_place(lambda: standin.http(b"{}"))
+    for body in (b"", b"{", b'{"trials": 0}', b'{"trials": 9, "owner": "eve"}', b"[9]"):
+        refused = hosted.post("/api/experiments/1/extend", content=body)
+        assert (refused.status_code, refused.json()["error"]) == (400, "InvalidRequest")
+    assert service.heard == []
+    hosted.post("/api/experiments/1/extend", content=b' {"budget" : 3.5, "trials": 9, "max_time": null}')
+    (heard,) = service.heard
+    assert heard.startswith(b"POST /api/experiments/1/extend HTTP/1.1\r\n")
+    assert heard.endswith(b'\r\n\r\n{"trials":9,"budget":3.5}')
 
 
 def test_what_is_no_route_of_ours_reaches_none_of_the_services(hosted, in_its_place):

@@ -153,7 +153,8 @@ def test_a_trial_whose_beginning_is_gone_fails_and_says_so(world: World) -> None
 
 
 def test_a_trial_whose_copied_beginning_is_gone_does_not_start_from_scratch(world: World) -> None:
-    first = world.submit(checkpoint_every={"steps": 2}, keep={"latest": 9, "best": 0}, epochs=1, pause=0.5)
+    # Four steps of a second each from one checkpoint to the next: time to pause it amid them.
+    first = world.submit(checkpoint_every={"steps": 4}, keep={"latest": 9, "best": 0}, epochs=1, pause=1.0)
     world.ended(first.experiment.number)
     again = client(world).retrain(first.experiment.number).experiment
     world.state(again.number, "running")

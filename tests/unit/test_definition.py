@@ -36,6 +36,12 @@ def test_every_argument_is_a_loop_value_a_shared_result_or_a_hyperparameter():
     assert definition.bind({}) == {"width": 64, "root": "data", "share": 0.1}
 
 
+def test_run_is_a_loop_value_of_every_function():
+    definition = parse("def dataset(run): ...\n" + SMALL.replace("def model(", "def model(run, dataset, "))
+    assert [each.kind for each in definition.functions["model"].parameters[:2]] == ["loop", "function"]
+    assert definition.bind({}) == {"width": 64}
+
+
 def test_functions_above_the_cell_are_helpers_unless_a_role_asks_for_their_result():
     above = "def dataset(size=10): ...\ndef metrics(output, target): ...\ndef unused(speed=3): ...\n"
     definition = parse(above + "def validation_data(dataset): ...\n" + SMALL, roles_from=4)
@@ -111,6 +117,9 @@ def test_a_hyperparameter_without_a_value_and_an_unknown_name_are_told_at_once()
         ("x=(0.9, 0.99)", [0.8, 0.9], [0.8, 0.9]),
         ("x: Positive = 1e-2", 2, 2.0),
         ("x=None", "anything", "anything"),
+        ("x=()", [{"kind": "conv"}], [{"kind": "conv"}]),
+        ("x: list[dict] = [{'kind': 'conv', 'width': 2**5}]", [{}], [{}]),
+        ("x: dict = {'a': (1, 2)}", {"b": None}, {"b": None}),
         ("x=4 * 128", 4, 4),
         ("*, x=-1", 4, 4),
     ],
@@ -133,12 +142,21 @@ def test_annotations_and_defaults_give_the_type(signature: str, given: object, v
         ("x: int | None", "a", "a whole number or none"),
         ("x=[1]", 3, "a list"),
         ("x: str", 3, "text"),
+        ("x: dict", [1], "a dictionary"),
+        ("x=()", {"a": 1}, "a list"),
     ],
 )
 def test_a_value_of_the_wrong_type_is_named_with_what_is_wanted(signature: str, given: object, wanted: str):
     message = unbound(SMALL + f"def optimizer(params, {signature}): ...", x=given)
     assert f"x={given!r}" in message
     assert message.endswith(f"takes {wanted}")
+
+
+def test_a_default_may_be_a_list_of_dictionaries():
+    definition = parse(SMALL + "def optimizer(params, blocks=[{'kind': 'conv', 'sizes': (3, 5)}], lr=0.1): ...")
+    values = definition.bind({})
+    assert values["blocks"] == [{"kind": "conv", "sizes": [3, 5]}]
+    assert definition.functions["optimizer"].hyperparameters(values)["blocks"] == values["blocks"]
 
 
 def test_a_tuple_default_reaches_the_function_as_a_tuple_again():
@@ -192,3 +210,33 @@ def test_definitions_travel_as_json():
 
 def test_a_role_that_is_not_trained_yet_is_refused_by_name():
     assert "augment (line 4) is a role" in unbound(SMALL + "def augment(input): ...")
+
+
+def test_prepare_may_have_hyperparameters_and_results_of_functions_that_ask_for_nothing_else():
+    definition = parse(SMALL + "def prepare(root, url='u'): ...\ndef root(at='.'): ...\ndef dataset(url): ...\n")
+    assert definition.bind({"at": "data"}) == {"width": 64, "url": "u", "at": "data"}
+    assert [each.name for each in definition.needs("prepare")] == ["prepare", "root"]
+    assert parse(SMALL + "def prepare(loss='mse', model='resnet'): ...").bind({})["model"] == "resnet"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def prepare(rank): ...", "prepare (line 4) asks for rank, and prepare runs before there is any"),
+        ("def prepare(train_data): ...", "prepare (line 4) asks for train_data"),
+        ("def root(device): ...\ndef prepare(root): ...", "root (line 4) asks for device, and prepare"),
+        ("def prepare(batch): ...", "exists only while a model trains"),
+        (
+            "def prepare(): ...\ndef validation_data(prepare): ...",
+            "validation_data (line 5) asks for what prepare returns",
+        ),
+    ],
+)
+def test_what_prepare_cannot_have_or_give_is_told(source: str, says: str):
+    assert says in refused(SMALL + source)
+
+
+def test_a_helper_named_prepare_is_a_function_as_any_other():
+    definition = parse("def prepare(): ...\n" + SMALL + "def validation_data(prepare): ...\n", roles_from=2)
+    assert "prepare" in definition.functions
+    assert "prepare" not in definition.roles

@@ -71,6 +71,14 @@ CAUSES = {
     ),
     "a hyperparameter": (side(params={"lr": 0.2, "width": 8}), [("hyperparameters", "lr 0.1 -> 0.2")]),
     "its type": (side(params={"lr": 0.1, "width": 8.0}), [("hyperparameters", "width 8 -> 8.0")]),
+    "what is searched": (
+        side(space="width=8..64 lr=0.1,0.2@width=8"),
+        [("hyperparameters", "lr 0.1 -> 0.1,0.2@width=8"), ("hyperparameters", "width 8 -> 8..64")],
+    ),
+    "how it is searched": (
+        side(config={"search": {"method": "asha", "eta": 3}}),
+        [("configuration", "search default -> method asha, eta 3")],
+    ),
     "the seed": (side(config={"seed": 7}), [("seed", "seed 0 -> 7")]),
     "threads": (side(config={"threads": 2}), [("hardware", "threads 1 -> 2")]),
     "threads that ranks saw": (

@@ -13,10 +13,14 @@ import pytest
 
 from jupyter_ext.commands import HELP
 from jupyter_ext.job import Job
+from jupyter_ext.searched import bounds_text, parameter_text
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.cli import verbs
+from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.definition import LOOP_VALUES, ROLES, TRAINED
-from kernel_backend.model.options import OPTIONS
+from kernel_backend.model.options import OPTIONS, parse_options
+from kernel_backend.model.search_rules import check_search
+from kernel_backend.model.spelling import to_config
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
@@ -66,6 +70,34 @@ def test_the_reference_lists_every_option_and_no_other() -> None:
     )
     assert set(listed) == {flag for option in OPTIONS for flag in option.flags}
     assert len(listed) == len(set(listed))
+
+
+def test_every_space_of_the_reference_is_read_as_one() -> None:
+    spaces = section(section(text("docs/reference.md"), "Options of a submission"), "Spaces")
+    rows = re.findall(r"^\| (`.*?) \|", spaces, re.MULTILINE)
+    hung_on = {"opt": "opt=sgd,adam,lion", "blocks": "blocks=1..6", "block.kind": "block.kind=conv,res@each"}
+    assert len(rows) > 8
+    for row in rows:
+        words = {each.partition("=")[0]: each for each in re.findall(r"`([^`]+)`", row)}
+        found = {str(each): each for each in parse_line((hung_on | words).values()).space.parameters}
+        assert len(found) == len(hung_on | words), row
+
+
+def test_the_lines_of_the_guide_about_ranges_are_read() -> None:
+    page = section(text("docs/guide.md"), "Ranges instead of values")
+    lines = [
+        line.split() for line in re.findall(r"^    (?:%%dlsubmit )?(\S+=\S+,\S+ .*|--search .*)$", page, re.MULTILINE)
+    ]
+    lines += [words.split() for words in re.findall(r"^    (blocks=.*)$", page, re.MULTILINE)]
+    assert len(lines) == 3
+    for words in lines:
+        options = parse_options(words, "notebook")
+        config, space = to_config(options), parse_line(options.words).space
+        assert len(space.parameters) == len(options.words)
+        if config.search is not None:
+            check_search(config, space)
+            told = [*map(parameter_text, space.parameters), bounds_text(config, space)]
+            assert all(f"# {'' if each.startswith('asha') else '  '}{each}\n" in page for each in told)
 
 
 def test_the_reference_lists_every_verb_of_the_command_line_and_no_other() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from kernel_backend.model import events as e
@@ -93,6 +95,8 @@ def test_an_excluded_node_and_the_last_try_are_both_said():
 def test_who_was_asked_to_leave_by_others_says_so_and_who_was_asked_here_does_not():
     said = ending(trial(), attempt(4), Outcome.RELEASED, None, False, 5).notes
     assert said == ("attempt 4 was asked to step aside",)
+    nobody_answered = ending(trial(until=3), attempt(4), Outcome.RELEASED, None, False, 5)
+    assert (nobody_answered.event, nobody_answered.notes) == (e.Released(held=False), ())
     assert ending(trial(TrialState.RELEASING), attempt(4), Outcome.RELEASED, None, False, 5).notes == ()
 
 
@@ -277,8 +281,8 @@ def test_aligning_comes_to_rest_and_never_asks_the_impossible(wanted, state, hol
 
 def test_an_experiment_ends_when_its_trials_have():
     done, failed, running = TrialState.COMPLETED, TrialState.FAILED, TrialState.RUNNING
-    assert settled(ExperimentState.ACTIVE, [done, running]) is None
-    assert settled(ExperimentState.ACTIVE, [done, failed]) == e.Completed()
-    assert settled(ExperimentState.ACTIVE, [failed]) == e.Failed()
-    assert settled(ExperimentState.STOPPING, [TrialState.STOPPED]) == e.Ended()
-    assert settled(ExperimentState.COMPLETED, [done]) is None
+    assert settled(ExperimentState.ACTIVE, Counter([done, running])) is None
+    assert settled(ExperimentState.ACTIVE, Counter([done, failed])) == e.Completed()
+    assert settled(ExperimentState.ACTIVE, Counter([failed])) == e.Failed()
+    assert settled(ExperimentState.STOPPING, Counter([TrialState.STOPPED])) == e.Ended()
+    assert settled(ExperimentState.COMPLETED, Counter([done])) is None

@@ -85,7 +85,9 @@ def test_a_metric_is_better_downwards_unless_it_says_otherwise() -> None:
     assert loss.better(1.0, None)
     assert loss.better(1.0, 2.0)
     assert accuracy.better(2.0, 1.0)
-    assert not any(each.better(1.0, 1.0) or each.better(math.nan, None) for each in (loss, accuracy))
+    assert not any(each.better(1.0, 1.0) for each in (loss, accuracy))
+    for nothing in (math.nan, math.inf, -math.inf):
+        assert not any(each.better(nothing, than) for each in (loss, accuracy) for than in (None, 0.0))
 
 
 @pytest.mark.parametrize(

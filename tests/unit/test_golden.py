@@ -16,20 +16,26 @@ from typing import Any
 import pytest
 
 from kernel_backend import text
+from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.curves import gather, thin
-from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.overview import Overview, Wait
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.search import Create, Entry, Pause, Reported, Search, Vacancy
+from kernel_backend.model.space import Choices, Parameter, Range, Space
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, Outcome, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Failure, Frame, Trial, checkpoint_step
+from kernel_backend.model.trial import Attempt, Best, Failure, Frame, Trial, checkpoint_step
 from tests.builders import attempt, trial, user_error
 
 FOLDER = Path(__file__).parents[1] / "golden"
 
 UGLY = "<img src=x onerror=alert(1)> 'é' \U0001f33b & \"co\""
 LOST = Failure(rank=1, type="SIGKILL", message="rank 1 was ended by SIGKILL", step=88)
+NET = Artifact(
+    trial=1, name="net", attempt=1, step=3, at=104.0, size=512, digest="00", media="image/png", file="net.png"
+)
 DEEP = Failure(
     rank=3,
     type="KeyError",
@@ -94,7 +100,8 @@ def _of_records() -> Iterator[dict[str, Any]]:
     names = {"width": 64, "act": "relu", "bias": True, "cut": None, "sizes": [1, 2.5, "x", [False, None]]}
     ugly = {"a": "it's", "b": 'say "it\'s"', "c": "tab\tline\n\\ \x00\x7f\xa0\xad", "d": UGLY, "e": "\u2028\U000e0001"}
     floats = {"a": 1e-05, "b": 0.0001, "c": 1.5e-7, "d": 123456.789, "e": 2.5e-05, "f": -0.1, "g": 1e300, "h": -7}
-    yield from said(text.params_text, ({},), (names,), (ugly,), (floats,))
+    blocks = {"blocks": [{"kind": "conv", "it's": None}, {}], "none": None}
+    yield from said(text.params_text, ({},), (names,), (ugly,), (floats,), (blocks,))
     told = {"accuracy": 0.912, "loss": math.nan, UGLY: -math.inf}
     yield from said(text.metrics_text, ({},), ({"loss": 0.412},), (told,))
     failures = [user_error(), user_error(None, ""), user_error(message=UGLY, rank=2), LOST, DEEP]
@@ -117,12 +124,34 @@ def _of_records() -> Iterator[dict[str, Any]]:
 
 def _of_overviews() -> Iterator[dict[str, Any]]:
     yield from said(
-        [state_of, ended, text.state_text, text.gang_text, text.guarantee_text, text.attempt_lines], *zip(_pictures())
+        [state_of, front_of, ended, text.state_text, text.gang_text, text.guarantee_text, text.attempt_lines],
+        *zip(_pictures()),
     )
     later = overview().model_copy(update={"experiment": experiment("completed", ended_at=4000.5)})
     moments = (overview(), 165.0), (overview(name=""), 99.0), (overview(name=UGLY), 1e6), (later, 9e9)
     yield from said([text.elapsed, text.head_text], *moments)
+    yield from said([text.search_text, text.trials_text], (overview(),), *zip(_searches()))
+    values = [0, 1, -7, 0.1, 1e-4, 3.14159, 1e6, 1234567, 2.5e20, True, None, "adam", "it's", [1, "x"]]
+    yield from said(text.value_text, *zip(values))
     yield from said(text.elapsed, *((overview(attempts=each), 165.0) for each in _spans()))
+
+
+def _searches() -> Iterator[Overview]:
+    blocks = Parameter(name="blocks", domain=Range(low=1, high=3, whole=True))
+    lr = Parameter(name="lr", domain=Range(low=1e-4, high=1e-1, scale="log"))
+    space = Space(parameters=(lr, blocks, Parameter(name="kind", domain=Choices(values=("a", "b")), each="blocks")))
+    params = {"width": 64, "lr": 0.00123456, "blocks": [{"kind": "a"}, {"kind": "b"}]}
+    begun = [
+        trial(TrialState.PAUSED, params=params, metrics={"error": 0.25, "loss": 1.0}, best=best(0.125)),
+        trial(TrialState.RUNNING, index=2, params=params),
+        trial(TrialState.COMPLETED, index=3, params=params, metrics={"error": 0.125}, best=best(0.125)),
+    ]
+    for asked in ({"trials": 64}, {}, {"budget": 3600.0}, {"trials": 1}, {"method": "custom"}):
+        search = Search.model_validate({"method": "asha", **asked})
+        config = Config(epochs=27, search=search, metric=Metric(name="error"))
+        searches = experiment(config=config, space=space if search.method == "asha" else Space())
+        yield overview(*begun).model_copy(update={"experiment": searches})
+        yield overview().model_copy(update={"experiment": searches, "trials": ()})
 
 
 def _spans() -> Iterator[tuple[Attempt, ...]]:
@@ -157,6 +186,12 @@ def _pictures() -> Iterator[Overview]:
     goes_on = attempt(2, resume_from="150-1", outcome=Outcome.FAILED, failure=DEEP, backend="torch")
     yield overview(attempts=(attempt(backend="horovod"), goes_on, attempt(3)))
     yield overview(attempts=(attempt(guarantee="none: --reproducible off"), attempt(2, guarantee=EXACT), attempt(3)))
+    losses = (math.nan, 0.5, 0.25, 0.25)
+    valued = [trial(index=index, metrics={"loss": 0.1}, best=best(loss)) for index, loss in enumerate(losses, 2)]
+    yield overview(trial(), *valued)
+    upwards = experiment(config=Config(metric=Metric(mode="max")))
+    yield overview(trial(), *valued).model_copy(update={"experiment": upwards})
+    yield overview(trial(TrialState.PAUSED), trial_counts={TrialState.PAUSED: 70, TrialState.QUEUED: 1})
     one = overview(attempts=(attempt(),))
     yield one.model_copy(update={"experiment": experiment(config=Config(slots=1))})
 
@@ -167,6 +202,10 @@ def where_text(frame: Frame) -> str:
 
 def state_of(picture: Overview) -> str:
     return picture.state
+
+
+def front_of(picture: Overview) -> Trial | None:
+    return picture.front
 
 
 def ended(picture: Overview) -> bool:
@@ -205,6 +244,17 @@ def _folds() -> dict[str, tuple[Any, ...]]:
             message(6, report(49, 6, "validation")),
             message(7, report(50, 7, "validation")),
         ),
+        "the best stays, and may come late": (
+            overview(trial(step=50, epoch=6.25)),
+            *(
+                message(seq, report(step, seq, "validation", metrics={"loss": loss}))
+                for seq, (step, loss) in enumerate([(50, 0.5), (58, math.nan), (66, 0.75), (74, 0.5), (42, 0.25)], 6)
+            ),
+        ),
+        "of equal ones the earlier step is the best": (
+            overview(trial(best=best(0.5, step=8))),
+            *(message(step, report(step, step, "validation", metrics={"loss": 0.5})) for step in (9, 7)),
+        ),
         "a report of the second trial": (two, message(6, report(4, 6, trial=2))),
         "a report of a trial that is not known": (two, message(6, report(4, 6, trial=3))),
         "a trial that is new": (two, message(6, trial(TrialState.PAUSED, index=4)), message(7, trial(index=3))),
@@ -222,15 +272,49 @@ def _folds() -> dict[str, tuple[Any, ...]]:
             message(7, {"text": "careful"}),
             message(8, {"text": UGLY}),
         ),
+        "something is kept": (two, message(6, NET), message(7, starting), message(8, NET)),
+        "a search grows": (overview(*_many(49)), *_said_of(_many(53)[49:])),
+        "who was not looked at comes back": (
+            overview(*_many(53)[33:], trial_counts={TrialState.PAUSED: 53}, attempts=(attempt(),)),
+            *_said_of([trial(index=1), trial(TrialState.PRUNED, index=1), trial(TrialState.PAUSED, index=54)]),
+        ),
+        "what befalls some of very many": (
+            overview(*_many(53)[33:], trial_counts={TrialState.PAUSED: 53}),
+            *_said_of(
+                [trial(TrialState.FAILED, index=index, failure=DEEP) for index in range(1, 7)]
+                + [trial(TrialState.PAUSED, index=7, holds={Hold.ENGINE}), trial(TrialState.QUEUED, index=8)]
+            ),
+        ),
+        "what a search decides": (
+            two,
+            message(6, Entry(number=1, at=1.0, event=Vacancy(), decision=Create(trial=3, params={"lr": 0.1}, until=2))),
+            message(7, Entry(number=2, at=2.0, event=Reported(trial=3, unit=2, value=math.nan), decision=Pause())),
+        ),
         "what is known changes nothing": (two, message(5, starting), message(4, {"text": "old"})),
         "a message twice": (queued, message(6, {"text": "once"}), message(6, starting)),
         "another experiment's": (two, message(6, starting).model_copy(update={"experiment": 2})),
     }
 
 
+def _many(count: int) -> list[Trial]:
+    """Trials that rest; the higher the number, the lower the loss, but for some that have none."""
+    losses = [math.inf if index % 5 == 0 else -float(index) for index in range(1, count + 1)]
+    return [trial(TrialState.PAUSED, index=index, best=best(loss)) for index, loss in enumerate(losses, 1)]
+
+
+def best(value: float, step: int = 8) -> Best | None:
+    return Best(value=value, step=step, epoch=step / 8) if math.isfinite(value) else None
+
+
+def _said_of(trials: Iterable[Trial]) -> list[Message]:
+    return [message(seq, each) for seq, each in enumerate(trials, 6)]
+
+
 def message(seq: int, about: Record | dict[str, Any]) -> Message:
     types = {Experiment: "experiment", Trial: "trial", Attempt: "attempt", StoredReport: "report", dict: "note"}
-    trial = {Trial: "index", Attempt: "trial", StoredReport: "trial"}.get(type(about))
+    types |= {Artifact: "artifact", Entry: "search"}
+    owners = dict.fromkeys((Attempt, StoredReport, Artifact, Entry), "trial")
+    trial = {Trial: "index", **owners}.get(type(about))
     return Message.model_validate(
         {
             "seq": seq,
@@ -317,6 +401,7 @@ def test_every_function_of_a_view_has_its_cases():
         "message_line",
         "checkpoint_head",
         "checkpoint_row",
+        "artifact_row",
         "collected_lines",
         "new_notes",
         "hang_text",

@@ -93,3 +93,45 @@ def test_a_thread_of_the_users_that_never_ends_does_not_keep_a_rank_for_ever(sta
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False)
     assert ended.returncode == status
+
+
+LEAVING = """
+import atexit, concurrent.futures, ctypes, io, pathlib, sys, threading, time
+import kernel_backend.runner.__main__ as runner
+
+def late():
+    time.sleep(0.2)
+    print("thread")
+
+class Clumsy:
+    def __del__(self):
+        print("taken apart")
+
+clumsy = Clumsy()
+held = open("held", "w")
+held.write("held")
+pool = concurrent.futures.ThreadPoolExecutor(1)
+pool.submit(print, "pool")
+threading.Thread(target=late).start()
+atexit.register(print, "handler")
+atexit.register(lambda: 1 / 0)
+ctypes.CDLL(None).printf(b"native\\n")
+runner.leave(%d)
+"""
+
+
+@pytest.mark.parametrize("status", [0, 85])
+def test_what_the_user_has_begun_comes_to_its_end_before_a_rank_leaves_and_python_takes_nothing_apart(tmp_path, status):
+    ended = subprocess.run(
+        [sys.executable, "-c", LEAVING % status],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == status
+    assert sorted(ended.stdout.split("\n")) == ["", "handler", "native", "pool", "thread"]
+    assert "ZeroDivisionError" in ended.stderr
+    assert (tmp_path / "held").read_text() == "held"

@@ -21,6 +21,9 @@ from kernel_backend.errors import InvalidRequest
         ('--name="my run"', ["--name=my run"]),
         ("layers=[64, 32] act=['a', 'b']", ["layers=[64, 32]", "act=['a', 'b']"]),
         ("lr={rate / 2} --name run-{names['a']}", ["lr=0.05", "--name", "run-b c"]),
+        ("blocks=[{'kind': 'conv'}, {'n': 2}]", ["blocks=[{'kind': 'conv'}, {'n': 2}]"]),
+        ("x=[{'a':{'b':1}}] y={rate}", ["x=[{'a':{'b':1}}]", "y=0.1"]),
+        ("act='relu','gelu' lr={rate}..1", ["act='relu','gelu'", "lr=0.1..1"]),
         ("", []),
     ],
 )
@@ -83,6 +86,42 @@ def test_dry_run_prints_the_module_and_sends_nothing(shell: Any, capsys: pytest.
     assert "# cell [1]\nk = 3" in printed
     assert "# %%dlsubmit --slots 1 --backend auto" in printed
     assert "lr=0.5" in printed
+
+
+SEARCHED = """%%dlsubmit --dry-run --slots 2 {}
+def model(width=8, blocks=()): ...
+def train_data(): ...
+def validation_data(): ...
+def loss(lr: float = 0.1, drop=0.0): ..."""
+
+
+def test_dry_run_of_a_search_tells_what_is_searched_and_how_much_that_trains(
+    shell: Any, capsys: pytest.CaptureFixture[str]
+):
+    line = "--search asha --epochs 256 --trials 9 lr=1e-4..1e-1:log blocks=1..3 block.kind=conv,res@each drop=0.5"
+    run(shell, SEARCHED.format(line))
+    printed = capsys.readouterr().out
+    assert "# drop = 0.5\n" in printed
+    assert "# lr = " not in printed
+    assert "#   lr: 0.0001 to 0.1 on a logarithmic scale\n#   blocks: whole numbers from 1 to 3\n" in printed
+    assert "# asha: 9 trials of 1 to 256 epochs on 2 slots, that is 18 to 4,608 epochs of a slot\n" in printed
+    (spelled,) = [each for each in printed.splitlines() if each.startswith("# %%dlsubmit")]
+    run(shell, SEARCHED.format(spelled.removeprefix("# %%dlsubmit")))
+    assert spelled in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("lr=1e-4..1e-1:log", "'lr=0.0001..0.1:log' is searched only with --search: add --search asha"),
+        ("--search asha --epochs 3", "--search asha has nothing to search"),
+        ("--search random wdith=8,16", "wdith is no hyperparameter (did you mean width?)"),
+        ("--search random --trials 0 lr=1..1", "--trials 0: must be at least 1\n'lr=1..1': 1..1 holds one value only"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_before_anything_is_sent(shell: Any, line: str, said: str):
+    result = shell.run_cell(SEARCHED.format(line))
+    assert said in str(result.error_in_exec)
 
 
 def test_all_that_is_wrong_is_told_at_once_each_with_its_cell(shell: Any, tmp_path: Path, monkeypatch: Any):

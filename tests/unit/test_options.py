@@ -8,18 +8,18 @@ from argparse import Namespace
 import pytest
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.experiment import Cadence, Config, Keep, Metric, parse_duration, parse_size
-from kernel_backend.model.options import (
-    OPTIONS,
-    add_options,
-    duration_word,
-    given_words,
-    options_for,
-    parse_options,
-    size_word,
-    to_config,
-    to_words,
+from kernel_backend.model.experiment import (
+    Cadence,
+    Config,
+    Keep,
+    Metric,
+    parse_duration,
+    parse_size,
+    parse_slot_time,
 )
+from kernel_backend.model.options import OPTIONS, add_options, options_for, parse_options
+from kernel_backend.model.search import Search
+from kernel_backend.model.spelling import duration_word, given_words, size_word, to_config, to_words
 
 
 def config(line: str) -> Config:
@@ -69,6 +69,45 @@ def test_every_setting_reaches_its_field():
     assert config("--loader-workers auto") == Config()
 
 
+def test_every_setting_of_a_search_reaches_its_field():
+    line = "--search asha --trials 9 --sampler tpe --stopping --eta 3 --first-rung 2 --brackets standard --parallel 5"
+    assert config(f"{line} --budget 20gpuh --max-time 8h --warm 12 --warm 9,#7.3").search == Search(
+        method="asha",
+        trials=9,
+        sampler="tpe",
+        stopping=True,
+        eta=3,
+        first_rung=2,
+        brackets="standard",
+        parallel=5,
+        budget=72_000,
+        max_time=28_800,
+        warm=("12", "9", "7.3"),
+    )
+    assert config("--search pbt --population 8 --interval 2").search == Search(method="pbt", population=8, interval=2)
+    assert config("--search custom:Mine").search == Search(method="custom", source="Mine")
+
+
+def test_a_search_has_as_many_trials_as_its_method_usually_has_or_as_its_budget_pays():
+    assert [config(f"--search {name}").search.limit for name in ("asha", "random", "sobol", "tpe", "grid")] == [
+        64,
+        16,
+        16,
+        16,
+        None,
+    ]
+    assert config("--search asha --trials 7").search.limit == 7
+    assert config("--search asha --budget 1h").search.limit is None
+    assert config("--search asha --max-time 1h --trials 7").search.limit == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("20gpuh", 72_000), ("2slot-h", 7200), ("30m", 1800), ("1.5 GPU-h", 5400), ("90s", 90)]
+)
+def test_a_budget_counts_the_time_of_slots(text: str, seconds: float):
+    assert parse_slot_time(text) == seconds
+
+
 def test_log_policies_are_added_to_the_usual_ones_and_replace_those_of_the_same_pattern():
     tokens = ["--on-log", "disk (full|gone)", "cancel_retries", "--on-log", "ECC error", "cancel_retries"]
     policies = to_config(parse_options(tokens, "notebook")).on_log
@@ -108,6 +147,19 @@ def test_values_that_are_no_text_are_taken_as_they_are():
         ("--epoch=3", "no option --epoch: did you mean --epochs?"),
         ("--zzz", "no option --zzz: see --help"),
         ("--slots", "--slots: expected one argument"),
+        ("--search bayes", "--search bayes: must be single, random, grid, .* or custom"),
+        ("--search asha --trials 0", "^--trials 0: must be at least 1$"),
+        ("--search asha --eta 1", "--eta 1: must be at least 2"),
+        ("--search asha --first-rung 0.5", "--first-rung 0.5: must be a whole number"),
+        ("--search pbt --population 1", "--population 1: must be at least 2"),
+        ("--search asha --sampler best", "--sampler best: must be kde, random, "),
+        ("--search asha --brackets all", "--brackets all: must be aggressive, standard or conservative"),
+        ("--search asha --budget 20", "--budget 20: '20' is no time of slots: write 20gpuh, 2slot-h or 30m"),
+        ("--search asha --budget 0gpuh", "--budget 0gpuh: '0gpuh' is no time of slots"),
+        ("--search asha --max-time soon", "--max-time soon: 'soon' is no length of time"),
+        ("--search asha --warm best", "--warm best: 'best' names no experiment"),
+        ("--trials 8", "--trials belongs to a search: add --search asha"),
+        ("--stopping", "--stopping belongs to a search: add --search asha"),
         ("--json", "no option --json"),
     ],
 )
@@ -126,8 +178,10 @@ def test_notebook_and_terminal_share_all_but_their_own():
 
 def test_the_help_tells_the_defaults_of_the_configuration():
     for option in OPTIONS:
-        default = Config.model_fields[option.config].default if option.config else None
-        if isinstance(default, int | str):
+        record, _, field = (option.config or "").rpartition(".")
+        fields = Search.model_fields if record else Config.model_fields
+        default = fields[field].default if option.config else None
+        if isinstance(default, int | str) and default is not False:
             assert option.help.endswith(f"[{default}]"), option.flags
 
 
@@ -147,6 +201,11 @@ def test_the_help_has_the_groups():
         "--checkpoint-every 90s --keep best_overall:3 --metric accuracy:max --hang-timeout 1.5h --max-restarts 0",
         "--checkpoint-every 2epochs --keep latest:1 --rng stream --reproducible off",
         "--checkpoint-every 1steps --on-log gone cancel_retries",
+        "--search asha --trials 256 --sampler random --stopping --eta 3 --first-rung 2 --brackets conservative",
+        "--search hyperband --parallel 4 --budget 20gpuh --max-time 90m --warm 12 --warm 12.7",
+        "--search pbt --population 8 --interval 2",
+        "--search custom:Mine --trials 3",
+        "--search grid",
     ],
 )
 def test_a_configuration_can_be_spelled_out_and_read_again(line):

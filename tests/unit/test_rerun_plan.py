@@ -12,6 +12,7 @@ from jupyter_ext.again import plan
 from kernel_backend.data.declared import declare
 from kernel_backend.differences.side import Side
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.search import Search
 from kernel_backend.model.snapshot import DEFINITION, Environment, Snapshot
 from kernel_backend.snapshots.archive import pack_snapshot
 from kernel_backend.snapshots.environment import record
@@ -160,3 +161,24 @@ def test_a_person_says_where_data_is_now(folder: Path, tmp_path: Path):
 def test_a_place_that_cannot_be_meant_is_refused(folder: Path, word: str, said: str):
     with pytest.raises(InvalidRequest, match=said):
         plan(service(folder, data="leslie"), 41, {}, {}, data=[word])
+
+
+SEARCH = {"method": "asha", "trials": 12, "eta": 3, "parallel": 2}
+
+
+@pytest.mark.parametrize(
+    ("other", "then"),
+    [
+        ({"trials": 64}, {**SEARCH, "trials": 64}),
+        ({"method": "random"}, {"method": "random", "parallel": 2}),
+        ({"method": "asha", "stopping": True}, {**SEARCH, "stopping": True}),
+    ],
+)
+def test_a_search_is_the_one_of_then_but_for_what_is_asked(folder: Path, other: Any, then: Any):
+    planned = plan(service(folder, config={"search": SEARCH}), 41, {}, {"search": other})
+    assert planned.asked.config["search"] == Search(**then).to_json()
+
+
+def test_what_belongs_to_a_search_is_refused_where_there_was_none(folder: Path):
+    with pytest.raises(InvalidRequest, match="--first-rung belongs to a search, and there was none"):
+        plan(service(folder), 41, {}, {"search": {"first_rung": 2}})

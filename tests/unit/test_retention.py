@@ -45,15 +45,15 @@ def test_of_a_trial_that_may_run_again_the_two_newest_stay_whatever_the_rules_sa
     assert kept(some, nothing, may_run=False) == {}
 
 
-def test_what_has_no_value_is_never_best_and_of_equal_ones_the_later_is():
+def test_what_has_no_value_is_never_best_and_of_equal_ones_the_earlier_is():
     some = [manifest(10, 0.2), manifest(20, 0.2), manifest(30, math.nan), manifest(40)]
-    assert kept(some, Keep(best=1, latest=0)) == {20: ("best",)}
+    assert kept(some, Keep(best=1, latest=0)) == {10: ("best",)}
     assert kept(some[2:], Keep(best=1, latest=0)) == {}
 
 
 def test_the_metric_says_what_best_is():
-    some = [manifest(10, 0.2), manifest(20, math.inf), manifest(30, 0.1)]
-    assert kept(some, Keep(best=1, latest=0), metric=Metric(name="loss", mode="max")) == {20: ("best",)}
+    some = [manifest(10, 0.2), manifest(20, math.inf), manifest(30, 0.3)]
+    assert kept(some, Keep(best=1, latest=0), metric=Metric(name="loss", mode="max")) == {30: ("best",)}
     assert kept(some, Keep(best=1, latest=0), metric=Metric(name="accuracy", mode="max")) == {}
 
 
@@ -108,14 +108,14 @@ def oracle(one: Manifest, trials, keep: Keep, metric: Metric, may_run) -> set[st
     """The reasons by the words of the rules alone: by counting who comes before, without any sorting."""
 
     def valued(each: Manifest) -> bool:
-        return metric.name in each.metrics and not math.isnan(each.metrics[metric.name])
+        return metric.name in each.metrics and math.isfinite(each.metrics[metric.name])
 
     def beats(other: Manifest) -> bool:
         if not valued(other):
             return False
         mine, its = one.metrics[metric.name], other.metrics[metric.name]
         if mine == its:
-            return (other.step, other.attempt, other.trial) > (one.step, one.attempt, one.trial)
+            return (other.trial, other.step, other.attempt) < (one.trial, one.step, one.attempt)
         return its < mine if metric.mode == "min" else its > mine
 
     siblings = trials[one.trial]

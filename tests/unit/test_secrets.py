@@ -17,6 +17,8 @@ from jupyter_ext.capture.secrets import find_secrets, known_secrets
 from jupyter_ext.project import Imported
 from jupyter_ext.submit import Checked, Session, Wanted, check, describe
 from kernel_backend.errors import CaptureError
+from kernel_backend.model.assignments import parse_line
+from kernel_backend.model.space import UNSEARCHED
 from kernel_backend.snapshots.archive import pack_snapshot
 
 LONG = "abcdefghij" * 4
@@ -158,6 +160,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> Checke
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     cells, namespace, captured, include, given = list[str](), dict[str, object](), list[str](), list[str](), {}
+    space = UNSEARCHED
     name = f"helpers_{way.replace(' ', '_')}"
     target = ROLES.format("x")
     match way:
@@ -191,13 +194,16 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> Checke
         case "hyperparameter":
             given = {"password": PASSWORD}
             target = ROLES.format("1").replace("model()", "model(password)")
+        case "choice":
+            space = parse_line([f"password={PASSWORD},other"]).space
+            target = ROLES.format("1").replace("model()", "model(password)")
         case "written in":
             namespace = {"x": {"password": PASSWORD}}
         case "value of a variable":
             monkeypatch.setenv("MY_TOKEN", PASSWORD)
             cells = [f"x = ['{PASSWORD}']"]
     capture = capture_cell(cells, target, namespace, captured=captured)
-    return check(capture, given, Wanted(include=tuple(include)), session=Session(namespace, Imported()))
+    return check(capture, given, Wanted(include=tuple(include)), session=Session(namespace, Imported()), space=space)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +221,7 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> Checke
         ("captured table", "--capture x holds"),
         ("captured by its name", "--capture api_key: its name says"),
         ("hyperparameter", "password=... on the line holds"),
+        ("choice", "password=... on the line holds"),
         ("written in", "uses 'x' (line 1), which no executed cell defines"),
         ("value of a variable", "cell [1] line 1 holds what looks like the value of a secret variable"),
     ],

@@ -1,83 +1,62 @@
-"""What a person writes after the options."""
+"""Spaces: what is left of one where something of it is given, and what makes none."""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.record import Value
-from kernel_backend.model.space import parse_assignments
+from kernel_backend.model.space import Space
+
+OPTIMIZERS = "opt=sgd,adam beta=0..0.9@opt=adam lr=0.1,0.2"
+CHAIN = "a=1,2 b=1,2@a=1 c=1,2@b=1 d=1,2"
+BLOCKS = "blocks=1..3 block.kind=conv,res@each block.kernel=3,5@each@kind=conv width=8,16"
+
+
+def space(line: str) -> Space:
+    return parse_line(line.split()).space
 
 
 @pytest.mark.parametrize(
-    ("token", "value"),
+    ("line", "given", "left"),
     [
-        ("lr=1e-2", 0.01),
-        ("width=64", 64),
-        ("flag=true", True),
-        ("flag=False", False),
-        ("act=relu", "relu"),
-        ("layers=[64,32]", [64, 32]),
-        ("betas=(0.9,0.99)", [0.9, 0.99]),
-        ("x=none", None),
-        ("x=-3", -3),
-        ("x=2**10", 1024),
-        ("name=a b", "a b"),
-        ("name='a b'", "a b"),
-        ("name=''", ""),
-        ("name='a,b'", "a,b"),
-        ("root=../data/set", "../data/set"),
-        ("root=/data", "/data"),
-        ("x=a=b", "a=b"),
-        ("x=3d", "3d"),
-        ("x=-inf", -math.inf),
+        (BLOCKS, {"width": 8}, BLOCKS.removesuffix(" width=8,16")),
+        (BLOCKS, {"blocks": 2}, BLOCKS.replace("1..3", "2")),
+        (BLOCKS, {"blocks": [{"kind": "res"}]}, "width=8,16"),
+        (OPTIMIZERS, {"opt": "sgd"}, "lr=0.1,0.2"),
+        (OPTIMIZERS, {"opt": "adam"}, "opt=adam beta=0..0.9@opt=adam lr=0.1,0.2"),
+        (CHAIN, {"a": 2}, "d=1,2"),
+        (CHAIN, {"b": 2}, "a=1,2 d=1,2"),
+        (CHAIN, {"b": 1}, "a=1,2 b=1 c=1,2@b=1 d=1,2"),
+        ("a=1,2,3 b=1,2@a=1,3", {"a": 3}, "a=3 b=1,2@a=3"),
+        ("a=1,2 b=0..0.5", {"b": math.nan}, "a=1,2"),
+        ("a=1..3 rows=1..2@a=2 row.n=1,2@each", {"a": 1}, ""),
+        ("a=1..3 rows=1..2@a=2 row.n=1,2@each", {"a": 2}, "a=2 rows=1..2@a=2 row.n=1,2@each"),
+        ("a=1..3 rows=1..2@a=2 row.n=1,2@each", {"rows": 1}, "a=1..3 rows=1 row.n=1,2@each"),
+        (BLOCKS, {"epochs": 3}, BLOCKS),
+        ("a=1,2", {"a": 2}, ""),
     ],
 )
-def test_a_value_is_what_it_looks_like(token: str, value: Value):
-    (found,) = parse_assignments([token]).values()
-    assert found == value
-    assert type(found) is type(value)
+def test_what_is_given_is_searched_no_more_and_neither_is_what_then_never_counts(
+    line: str, given: dict[str, Value], left: str
+):
+    assert " ".join(map(str, space(line).given(given).parameters)) == left
 
 
-@pytest.mark.parametrize(
-    ("token", "why"),
-    [
-        ("lr=", "has no value"),
-        ("=3", "no name"),
-        ("lr", "neither an option"),
-        ("2lr=3", "no name"),
-        ("class=3", "no name"),
-        ("a b=3", "no name"),
-        ("layers=[64,", "no list"),
-        ("lr=1e-4..1e-1", "search"),
-        ("lr=1e-4..1e-1:log", "search"),
-        ("act=relu,gelu", "search"),
-        ("width=32,64", "search"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_with_the_token(token: str, why: str):
-    with pytest.raises(InvalidRequest, match=why) as error:
-        parse_assignments([token])
-    assert repr(token) in error.value.message
+def test_a_space_travels_as_json():
+    found = space(BLOCKS)
+    assert Space.model_validate(found.to_json()) == found
+    assert Space.model_validate_json(found.model_dump_json()) == found
 
 
-def test_a_name_given_twice_is_refused():
-    with pytest.raises(InvalidRequest, match="lr is given twice"):
-        parse_assignments(["lr=1", "lr=2"])
-
-
-@given(st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans(), st.lists(st.integers())))
-def test_what_is_written_is_read_back(value: Value):
-    assert parse_assignments([f"x={value!r}"]) == {"x": value}
-
-
-@given(st.text(min_size=1))
-def test_any_text_is_read_or_refused(text: str):
-    try:
-        parse_assignments([f"x={text}"])
-    except InvalidRequest as error:
-        assert error.message  # noqa: PT017
+def test_a_space_that_cannot_be_is_refused_wherever_it_comes_from():
+    wire = space("a=1,2 b=1..3@a=1").to_json()
+    wire["parameters"][1]["when"]["values"] = [3]
+    with pytest.raises(ValidationError, match=r"b=1\.\.3@a=3: a is never 3: it is 1,2"):
+        Space.model_validate(wire)
+    wire["parameters"].append(wire["parameters"][0])
+    with pytest.raises(ValidationError, match="a is given twice"):
+        Space.model_validate(wire)

@@ -35,8 +35,10 @@ TRIAL_ROWS = """
     queued    placed -> starting      held -> paused         stop -> stopped       prune -> pruned
     starting  started -> running      finished -> completed  lost -> queued        invalid -> failed
     starting  release -> releasing    stop -> stopping       prune -> stopping
+    starting  released+held -> paused released -> queued
     starting  errored+retries_left -> queued                 errored -> failed     lost+held -> queued
     running   finished -> completed   lost -> queued         invalid -> failed     lost+held -> queued
+    running   released+held -> paused released -> queued
     running   errored+retries_left -> queued                 errored -> failed
     running   release -> releasing    stop -> stopping       prune -> stopping
     releasing released+held -> paused released -> queued     lost+held -> paused   lost -> queued
@@ -48,6 +50,8 @@ TRIAL_ROWS = """
 EXPERIMENT_ROWS = """
     active    paused -> paused        stop -> stopping       completed -> completed   failed -> failed
     paused    resumed -> active       stop -> stopping       completed -> completed   failed -> failed
+    active    extended -> active
+    paused    extended -> paused
     stopping  ended -> stopped        ended+pruned -> stopped
     completed extended -> active
 """

@@ -162,6 +162,9 @@ def test_a_page_reads_its_experiment_as_the_service_tells_it(served: Served, cli
 
 
 def test_a_page_acts_on_its_experiment(client: Client):
+    for path in ("/extend", "/trials/1/promote", "/trials/1/prune"):
+        status, body = answer(client, 1, "POST", f"/experiments/1{path}", {"trials": 9} if path == "/extend" else {})
+        assert (status, body["message"]) == (409, "experiment #1 is no search: it has a single trial")
     status, body = answer(client, 1, "POST", "/experiments/1/stop", {})
     assert (status, body["experiment"]["state"]) == (200, "stopping")
     status, body = answer(client, 1, "POST", "/experiments/1/resume", {})
@@ -176,6 +179,11 @@ def test_a_page_acts_on_its_experiment(client: Client):
         ("GET", "/experiments/12"),
         ("POST", "/experiments/2/stop"),
         ("POST", "/experiments/1"),
+        ("POST", "/experiments/2/trials/1/prune"),
+        ("POST", "/experiments/1/trials/x/prune"),
+        ("POST", "/experiments/1/trials/1/stop"),
+        ("POST", "/experiments/1/trials/1/prune/trials/1/prune"),
+        ("GET", "/experiments/1/trials/1/prune"),
         ("GET", "/experiments/1/stop"),
         ("GET", "/experiments/1/../2"),
         ("GET", "/curves"),

@@ -122,8 +122,10 @@ def test_every_phase_has_its_words_and_its_step():
         "at the validation after step 6",
         "at the checkpoint of step 6",
         "after its last step, 6",
+        "at its target, after step 6",
+        "in prepare",
     ]
-    assert [Tick(1, phase, 6).about for phase in PHASES] == [None, 6, 6, 7, 7, 7]
+    assert [Tick(1, phase, 6).about for phase in PHASES] == [None, 6, 6, 7, 7, 7, 7, None]
 
 
 def test_a_stack_without_lines_of_the_user_is_told_by_its_file():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 
 from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.model.best import best_first, better
 from kernel_backend.model.checkpoints import Which, candidates, choose
 from kernel_backend.model.experiment import Config, Metric
 from kernel_backend.model.overview import CheckpointInfo
+from kernel_backend.model.reports import Report
 from kernel_backend.model.resumption import resized_note
 
 LOSS, ACCURACY = Metric(), Metric(name="accuracy", mode="max")
@@ -31,13 +34,29 @@ def test_the_newest_comes_first_whatever_the_order_and_the_next_older_after_it()
         assert ids(candidates(found, LOSS, LATEST)) == ["100-2", "100-1", "20-2", "9-1"]
 
 
-def test_the_best_goes_by_the_metric_and_of_equal_ones_the_later_wins():
+def test_the_best_goes_by_the_metric_and_of_equal_ones_the_earlier_wins():
     found = [info(1, loss=0.3, accuracy=0.5), info(2, loss=0.2, accuracy=0.9), info(3, loss=0.2, accuracy=0.7)]
-    found += [info(4), info(5, loss=float("nan"), accuracy=float("nan"))]
-    assert ids(candidates(found, LOSS, BEST)) == ["3-1", "2-1", "1-1"]
+    found += [info(4), info(5, loss=float("nan"), accuracy=float("nan")), info(6, loss=float("-inf"))]
+    assert ids(candidates(found, LOSS, BEST)) == ["2-1", "3-1", "1-1"]
     assert choose(found, ACCURACY, BEST).id == "2-1"
     with pytest.raises(NotFound, match="no checkpoint has a value of f1"):
         choose(found, Metric(name="f1"), BEST)
+
+
+@pytest.mark.parametrize("metric", [LOSS, ACCURACY])
+def test_the_best_checkpoint_is_that_of_the_best_trial_at_its_best_value(metric):
+    chance = random.Random(5)
+    for _ in range(200):
+        bests, found = {1: None, 2: None, 3: None}, []
+        for trial, step in itertools.product(bests, range(1, 4)):
+            value = chance.choice([0.0, -0.0, 0.5, 1.0, float("nan"), float("inf"), float("-inf")])
+            report = Report(kind="validation", step=step, epoch=1.0, metrics={metric.name: value})
+            bests[trial] = better(bests[trial], report, metric)
+            found.insert(chance.randint(0, len(found)), info(step, trial=trial, **report.metrics))
+        first = best_first(bests.items(), metric)[:1]
+        if first:
+            chosen = choose(found, metric, BEST)
+            assert (chosen.trial, chosen.step) == (first[0], bests[first[0]].step)
 
 
 def test_a_step_is_that_of_its_newest_attempt_and_has_no_other_to_fall_back_to():

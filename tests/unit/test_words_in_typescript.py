@@ -9,18 +9,54 @@ from typing import get_args
 
 import pytest
 
-from kernel_backend.model import curves, experiment, overview, reports, resources, states, stream, trial
+from kernel_backend.model import (
+    artifacts,
+    curves,
+    experiment,
+    overview,
+    reports,
+    resources,
+    search,
+    space,
+    standing,
+    states,
+    stream,
+    trial,
+)
 from kernel_backend.model.record import Record
 
 WORDS = (Path(__file__).parents[2] / "labextension" / "src" / "model" / "words.ts").read_text()
 
 RECORDS: list[type[Record]] = [
+    artifacts.Artifact,
     experiment.Experiment,
     experiment.Config,
     experiment.Cadence,
     experiment.Keep,
     experiment.Metric,
     experiment.LogPolicy,
+    search.Search,
+    search.Create,
+    search.Resume,
+    search.Continue,
+    search.Pause,
+    search.Prune,
+    search.Complete,
+    search.Vacancy,
+    search.Reported,
+    search.Exited,
+    search.Told,
+    search.Promoted,
+    search.Extended,
+    search.Closed,
+    search.Failed,
+    search.Entry,
+    space.Space,
+    space.Parameter,
+    space.Range,
+    space.Choices,
+    space.When,
+    trial.Best,
     trial.Trial,
     trial.Attempt,
     trial.Frame,
@@ -31,6 +67,14 @@ RECORDS: list[type[Record]] = [
     overview.LogChunk,
     overview.NodeUse,
     reports.StoredReport,
+    standing.TrialRow,
+    standing.RungStanding,
+    standing.BracketStanding,
+    standing.Better,
+    standing.Standing,
+    standing.TrialLine,
+    standing.SearchCurves,
+    standing.Importance,
     curves.Curve,
     curves.Curves,
 ]
@@ -73,7 +117,7 @@ def test_a_union_has_the_states_of_its_enum(enum):
 
 
 def test_every_interface_is_compared():
-    ours = {"About", "Saved"}  # the first is a part of Message, the second what only views write
+    ours = {"About", "Saved", "SavedSearch"}  # the first is a part of Message, the others what only views write
     written = set(re.findall(r"^(?:export )?interface (\w+)", WORDS, re.MULTILINE))
     assert written == ours | {record.__name__ for record in RECORDS}
 

@@ -18,6 +18,8 @@ _WHERE: dict[Phase, str] = {
     "validation": "at the validation after step {step}",
     "checkpoint": "at the checkpoint of step {step}",
     "finishing": "after its last step, {step}",
+    "waiting": "at its target, after step {step}",
+    "preparing": "in prepare",
 }
 
 

@@ -58,6 +58,11 @@ class Watch:
         ticks = [self._folder.tick(rank) for rank in self._ticks]
         return all(tick is not None and tick.phase == "finishing" for tick in ticks)
 
+    def preparing(self, rank: int) -> bool:
+        """Whether a rank was within `prepare`, or waited for it, at this moment or when it ended."""
+        tick = self._folder.tick(rank)
+        return tick is not None and tick.phase == "preparing"
+
     def describe(self, alive: Collection[int], show_stacks: Callable[[Collection[int]], None]) -> Failure:
         """The failure of the gang that hangs; `show_stacks` has ranks write where they stand."""
         standings = self.standings(alive)

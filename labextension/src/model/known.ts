@@ -2,9 +2,9 @@
 
 import { LiveCurves } from './curves';
 import { after, ended, overviewIn, sameExperiment } from './overview';
-import type { Curve, Curves, Message, Overview, Saved } from './words';
+import type { Curve, Curves, Message, Overview, Saved, SavedSearch } from './words';
 
-const TRIAL = 1; // the one whose curves are kept
+const TRIAL = 1; // the one whose curves are kept, unless others are told
 
 export class Known {
   private _overview: Overview | null = null;
@@ -12,6 +12,7 @@ export class Known {
   private _heard = 0;
   private _complete = false;
   private _captured: readonly string[] = [];
+  private _search: SavedSearch | null = null;
 
   constructor(private readonly _number: number) {}
 
@@ -23,9 +24,19 @@ export class Known {
     return this._curves.curves;
   }
 
+  /** Whose curves they are: of a search a notebook keeps those of the best trial. */
+  get trial(): number {
+    return this._curves.trial;
+  }
+
   /** Sentences about the submission; only a notebook's output has them. */
   get captured(): readonly string[] {
     return this._captured;
+  }
+
+  /** How a search stood when the notebook was saved. */
+  get search(): SavedSearch | null {
+    return this._search;
   }
 
   get ended(): boolean {
@@ -55,8 +66,9 @@ export class Known {
     }
     this._overview = overview;
     this._captured = saved.captured;
+    this._search = saved.search;
     if (saved.curves) {
-      this._curves = new LiveCurves(TRIAL, saved.curves);
+      this._curves = new LiveCurves(saved.curves.trial, saved.curves);
     }
     this._complete = false;
     return true;
@@ -73,7 +85,7 @@ export class Known {
   }
 
   takeCurves(curves: Curves): void {
-    this._curves = new LiveCurves(TRIAL, curves);
+    this._curves = new LiveCurves(curves.trial, curves);
     this._heard = curves.seq;
     this._complete = true;
   }

@@ -1,6 +1,8 @@
 /** An experiment as a person looks at it, moved on message by message: what `kernel_backend/model/overview.py` does. */
 
-import type { Attempt, ExperimentState, Message, Overview, StoredReport, Trial, TrialState } from './words';
+import { bestFirst, better } from './best';
+import { type Counts, countStates, lookedAt, MOST } from './lookedat';
+import type { Attempt, ExperimentState, Message, Metric, Overview, StoredReport, Trial, TrialState } from './words';
 
 const ATTEMPTS = 10; // of a trial: as many as the service gives
 
@@ -8,13 +10,29 @@ const ATTEMPTS = 10; // of a trial: as many as the service gives
 const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping', 'queued', 'paused'];
 const ENDED: readonly ExperimentState[] = ['stopped', 'completed', 'failed'];
 
+type Told = Omit<Overview, 'trial_counts' | 'trials' | 'artifacts_seq'> &
+  Partial<Pick<Overview, 'trial_counts' | 'artifacts_seq'>> & { trials: Older[] };
+type Older = Omit<Trial, 'best'> & Partial<Trial>;
+
 /** The overview in an answer of the service, without what the API adds for those who read along; null if it is none. */
 export function overviewIn(json: unknown): Overview | null {
   if (typeof json !== 'object' || json === null || !('experiment' in json) || !('trials' in json)) {
     return null;
   }
-  const { experiment, trials, attempts, wait, warnings, seq } = json as Overview;
-  return { experiment, trials, attempts, wait, warnings, seq };
+  // Notebooks that were saved before there were searches have no counts, their trials no best value, and those before
+  // artifacts know of none.
+  const {
+    experiment,
+    trials: told,
+    trial_counts = {},
+    attempts,
+    wait,
+    warnings,
+    artifacts_seq = 0,
+    seq
+  } = json as Told;
+  const trials = Array.isArray(told) ? told.map(trial => ({ best: null, ...trial })) : told;
+  return { experiment, trials, trial_counts, attempts, wait, warnings, artifacts_seq, seq };
 }
 
 /** The word on the chip: an active experiment shows what its liveliest trial does. */
@@ -23,8 +41,18 @@ export function stateOf(overview: Overview): ExperimentState | TrialState {
   if (own !== 'active') {
     return own;
   }
-  const states = new Set(overview.trials.map(trial => trial.state));
-  return LIVELIEST.find(state => states.has(state)) ?? own;
+  const counts = countsOf(overview);
+  return LIVELIEST.find(state => counts[state]) ?? own;
+}
+
+/** How many of all its trials are in each state that any is in. */
+export function countsOf(overview: Overview): Counts {
+  return Object.keys(overview.trial_counts).length ? overview.trial_counts : countStates(overview.trials);
+}
+
+/** The trial that says most: the best, or the first before any was validated. */
+export function frontOf(overview: Overview): Trial | undefined {
+  return bestFirst(overview.trials, overview.experiment.config.metric)[0] ?? overview.trials[0];
 }
 
 /** Whether the experiment has come to its end. */
@@ -54,21 +82,48 @@ function changed(overview: Overview, message: Message): Partial<Overview> {
     case 'experiment':
       return { experiment: message.data };
     case 'trial':
-      return { trials: withTrial(overview.trials, message.data), wait: null };
+      return { ...withTrial(overview, message.data), wait: null };
     case 'attempt':
       return { attempts: withAttempt(overview.attempts, message.data), wait: null };
     case 'report':
-      return { trials: movedOn(overview.trials, message.data) };
+      return { trials: movedOn(overview.trials, message.data, overview.experiment.config.metric) };
     case 'note':
       return overview.warnings.includes(message.data.text)
         ? {}
         : { warnings: [...overview.warnings, message.data.text] };
+    case 'artifact':
+      return { artifacts_seq: message.seq };
+    case 'search':
+      return {};
   }
 }
 
-function withTrial(trials: Trial[], trial: Trial): Trial[] {
-  const kept = trials.filter(each => each.index !== trial.index);
-  return [...kept, trial].sort((one, other) => one.index - other.index);
+/** What changes with a trial: of very many only those that are looked at are kept, and all are counted. */
+function withTrial(overview: Overview, trial: Trial): Partial<Overview> {
+  const others = overview.trials.filter(each => each.index !== trial.index);
+  const trials = [...others, trial].sort((one, other) => one.index - other.index);
+  if (Object.keys(overview.trial_counts).length === 0 && trials.length <= MOST) {
+    return { trials };
+  }
+  const kept = lookedAt(trials, overview.experiment.config.metric);
+  return {
+    trials: trials.filter(each => kept.has(each.index)),
+    trial_counts: recounted(overview, trial),
+    attempts: overview.attempts.filter(attempt => kept.has(attempt.trial))
+  };
+}
+
+function recounted(overview: Overview, trial: Trial): Counts {
+  const counts = { ...countsOf(overview) };
+  const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const known = overview.trials.find(each => each.index === trial.index)?.state;
+  // Who is not looked at rests, or has ended and changes no more.
+  const before = known ?? (trial.index <= total ? 'paused' : undefined);
+  counts[trial.state] = (counts[trial.state] ?? 0) + 1;
+  if (before !== undefined) {
+    counts[before] = (counts[before] ?? 0) - 1;
+  }
+  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0));
 }
 
 function withAttempt(attempts: Attempt[], attempt: Attempt): Attempt[] {
@@ -79,15 +134,18 @@ function withAttempt(attempts: Attempt[], attempt: Attempt): Attempt[] {
   return dropped.size ? all.filter(each => !dropped.has(each)) : all;
 }
 
-function movedOn(trials: Trial[], report: StoredReport): Trial[] {
+function movedOn(trials: Trial[], report: StoredReport, metric: Metric): Trial[] {
   const place = trials.findIndex(trial => trial.index === report.trial);
   const trial = trials[place];
-  if (trial === undefined || report.step < trial.step) {
+  if (trial === undefined) {
     return trials;
   }
-  const moved = { ...trial, step: report.step, epoch: report.epoch };
+  const validation = report.kind === 'validation';
+  const { step, epoch, metrics } = report;
+  const newest = step < trial.step ? {} : { step, epoch, [validation ? 'metrics' : 'training']: metrics };
+  // An older attempt's may come late.
+  const best = validation ? better(trial.best, report, metric) : trial.best;
   const copy = [...trials];
-  copy[place] =
-    report.kind === 'validation' ? { ...moved, metrics: report.metrics } : { ...moved, training: report.metrics };
+  copy[place] = { ...trial, ...newest, best };
   return copy;
 }

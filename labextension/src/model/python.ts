@@ -38,9 +38,13 @@ export function repr(value: Value): string {
       return value ? 'True' : 'False';
     case 'number':
       return numeral(value);
-    default:
-      return 'None';
+    case 'object':
+      return value ? `{${pairs(value).join(', ')}}` : 'None';
   }
+}
+
+function pairs(value: Record<string, Value>): string[] {
+  return Object.entries(value).map(([key, inner]) => `${quoted(key)}: ${repr(inner)}`);
 }
 
 /** The text's first line, by all that ends a line in Python. */

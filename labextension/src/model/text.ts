@@ -1,7 +1,7 @@
 /** Words of the model as text: what `kernel_backend/text.py` says, in the same words. */
 
 import { num } from './curves';
-import { stateOf } from './overview';
+import { countsOf, frontOf, stateOf } from './overview';
 import { firstLine, fixed, general, repr, rounded } from './python';
 import type {
   Attempt,
@@ -12,8 +12,11 @@ import type {
   Metrics,
   Num,
   Overview,
+  Search,
+  Space,
   StoredReport,
   Trial,
+  TrialState,
   Value
 } from './words';
 
@@ -96,6 +99,89 @@ export function paramsText(params: Record<string, Value>): string {
     .map(([name, value]) => `${name}=${repr(value)}`)
     .join(' ');
 }
+
+/** A hyperparameter's value in few characters: `0.003142`, `64`, `adam`. */
+export function valueText(value: Value): string {
+  if (typeof value === 'number') {
+    return Number.isInteger(value) && Math.abs(value) < 1e15 ? String(value) : number(value);
+  }
+  return typeof value === 'string' ? value : repr(value);
+}
+
+/**
+ * `12 of 64 trials: 3 running, 9 paused; best error 0.034 (12.7: lr=0.003 width=64)`; empty where it is no search.
+ * Of a trial's hyperparameters those that are searched, shortly.
+ */
+export function searchText(overview: Overview): string {
+  const { search, metric } = overview.experiment.config;
+  if (search === null) {
+    return '';
+  }
+  const counts = countsOf(overview);
+  const states = STATES.filter(state => counts[state]).map(state => `${counts[state] ?? 0} ${state}`);
+  const said = trialsText(overview) + (states.length ? `: ${states.join(', ')}` : ' yet');
+  const front = frontOf(overview);
+  if (!front?.best) {
+    return said;
+  }
+  const params = searchedText(front.params, overview.experiment.space);
+  const trial = `${front.experiment}.${front.index}`;
+  return `${said}; best ${metric.name} ${number(front.best.value)} (${trial}${params && `: ${params}`})`;
+}
+
+/** `12 of 64 trials`, `12 trials` where nobody says how many there may be; empty where it is no search. */
+export function trialsText(overview: Overview): string {
+  const { search } = overview.experiment.config;
+  const total = Object.values(countsOf(overview)).reduce((sum, count) => sum + count, 0);
+  const most = search && limitOf(search);
+  if (search === null) {
+    return '';
+  }
+  return most !== null && total <= most ? `${total} of ${most} trials` : `${total} trial${total === 1 ? '' : 's'}`;
+}
+
+/** `lr=0.003142 blocks=3`: those that are searched, of a list of blocks their number; all where no space says. */
+function searchedText(params: Record<string, Value>, space: Space): string {
+  const own = space.parameters.filter(each => each.each === null).map(each => each.name);
+  const names = own.length ? own : Object.keys(params);
+  return names
+    .flatMap(name => {
+      const value = params[name];
+      return value === undefined ? [] : [`${name}=${Array.isArray(value) ? value.length : valueText(value)}`];
+    })
+    .join(' ');
+}
+
+/** How many trials there may be; null: as many as the budget, the time or the method itself has. */
+function limitOf(search: Search): number | null {
+  if (search.budget !== null || search.max_time !== null) {
+    return search.trials;
+  }
+  return search.trials ?? USUAL_TRIALS[search.method] ?? null;
+}
+
+const STATES: readonly TrialState[] = [
+  'queued',
+  'starting',
+  'running',
+  'releasing',
+  'paused',
+  'stopping',
+  'completed',
+  'stopped',
+  'pruned',
+  'failed'
+];
+const USUAL_TRIALS: Partial<Record<Search['method'], number>> = {
+  single: 1,
+  asha: 64,
+  random: 16,
+  sobol: 16,
+  tpe: 16,
+  gp: 16,
+  cmaes: 16,
+  custom: 16
+};
 
 /** `epoch 3/10`: the one that goes on, or has just ended. */
 export function epochText(epoch: number, epochs: number): string {

@@ -4,7 +4,7 @@
 
 /** A number as JSON carries it: what is not finite travels as text. */
 export type Num = number | 'NaN' | 'Infinity' | '-Infinity';
-export type Value = boolean | number | string | null | Value[];
+export type Value = boolean | number | string | null | Value[] | { [key: string]: Value };
 export type Metrics = Record<string, Num>;
 
 export type ExperimentState = 'active' | 'paused' | 'stopping' | 'stopped' | 'completed' | 'failed';
@@ -45,6 +45,53 @@ export interface LogPolicy {
   action: 'cancel_retries' | 'exclude_node';
 }
 
+export interface Search {
+  method: 'single' | 'random' | 'grid' | 'sobol' | 'asha' | 'hyperband' | 'pbt' | 'tpe' | 'gp' | 'cmaes' | 'custom';
+  trials: number | null;
+  sampler: 'kde' | 'random' | 'sobol' | 'tpe' | 'gp' | 'cmaes' | null;
+  stopping: boolean;
+  eta: number;
+  first_rung: number | null;
+  brackets: 'aggressive' | 'standard' | 'conservative';
+  population: number | null;
+  interval: number | null;
+  parallel: number | null;
+  budget: number | null;
+  max_time: number | null;
+  source: string | null;
+  warm: string[];
+}
+
+export interface Range {
+  type: 'range';
+  low: number;
+  high: number;
+  whole: boolean;
+  scale: 'linear' | 'log' | 'log2';
+  count: number | null;
+}
+
+export interface Choices {
+  type: 'choices';
+  values: Value[];
+}
+
+export interface When {
+  name: string;
+  values: Value[];
+}
+
+export interface Parameter {
+  name: string;
+  domain: Range | Choices;
+  when: When | null;
+  each: string | null;
+}
+
+export interface Space {
+  parameters: Parameter[];
+}
+
 export interface Config {
   form: 'functions';
   slots: number;
@@ -64,6 +111,7 @@ export interface Config {
   rng: 'derived' | 'stream';
   reproducible: 'off' | 'host' | 'portable';
   metric: Metric;
+  search: Search | null;
   checkpoint_every: Cadence | null;
   keep: Keep;
   max_restarts: number;
@@ -83,6 +131,7 @@ export interface Experiment {
   snapshot: string;
   config: Config;
   params: Record<string, Value>;
+  space: Space;
   python: string;
   cwd: string;
   notebook: string | null;
@@ -113,6 +162,12 @@ export interface Failure {
   at: number;
 }
 
+export interface Best {
+  value: number;
+  step: number;
+  epoch: number;
+}
+
 export interface Trial {
   experiment: number;
   index: number;
@@ -125,8 +180,11 @@ export interface Trial {
   step: number;
   epoch: number;
   total_steps: number | null;
+  until: number | null;
+  begins_from: string | null;
   checkpoint: string | null;
   metrics: Metrics;
+  best: Best | null;
   training: Metrics;
   failure: Failure | null;
   excluded: string[];
@@ -166,9 +224,11 @@ export interface Wait {
 export interface Overview {
   experiment: Experiment;
   trials: Trial[];
+  trial_counts: Partial<Record<TrialState, number>>;
   attempts: Attempt[];
   wait: Wait | null;
   warnings: string[];
+  artifacts_seq: number;
   seq: number;
 }
 
@@ -181,6 +241,101 @@ export interface StoredReport {
   step: number;
   epoch: number;
   metrics: Metrics;
+}
+
+export interface Create {
+  type: 'create';
+  trial: number;
+  params: Record<string, Value>;
+  until: number;
+  parent: number | null;
+}
+
+export interface Resume {
+  type: 'resume';
+  trial: number;
+  until: number;
+}
+
+export interface Continue {
+  type: 'continue';
+  until: number;
+}
+
+export interface Pause {
+  type: 'pause';
+}
+
+export interface Prune {
+  type: 'prune';
+}
+
+export interface Complete {
+  type: 'complete';
+}
+
+export interface Vacancy {
+  type: 'vacancy';
+}
+
+export interface Reported {
+  type: 'reported';
+  trial: number;
+  unit: number;
+  value: Num;
+  seq: number;
+}
+
+export interface Exited {
+  type: 'exited';
+  trial: number;
+  reason: 'failed' | 'invalid' | 'pruned' | 'stopped';
+}
+
+export interface Told {
+  type: 'told';
+  trial: number;
+  params: Record<string, Value>;
+}
+
+export interface Promoted {
+  type: 'promoted';
+  trial: number;
+}
+
+export interface Extended {
+  type: 'extended';
+  trials: number | null;
+}
+
+export interface Closed {
+  type: 'closed';
+  limit: 'budget' | 'max_time';
+}
+
+export interface Failed {
+  type: 'failed';
+  message: string;
+}
+
+/** A line of a search's log. */
+export interface Entry {
+  number: number;
+  at: number;
+  event: Vacancy | Reported | Exited | Told | Promoted | Extended | Closed | Failed;
+  decision: Create | Resume | Continue | Pause | Prune | Complete | null;
+}
+
+export interface Artifact {
+  trial: number;
+  name: string;
+  attempt: number;
+  step: number;
+  at: number;
+  size: number;
+  digest: string;
+  media: string;
+  file: string;
 }
 
 interface About {
@@ -197,6 +352,8 @@ export type Message = About &
     | { type: 'attempt'; data: Attempt }
     | { type: 'report'; data: StoredReport }
     | { type: 'note'; data: { text: string; level?: string; attempt?: number } }
+    | { type: 'artifact'; data: Artifact }
+    | { type: 'search'; data: Entry }
   );
 
 export interface Curve {
@@ -219,6 +376,86 @@ export interface Curves {
   seq: number;
 }
 
+export interface TrialRow {
+  trial: number;
+  state: TrialState;
+  params: Record<string, Value>;
+  unit: number;
+  value: Num | null;
+  best: number | null;
+  best_unit: number | null;
+  until: number | null;
+  parent: number | null;
+  attempts: number;
+  seconds: number;
+  diverged: boolean;
+  failure: string | null;
+}
+
+export interface RungStanding {
+  unit: number;
+  results: number;
+  went_on: number;
+  best: number | null;
+  cut: number | null;
+  entries: [number, number][];
+}
+
+export interface BracketStanding {
+  rungs: RungStanding[];
+}
+
+export interface Better {
+  at: number;
+  units: number;
+  trial: number;
+  unit: number;
+  value: number;
+}
+
+export interface Standing {
+  number: number;
+  search: Search;
+  method: Search['method'];
+  unit: 'epoch' | 'step';
+  units: number;
+  metric: Metric;
+  params: string[];
+  limit: number | null;
+  counts: Record<string, number>;
+  diverged: number;
+  trained: number;
+  spent: number;
+  elapsed: number;
+  closed: 'budget' | 'max_time' | null;
+  over: boolean;
+  best: TrialRow | null;
+  incumbent: Better[];
+  brackets: BracketStanding[];
+  trials: TrialRow[];
+}
+
+export interface TrialLine {
+  trial: number;
+  state: TrialState;
+  unit: number[];
+  value: (number | null)[];
+}
+
+export interface SearchCurves {
+  unit: 'epoch' | 'step';
+  metric: Metric;
+  of: number;
+  lines: TrialLine[];
+}
+
+export interface Importance {
+  unit: number | null;
+  trials: number;
+  shares: Record<string, number>;
+  missing: string;
+}
+
 export interface LogChunk {
   attempt: number;
   rank: number;
@@ -237,6 +474,12 @@ export interface NodeUse {
   healthy: boolean;
 }
 
+/** How a search stood when a notebook was saved. */
+export interface SavedSearch {
+  standing: Standing;
+  curves: SearchCurves;
+}
+
 /** What a notebook's output holds under MIME_TYPE: enough to draw the experiment with no service at all. */
 export interface Saved {
   version: 1;
@@ -246,6 +489,7 @@ export interface Saved {
   names: string[]; // of the hyperparameters, in their order: notebooks are saved with sorted keys
   overview: Overview;
   curves: Curves | null;
+  search: SavedSearch | null;
 }
 
 export const MIME_TYPE = 'application/vnd.daylight.experiment+json';

@@ -201,5 +201,15 @@ const CAPTIONS: Record<Verb, string> = {
 
 function verbsOf(overview: Overview): Verb[] {
   const { number } = overview.experiment;
-  return verbsFor({ number, overview, curves: [], captured: [], connection: 'live', trouble: null, at: 0 });
+  return verbsFor({
+    number,
+    overview,
+    curves: [],
+    trial: 1,
+    captured: [],
+    search: null,
+    connection: 'live',
+    trouble: null,
+    at: 0
+  });
 }

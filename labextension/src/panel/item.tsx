@@ -2,8 +2,8 @@
 
 import * as React from 'react';
 
-import { ended, stateOf } from '../model/overview';
-import { duration, elapsed, epochText, newestText, stateText } from '../model/text';
+import { ended, frontOf, stateOf } from '../model/overview';
+import { duration, elapsed, epochText, newestText, stateText, trialsText } from '../model/text';
 import type { Overview } from '../model/words';
 import { toldBy } from './list';
 
@@ -39,7 +39,7 @@ export function Item({ overview, now, chosen, open, choose }: Props): React.JSX.
 
 function Facts({ overview, now }: { overview: Overview; now: number }): React.JSX.Element {
   const { number, name, created_at, config } = overview.experiment;
-  const trial = overview.trials[0];
+  const trial = frontOf(overview);
   const begun = trial && trial.step > 0 ? trial : null;
   const newest = trial ? newestText(trial) : '';
   const told = trial ? toldBy(trial) : [];
@@ -57,9 +57,11 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
         <span className="dl-chip" data-state={stateOf(overview)}>
           {stateText(overview)}
         </span>{' '}
-        {begun && <span className="dl-item-epoch">{epochText(begun.epoch, config.epochs)}</span>}
+        {begun && (
+          <span className="dl-item-epoch">{trialsText(overview) || epochText(begun.epoch, config.epochs)}</span>
+        )}
       </span>{' '}
-      {begun && !ended(overview) && (
+      {begun && !ended(overview) && config.search === null && (
         <span className="dl-item-bar" aria-hidden="true">
           <span style={{ width: `${Math.min(100, (100 * begun.epoch) / config.epochs)}%` }} />
         </span>

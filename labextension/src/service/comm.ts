@@ -58,8 +58,13 @@ export class CommSource implements Source {
     return path === `${this._path}/curves` ? including(least, answer as Curves) : answer;
   }
 
-  post(path: string): Promise<unknown> {
-    return this._questions.ask('POST', path);
+  async artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
+    const answer = await this._questions.ask('GET', `/experiments/${number}/artifact`, { trial, name });
+    return Uint8Array.from(atob((answer as { base64: string }).base64), letter => letter.charCodeAt(0));
+  }
+
+  post(path: string, asked: Query = {}): Promise<unknown> {
+    return this._questions.ask('POST', path, asked);
   }
 
   watch(after: number, _experiment: number, listener: Listener): Subscription {

@@ -2,7 +2,7 @@
 
 import { POINTS } from '../model/curves';
 import type { Known } from '../model/known';
-import { overviewIn, stateOf } from '../model/overview';
+import { frontOf, overviewIn, stateOf } from '../model/overview';
 import type { Curves, Message, Overview } from '../model/words';
 import { ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';
@@ -95,8 +95,8 @@ export class Line {
 
   /** Connect now, where that is not being tried already. */
   retry(): void {
-    const stranded = this._connection === 'lost' || this._connection === 'gone' || this._connection === 'foreign';
-    if (stranded && !this._busy) {
+    const goesOnAgain = this._connection === 'ended' && !this._known.ended; // a search that got more trials
+    if ((goesOnAgain || ['lost', 'gone', 'foreign'].includes(this._connection)) && !this._busy) {
       this._failures = 0;
       this.connect();
     }
@@ -130,7 +130,8 @@ export class Line {
     const known = this._known;
     const last = known.ended; // it has said its last word: what is fetched now is all that there will be
     const whole = last || !known.complete || this._isDeaf;
-    const [overview, curves] = await Promise.all([this._getOverview(), whole ? this._getCurves() : null]);
+    const [overview, own] = await Promise.all([this._getOverview(), whole ? this._getCurves() : null]);
+    const curves = own && (await this._ofBest(overview, own));
     if (turn !== this._turn) {
       return false;
     }
@@ -156,7 +157,7 @@ export class Line {
   }
 
   private async _catchUp(turn: number): Promise<void> {
-    const curves = await this._getCurves();
+    const curves = await this._getCurves(this._known.trial);
     if (turn === this._turn) {
       this._known.takeCurves(curves);
     }
@@ -318,8 +319,14 @@ export class Line {
     return readOverview(await this._source.get(`/experiments/${this._number}`));
   }
 
-  private async _getCurves(): Promise<Curves> {
-    return (await this._source.get(`/experiments/${this._number}/curves`, { trial: 1, points: POINTS })) as Curves;
+  private async _getCurves(trial = 1): Promise<Curves> {
+    return (await this._source.get(`/experiments/${this._number}/curves`, { trial, points: POINTS })) as Curves;
+  }
+
+  /** Of a search the curves of the trial that is the best now: only its overview says which one that is. */
+  private _ofBest(overview: Overview, curves: Curves): Curves | Promise<Curves> {
+    const best = frontOf(overview)?.index ?? curves.trial;
+    return overview.experiment.config.search && best !== curves.trial ? this._getCurves(best) : curves;
   }
 
   private _heard(): void {

@@ -25,8 +25,19 @@ export class LabSource implements Source {
     return this._ask(url + URLExt.objectToQueryString(Object.fromEntries(asked) as PartialJSONObject), 'GET');
   }
 
-  post(path: string): Promise<unknown> {
-    return this._ask(URLExt.join(this._settings.baseUrl, 'daylight/api', path), 'POST');
+  async artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
+    const path = `daylight/api/experiments/${number}/trials/${trial}/artifacts/${encodeURIComponent(name)}`;
+    const url = URLExt.join(this._settings.baseUrl, path);
+    const [response, bytes] = await this._fetch(url, 'GET', null, answer => answer.arrayBuffer());
+    if (!response.ok) {
+      throw refusal(response.status, parsed(new TextDecoder().decode(bytes)));
+    }
+    return new Uint8Array(bytes);
+  }
+
+  post(path: string, asked?: Query): Promise<unknown> {
+    const url = URLExt.join(this._settings.baseUrl, 'daylight/api', path);
+    return this._ask(url, 'POST', asked ? JSON.stringify(asked) : null);
   }
 
   /** The whole MIME bundle of an experiment as it is now; throws ServiceError. */
@@ -55,15 +66,7 @@ export class LabSource implements Source {
   }
 
   private async _ask(url: string, method: 'GET' | 'POST', body: string | null = null): Promise<unknown> {
-    let response: Response;
-    let text: string;
-    try {
-      // Answers say themselves that they are not to be kept: no need for a number at the end of each address.
-      response = await ServerConnection.makeRequest(url, { method, body, cache: 'default' }, this._settings);
-      text = await response.text();
-    } catch {
-      throw new ServiceError(0, NO_SERVER);
-    }
+    const [response, text] = await this._fetch(url, method, body, answer => answer.text());
     const said = parsed(text);
     if (!response.ok) {
       throw refusal(response.status, said);
@@ -72,6 +75,21 @@ export class LabSource implements Source {
       throw new ServiceError(0, NO_JSON);
     }
     return said;
+  }
+
+  private async _fetch<Read>(
+    url: string,
+    method: 'GET' | 'POST',
+    body: string | null,
+    read: (response: Response) => Promise<Read>
+  ): Promise<[Response, Read]> {
+    try {
+      // Answers say themselves that they are not to be kept: no need for a number at the end of each address.
+      const response = await ServerConnection.makeRequest(url, { method, body, cache: 'default' }, this._settings);
+      return [response, await read(response)];
+    } catch {
+      throw new ServiceError(0, NO_SERVER);
+    }
   }
 }
 

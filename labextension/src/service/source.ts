@@ -7,8 +7,10 @@ export type Query = Record<string, string | number>;
 export interface Source {
   /** The JSON at a path such as `/experiments/12`; throws ServiceError. */
   get(path: string, query?: Query): Promise<unknown>;
-  /** Act, such as `/experiments/12/stop`; throws ServiceError. */
-  post(path: string): Promise<unknown>;
+  /** The bytes of what a trial has kept; throws ServiceError. */
+  artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** Act, such as `/experiments/12/stop`, with what is `asked` for; throws ServiceError. */
+  post(path: string, asked?: Query): Promise<unknown>;
   /** Hear every message after `after`, until the answer's `close` is called or `closed` was. */
   watch(after: number, experiment: number, listener: Listener): Subscription;
 }

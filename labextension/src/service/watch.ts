@@ -1,11 +1,11 @@
 /** One experiment as it goes on, for whoever draws it: what is known, how the line stands, and its verbs. No DOM. */
 
 import { Known } from '../model/known';
-import type { Curve, LogChunk, Overview, Saved } from '../model/words';
+import type { Curve, LogChunk, Overview, Saved, SavedSearch } from '../model/words';
 import { foreignText, Line, readOverview } from './line';
 import type { Connection, Surroundings } from './line';
 import { ServiceError } from './source';
-import type { Source } from './source';
+import type { Query, Source } from './source';
 
 export type { Connection } from './line';
 
@@ -14,13 +14,22 @@ export interface Look {
   readonly number: number;
   readonly overview: Overview | null;
   readonly curves: readonly Curve[];
+  readonly trial: number; // whose curves they are
   readonly captured: readonly string[];
+  readonly search: SavedSearch | null; // how it stood when the notebook was saved
   readonly connection: Connection;
   readonly trouble: string | null; // in words: what is wrong with the connection
   readonly at: number; // when this was true: seconds since the epoch
 }
 
+/** Which part of the log; without a `trial` it is that of the first. */
+export type LogQuery = ({ tail: number } | { offset: number; attempt: number; rank: number }) & { trial?: number };
+
 export type Verb = 'stop' | 'pause' | 'resume';
+
+/** A verb, also of a search or of one of its trials. */
+export type Act = Verb | 'extend' | `trials/${number}/${Steer}`;
+export type Steer = 'promote' | 'prune';
 
 const EMIT_MS = 50; // a burst of messages is one change
 const WORLD: Surroundings = { clock: () => Date.now() / 1000, chance: Math.random };
@@ -53,7 +62,9 @@ export class Watch {
       number: this._number,
       overview: this._known.overview,
       curves: this._known.curves,
+      trial: this._known.trial,
       captured: this._known.captured,
+      search: this._known.search,
       connection: this._line.connection,
       trouble: this._line.trouble,
       at: this._at
@@ -94,18 +105,30 @@ export class Watch {
     }
   }
 
-  /** Stop, pause or resume; throws ServiceError. */
-  async act(verb: Verb): Promise<void> {
+  /** Stop, pause or resume it, or steer its search; throws ServiceError. */
+  async act(verb: Act, asked?: Query): Promise<void> {
     await this._checked();
-    const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`));
+    const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`, asked));
     if (!this._disposed) {
       this._line.takeNewer(overview);
       this.retry(); // who answers a verb can be listened to again
     }
   }
 
+  /** What the service says of this experiment at a path below it, such as `/search`; throws ServiceError. */
+  async ask(path: string, query: Query = {}): Promise<unknown> {
+    await this._checked();
+    return this._source.get(`/experiments/${this._number}${path}`, query);
+  }
+
+  /** The bytes of what a trial has kept under a name; throws ServiceError. */
+  async artifact(trial: number, name: string): Promise<Uint8Array<ArrayBuffer>> {
+    await this._checked();
+    return this._source.artifact(this._number, trial, name);
+  }
+
   /** The last `tail` bytes of the log that matters (the failed rank's, else rank 0's), or what came after `offset`. */
-  async logs(query: { tail: number } | { offset: number; attempt: number; rank: number }): Promise<LogChunk> {
+  async logs(query: LogQuery): Promise<LogChunk> {
     await this._checked();
     return (await this._source.get(`/experiments/${this._number}/logs`, { ...query })) as LogChunk;
   }

@@ -9,13 +9,17 @@ import { Question } from './question';
 const SAID_MS = 2000; // how long "copied" stays
 
 export class Actions {
-  private readonly _stop = button('Stop', () => this._question.open());
+  private readonly _stop = button('Stop', () => this._ask());
   private readonly _pause = button('Pause', () => void this._act('pause'));
   private readonly _resume = button('Resume', () => void this._act('resume'));
   private readonly _copy = button('Copy command', () => void this._copied());
   private readonly _said = h('span', { class: 'dl-said', role: 'status' });
   private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
-  private readonly _question: Question;
+  private readonly _question = new Question({
+    text: 'Its checkpoints and curves stay; it cannot be resumed.',
+    keep: 'Keep it running',
+    act: 'Stop it'
+  });
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _acting = false;
   private readonly _moved = changes();
@@ -24,7 +28,6 @@ export class Actions {
   readonly root: HTMLElement; // the question, and what went wrong
 
   constructor(private readonly _watch: Pick<Watch, 'act' | 'look'>) {
-    this._question = new Question(() => void this._act('stop'), this._stop);
     this.buttons = h('div', { class: 'dl-actions' }, this._said, this._resume, this._pause, this._stop, this._copy);
     this.root = h('div', {}, this._question.root, this._error);
   }
@@ -38,7 +41,6 @@ export class Actions {
     show(this._stop, offered.includes('stop'));
     show(this._pause, offered.includes('pause'));
     show(this._resume, offered.includes('resume'));
-    this._question.number = look.number;
     if (!offered.includes('stop')) {
       this._question.close();
     }
@@ -49,6 +51,10 @@ export class Actions {
 
   dispose(): void {
     clearTimeout(this._timer);
+  }
+
+  private _ask(): void {
+    this._question.open(`Stop #${this._watch.look.number} for good?`, this._stop, () => void this._act('stop'));
   }
 
   private async _act(verb: Verb): Promise<void> {

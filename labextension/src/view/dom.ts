@@ -101,7 +101,8 @@ const OURS = new Set([
 export function keepKeys(event: Event): void {
   if (event instanceof KeyboardEvent) {
     const plain = !event.ctrlKey && !event.metaKey && !event.altKey && !event.shiftKey;
-    if (plain && (OURS.has(event.key) || event.target instanceof HTMLSelectElement)) {
+    const written = event.target instanceof HTMLSelectElement || event.target instanceof HTMLInputElement;
+    if (plain && (OURS.has(event.key) || written)) {
       event.stopPropagation();
     }
   }

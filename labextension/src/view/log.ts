@@ -22,6 +22,7 @@ export class Log {
     'aria-label': 'Log',
     tabindex: 0
   });
+  private readonly _name = h('summary', {}, 'Log');
   private readonly _fold: HTMLDetailsElement;
   private readonly _sight: Sight;
   private readonly _log = new LogText();
@@ -29,19 +30,14 @@ export class Log {
   private _chunk: LogChunk | null = null; // the newest
   private _whose = ''; // the attempt that the log should be of
   private _read = ''; // and the one that it is of
+  private _trial: number | undefined;
   private _asking = false;
   private _disposed = false;
   private _over = false;
 
   constructor(private readonly _watch: Pick<Watch, 'logs'>) {
     const opened = (): void => this._again(0);
-    this._fold = h(
-      'details',
-      { class: 'dl-fold dl-log', ontoggle: opened },
-      h('summary', {}, 'Log'),
-      this._about,
-      this._box
-    );
+    this._fold = h('details', { class: 'dl-fold dl-log', ontoggle: opened }, this._name, this._about, this._box);
     this._sight = new Sight(this._fold, opened);
     document.addEventListener('visibilitychange', this._shown);
   }
@@ -50,15 +46,19 @@ export class Log {
     return this._fold;
   }
 
-  update(look: Look): void {
+  /** `chosen` is the trial of a search whose log it is. */
+  update(look: Look, chosen: number | null = null): void {
     const overview = look.overview;
-    const trial = overview?.trials[0];
-    show(this._fold, (trial?.attempt ?? 0) > 0 && look.connection !== 'foreign');
+    const index = chosen ?? overview?.trials[0]?.index;
+    const trial = overview?.trials.find(each => each.index === index); // of very many, one that rests is not among them
+    this._trial = index;
+    setText(this._name, chosen === null ? 'Log' : `Log of ${look.number}.${chosen}`);
+    show(this._fold, index !== undefined && trial?.attempt !== 0 && look.connection !== 'foreign');
     this._over = overview !== null && ended(overview);
     if (this._over && this._chunk) {
       this._write();
     }
-    const whose = trial ? `${trial.attempt} ${trial.failure?.rank ?? ''}` : '';
+    const whose = `${index ?? ''} ${trial?.attempt ?? ''} ${trial?.failure?.rank ?? ''}`;
     if (whose !== this._whose) {
       this._whose = whose;
       this._again(0);
@@ -92,8 +92,10 @@ export class Log {
     this._asking = true;
     const whose = this._whose;
     const same = this._chunk !== null && this._read === whose;
+    const trial = this._trial ?? 1;
     try {
-      const chunk = await this._watch.logs(same && this._chunk ? next(this._chunk) : { tail: TAIL });
+      const part = same && this._chunk ? next(this._chunk) : { tail: TAIL };
+      const chunk = await this._watch.logs(trial > 1 ? { ...part, trial } : part);
       this._take(chunk, same);
       this._read = whose;
     } catch (error) {

@@ -8,7 +8,9 @@ import { changes, h, setLines, show } from './dom';
 const NO_LINES: readonly string[] = [];
 
 function factsOf(overview: Overview): string[] {
-  return [guaranteeText(overview), ...attemptLines(overview)].filter(line => line !== '');
+  // The trials of a search come and go: that is no news.
+  const attempts = overview.experiment.config.search === null ? attemptLines(overview) : [];
+  return [guaranteeText(overview), ...attempts].filter(line => line !== '');
 }
 
 export class Notes {

@@ -1,6 +1,6 @@
 /** Which plots there are, for one experiment and for several: what each is made of, and how it is made. */
 
-import type { Curve, Overview } from '../model/words';
+import type { Curve } from '../model/words';
 import type { Look } from '../service/watch';
 import { allPositive, type Line, lineOf, panelsOf } from './lines';
 import type { Picture } from './plotlook';
@@ -18,7 +18,7 @@ export interface Plotted {
 
 /** A plot a metric of one experiment: training and validation. */
 export function alone(look: Look, settings: ViewSettings): Plotted[] {
-  const origin = beginning(look.overview, look.curves);
+  const origin = beginning(look);
   return panelsOf(look.curves).map(({ metric, curves }) => ({
     metric,
     from: [settings, origin, ...curves],
@@ -37,7 +37,7 @@ export function overlaid(looks: readonly Look[], settings: ViewSettings, validat
     const { look, index } = owners.get(curve) ?? { look: null, index: 0 };
     const dashed = curve.kind === 'training';
     const label = `#${look?.number ?? 0}` + (validationOnly && !dashed ? '' : ` ${curve.kind}`);
-    const origin = look ? beginning(look.overview, look.curves) : 0;
+    const origin = look ? beginning(look) : 0;
     return lineOf(curve, { label, colour: colourOf(index), dashed }, settings, origin);
   };
   return panelsOf([...owners.keys()])
@@ -78,15 +78,15 @@ export function colourOf(index: number): string {
   return COLOURS[index % COLOURS.length] ?? 'one';
 }
 
-/** When an experiment's time begins: with its first attempt, if that is known, else with its first report. */
-export function beginning(overview: Overview | null, curves: readonly Curve[]): number {
-  const first = overview?.attempts.find(attempt => attempt.number === 1);
+/** When the time of a trial's curves begins: with its first attempt, if that is known, else with its first report. */
+export function beginning({ overview, curves, trial }: Pick<Look, 'overview' | 'curves' | 'trial'>): number {
+  const first = overview?.attempts.find(attempt => attempt.trial === trial && attempt.number === 1);
   const reported = curves.flatMap(curve => curve.at.slice(0, 1));
   return first?.created_at ?? (reported.length ? Math.min(...reported) : 0);
 }
 
-/** The newest step that the curves of the training (or, where there are none, the experiment) have come to. */
-export function newestStep(overview: Overview | null, curves: readonly Curve[]): number {
+/** The newest step that the curves of the training (or, where there are none, their trial) have come to. */
+export function newestStep({ overview, curves, trial }: Pick<Look, 'overview' | 'curves' | 'trial'>): number {
   const training = curves.filter(curve => curve.kind === 'training').map(curve => curve.step.at(-1) ?? 0);
-  return training.length ? Math.max(...training) : (overview?.trials[0]?.step ?? 0);
+  return training.length ? Math.max(...training) : (overview?.trials.find(each => each.index === trial)?.step ?? 0);
 }

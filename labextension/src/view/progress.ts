@@ -1,6 +1,7 @@
 /** How far the training has come: a bar, and the same in words. */
 
 import { secondsLeft } from '../model/estimate';
+import { frontOf } from '../model/overview';
 import { progressText } from '../model/text';
 import type { Trial } from '../model/words';
 import type { Look } from '../service/watch';
@@ -17,9 +18,10 @@ export class Progress {
   readonly root = h('div', { class: 'dl-progress' }, this._bar, this._text);
 
   update(look: Look): void {
-    const trial = look.overview?.trials[0];
-    show(this.root, trial !== undefined);
-    if (look.overview && trial) {
+    const trial = look.overview ? frontOf(look.overview) : undefined;
+    const single = look.overview?.experiment.config.search === null; // a search says by itself how far it is
+    show(this.root, trial !== undefined && single);
+    if (look.overview && trial && single) {
       const { config } = look.overview.experiment;
       const left = look.connection === 'live' ? secondsLeft(look.overview, look.curves, Date.now() / 1000) : null;
       const share = shareDone(trial, config.epochs) * 100;

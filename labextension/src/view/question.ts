@@ -1,38 +1,42 @@
-/** "Stop #12 for good?": asked in place; Escape and the button that has the focus keep it running. */
+/** "Stop #12 for good?": asked in place; Escape and the button that has the focus leave it as it is. */
 
 import { button, h, setAttribute, setText } from './dom';
+
+/** What is said below the title and on the two buttons. */
+export interface Words {
+  readonly text: string;
+  readonly keep: string;
+  readonly act: string;
+}
 
 export class Question {
   readonly root: HTMLElement;
   private readonly _title = h('strong');
   private readonly _keep: HTMLButtonElement;
+  private _opener: HTMLElement | null = null;
+  private _act: () => void = () => undefined;
 
-  /** `opener` gets the focus back. */
-  constructor(
-    private readonly _stop: () => void,
-    private readonly _opener: HTMLElement
-  ) {
-    this._keep = button('Keep it running', () => this._answer(false));
+  constructor(words: Words) {
+    this._keep = button(words.keep, () => this._answer(false));
     this.root = h(
       'div',
       { class: 'dl-question', role: 'alertdialog', hidden: true, onkeydown: event => this._key(event) },
-      h('p', {}, this._title, ' ', 'Its checkpoints and curves stay; it cannot be resumed.'),
+      h('p', {}, this._title, ' ', words.text),
       h(
         'div',
         { class: 'dl-actions' },
         this._keep,
-        button('Stop it', () => this._answer(true), 'dl-danger')
+        button(words.act, () => this._answer(true), 'dl-danger')
       )
     );
   }
 
-  set number(number: number) {
-    const title = `Stop #${number} for good?`;
+  /** Ask; `act` is called where the answer is yes, and `opener` gets the focus back. */
+  open(title: string, opener: HTMLElement, act: () => void): void {
     setText(this._title, title);
     setAttribute(this.root, 'aria-label', title);
-  }
-
-  open(): void {
+    this._opener = opener;
+    this._act = act;
     this.root.hidden = false;
     this._keep.focus();
   }
@@ -41,11 +45,11 @@ export class Question {
     this.root.hidden = true;
   }
 
-  private _answer(stop: boolean): void {
+  private _answer(yes: boolean): void {
     this.close();
-    this._opener.focus();
-    if (stop) {
-      this._stop();
+    this._opener?.focus();
+    if (yes) {
+      this._act();
     }
   }
 

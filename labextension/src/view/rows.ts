@@ -1,6 +1,6 @@
 /** What several experiments were given and what came of them, side by side. */
 
-import { stateOf } from '../model/overview';
+import { frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, lossFirst, number, paramsText } from '../model/text';
 import type { Kind, Metrics, Overview, Trial, Value } from '../model/words';
 
@@ -20,7 +20,7 @@ export function rowsOf(overviews: readonly (Overview | null)[], now: number): Ro
   const told = [
     { title: 'Hyperparameters', rows: union(overviews.map(each => texts(each?.experiment.params ?? {}))) },
     { title: 'Training', rows: union(overviews.map(trained)) },
-    { title: 'Metrics', rows: metricRows(overviews.map(each => each?.trials[0])) },
+    { title: 'Metrics', rows: metricRows(overviews.map(each => (each ? frontOf(each) : undefined))) },
     { title: 'Progress', rows: union(overviews.map(each => progress(each, now))) }
   ];
   return told.filter(({ rows }) => rows.length > 0);
@@ -66,7 +66,7 @@ function isEmpty(metrics: Metrics): boolean {
 }
 
 function progress(overview: Overview | null, now: number): Told {
-  const trial = overview?.trials[0];
+  const trial = overview ? frontOf(overview) : undefined;
   if (!overview || !trial) {
     return {};
   }

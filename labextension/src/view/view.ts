@@ -1,9 +1,11 @@
 /** One experiment, drawn into a node and kept up to date for as long as it is there. */
 
 import { stateOf } from '../model/overview';
+import type { Curves as CurvesOf } from '../model/words';
 import type { Look, Watch } from '../service/watch';
 import { About } from './about';
 import { Actions } from './actions';
+import { Artifacts } from './artifacts';
 import { Curves } from './curves';
 import { h, keepKeys, setAttribute } from './dom';
 import { FailureBox } from './failure';
@@ -13,6 +15,7 @@ import { Log } from './log';
 import { Notes } from './notes';
 import { newestStep } from './plotted';
 import { Progress } from './progress';
+import { SearchPart } from './search/search';
 import { DEFAULTS, type ViewSettings } from './settings';
 import { Trouble } from './trouble';
 
@@ -21,7 +24,7 @@ export { DEFAULTS, type Axis, type ViewSettings } from './settings';
 const TICK_MS = 1000;
 
 /** What a view needs of a Watch. */
-export type Watched = Pick<Watch, 'look' | 'subscribe' | 'act' | 'retry' | 'logs'>;
+export type Watched = Pick<Watch, 'look' | 'subscribe' | 'act' | 'retry' | 'logs' | 'ask' | 'artifact'>;
 
 export class ExperimentView {
   private readonly _root = h('article', { class: 'dl-view', onkeydown: keepKeys });
@@ -33,11 +36,14 @@ export class ExperimentView {
   private readonly _notes = new Notes();
   private readonly _trouble: Trouble;
   private readonly _actions: Actions;
+  private readonly _search: SearchPart;
   private readonly _curves: Curves;
+  private readonly _artifacts: Artifacts;
   private readonly _log: Log;
   private readonly _unsubscribe: () => void;
   private readonly _ticking: ReturnType<typeof setInterval>;
   private _look: Look;
+  private _trial: CurvesOf | null = null; // the trial of a search that is looked at
   private _fresh = true; // it is not shown yet
 
   constructor(node: HTMLElement, watch: Watched, settings: ViewSettings = DEFAULTS) {
@@ -45,7 +51,9 @@ export class ExperimentView {
     node.append(this._root);
     this._trouble = new Trouble(watch);
     this._actions = new Actions(watch);
+    this._search = new SearchPart(watch, curves => this._looked(curves));
     this._curves = new Curves(this._root, settings, () => this._frame.request());
+    this._artifacts = new Artifacts(watch);
     this._log = new Log(watch);
     this._root.append(...this._parts());
     this._unsubscribe = watch.subscribe(look => {
@@ -73,7 +81,9 @@ export class ExperimentView {
     this._unsubscribe();
     this._frame.dispose();
     this._actions.dispose();
+    this._search.dispose();
     this._curves.dispose();
+    this._artifacts.dispose();
     this._log.dispose();
     this._root.remove();
   }
@@ -88,7 +98,9 @@ export class ExperimentView {
       this._progress.root,
       this._failure.root,
       this._notes.root,
+      this._search.root,
       this._curves.root,
+      this._artifacts.root,
       this._log.root
     ];
   }
@@ -99,8 +111,9 @@ export class ExperimentView {
       this._fresh = false;
       this._write(look);
     }
-    if (this._curves.draw() || look.curves.length === 0) {
-      setAttribute(this._root, 'data-step', String(newestStep(look.overview, look.curves)));
+    const shown = this._shown(look);
+    if (this._curves.draw() || shown.curves.length === 0) {
+      setAttribute(this._root, 'data-step', String(newestStep(shown)));
     }
   }
 
@@ -117,11 +130,38 @@ export class ExperimentView {
       this._notes,
       this._trouble,
       this._actions,
-      this._curves,
-      this._log
+      this._search
     ]) {
       part.update(look);
     }
+    this._writeTrial(look);
+  }
+
+  /** Of a search the curves and the log are those of the trial that is looked at. */
+  private _writeTrial(look: Look): void {
+    this._curves.update(this._shown(look));
+    this._artifacts.update(look, this._chosen(look));
+    this._log.update(look, this._chosen(look));
+  }
+
+  /** The trial of a search that is looked at; null where there is a single one. */
+  private _chosen(look: Look): number | null {
+    return look.overview?.experiment.config.search ? this._search.trial : null;
+  }
+
+  /** What is known, with the curves of the trial that is looked at. */
+  private _shown(look: Look): Look {
+    const trial = this._chosen(look);
+    if (trial === null || trial === look.trial) {
+      return look;
+    }
+    return { ...look, trial, curves: this._trial?.trial === trial ? this._trial.curves : [] };
+  }
+
+  private _looked(curves: CurvesOf): void {
+    this._trial = curves;
+    this._writeTrial(this._look);
+    this._frame.request();
   }
 
   private _tick(): void {

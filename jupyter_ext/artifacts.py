@@ -1,0 +1,56 @@
+"""What trials have kept with `run.artifact`, listed and brought here: in a notebook and on the command line alike."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernel_backend.client import Client
+from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.ids import Reference
+from kernel_backend.model.values import nearest
+
+
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """The options that say what is brought here, and where to."""
+    parser.add_argument("--get", metavar="NAME", help="bring the artifact of this name here, of each trial that has it")
+    parser.add_argument("--out", metavar="DIR", help="folder to bring it into; alone: all of them [artifacts-12]")
+
+
+def listed(client: Client, reference: Reference) -> list[Artifact]:
+    """What an experiment, or one trial of it, has kept; raises NotFound for one that is none."""
+    number, trial = reference.experiment, reference.trial
+    found = client.artifacts(number)
+    count = sum(client.experiment(number).counts.values())
+    if trial is not None and not 1 <= trial <= count:
+        raise NotFound(f"experiment #{number} has no trial {trial}: it has {count}")
+    return [each for each in found if trial in (None, each.trial)]
+
+
+def brought(client: Client, reference: Reference, found: Sequence[Artifact], options: argparse.Namespace) -> list[Path]:
+    """The files `DIR/<trial>/<file>` of those that are wanted; raises NotFound, and InvalidRequest where none fits.
+
+    What has such a name there is replaced.
+    """
+    wanted = [each for each in found if options.get in (None, each.name)]
+    if options.get is not None and not wanted:
+        names = sorted({each.name for each in found})
+        near = nearest(options.get, names)
+        raise NotFound(f"nothing was kept as {options.get!r}{near}; there is: {', '.join(names) or 'nothing'}")
+    folder = Path(options.out or f"artifacts-{reference.experiment}").expanduser()
+    called = Counter((each.trial, each.file) for each in found)
+    files = []
+    for each in wanted:
+        data = client.artifact(reference.experiment, each.trial, each.name)
+        # `net` of a PNG and `net.png` would be one file.
+        file = folder / str(each.trial) / (each.file if called[each.trial, each.file] == 1 else each.name)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        except OSError as error:
+            raise InvalidRequest(f"cannot write to {file}: {error.strerror or error}") from error
+        files.append(file)
+    return files

@@ -1,0 +1,34 @@
+"""Artifacts: list them, and read one. What a training has kept is a stranger's file to the pages of this origin."""
+
+from __future__ import annotations
+
+from kernel_backend.api.base import ApiHandler
+from kernel_backend.model.artifacts import PICTURES, UNKNOWN
+
+# Said as what they are: no browser runs anything in them. HTML, SVG and the like are bytes.
+HARMLESS = PICTURES | {"text/plain", "text/csv", "application/json", "application/pdf", "application/zip"}
+
+
+class Artifacts(ApiHandler):
+    """What was kept."""
+
+    async def get(self, number: str) -> None:
+        """List what the trials of an experiment have kept."""
+        self.reply({"artifacts": await self.service.artifacts.listed(self.user, int(number))})
+
+
+class Artifact(ApiHandler):
+    """One of them."""
+
+    async def get(self, number: str, trial: str, name: str) -> None:
+        """Read the bytes of an artifact: pictures to be shown, everything else to be saved."""
+        found = await self.service.artifacts.read(self.user, int(number), int(trial), name)
+        media = found.artifact.media if found.artifact.media in HARMLESS else UNKNOWN
+        how = "inline" if media in PICTURES else "attachment"
+        self.set_header("Content-Type", media)
+        self.set_header("Content-Disposition", f'{how}; filename="{found.artifact.file}"')
+        self.set_header("Content-Security-Policy", "sandbox; default-src 'none'")
+        self.set_header("Content-Length", found.size)  # without it a broken answer would look like a whole one
+        async for piece in found.pieces:
+            self.write(piece)
+            await self.flush()  # which waits for a slow reader

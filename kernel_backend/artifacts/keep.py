@@ -1,0 +1,179 @@
+"""Putting an artifact in its place: whole or not at all, a folder as a zip whose bytes follow from its contents."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import xxhash
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.artifacts import check_name, file_of, media_of
+
+ZIP = ".zip"
+_TEMPORARY = ".keeping-"  # no name of an artifact begins with a point
+_BEGAN = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip: the earliest there is
+_PIECE = 2**20
+
+
+class Source(NamedTuple):
+    """What is to be kept, and under which name; `files` are those of a folder by their names in the zip."""
+
+    path: Path
+    name: str
+    files: dict[str, Path] | None
+
+    @property
+    def size(self) -> int:
+        """Bytes, before they are packed."""
+        return sum(path.stat().st_size for path in (self.files or {"": self.path}).values())
+
+    @property
+    def file(self) -> str:
+        """What to call it elsewhere."""
+        return self.name if self.files is not None else file_of(self.name, self.path)
+
+    @property
+    def media(self) -> str:
+        """Its media type."""
+        return media_of(self.file)
+
+
+class Written(NamedTuple):
+    """What lies there now."""
+
+    size: int
+    digest: str
+
+
+def look(name: str, path: str | os.PathLike[str]) -> Source:
+    """What `path` is and may be called; raises InvalidRequest for a name or a thing that cannot be kept."""
+    check_name(name)
+    found = Path(path)
+    try:
+        kind = stat.S_IFMT(found.stat().st_mode)
+    except (OSError, ValueError) as error:
+        raise _refused(found, f"cannot be read ({_reason(error)}): write it first, in {Path.cwd()}") from None
+    if kind == stat.S_IFREG:
+        _check_readable(found)
+        return Source(found, name, None)
+    if kind != stat.S_IFDIR:
+        raise _refused(found, "is neither a file nor a folder")
+    return Source(found, check_name(name if name.endswith(ZIP) else name + ZIP), dict(_files(found)))
+
+
+def keep(source: Source, folder: Path) -> Written:
+    """Copy the source into `folder`, durably and at once, in place of what has its name.
+
+    Raises OSError where there is no room, or where the source has gone since it was looked at: then what was there is
+    still there.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{_TEMPORARY}{source.name}"
+    try:
+        with open(temporary, "wb") as file:
+            target = _Digesting(file)
+            if source.files is None:
+                _copy(source.path, target)
+            else:
+                _pack(source.files, target)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / source.name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    _sync(folder)
+    return target.written
+
+
+def sweep(folder: Path) -> None:
+    """Remove what an attempt that was killed has begun to keep."""
+    for each in folder.glob(f"{_TEMPORARY}*"):
+        with contextlib.suppress(OSError):
+            each.unlink()
+
+
+class _Digesting:
+    """A file to write to that counts and digests; a zip file sees that it cannot go back in it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._digest, self._size = file, xxhash.xxh3_128(), 0
+
+    def write(self, data: bytes) -> int:
+        self._file.write(data)
+        self._digest.update(data)
+        self._size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    @property
+    def written(self) -> Written:
+        return Written(self._size, self._digest.hexdigest())
+
+
+def _copy(path: Path, target: _Digesting | IO[bytes]) -> None:
+    with open(path, "rb") as file:
+        shutil.copyfileobj(file, target, _PIECE)
+
+
+def _pack(files: dict[str, Path], target: _Digesting) -> None:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:  # type: ignore[call-overload]
+        for name, path in files.items():
+            about = zipfile.ZipInfo(name, _BEGAN)
+            about.external_attr = (stat.S_IFREG | 0o644) << 16
+            about.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(about, "w", force_zip64=True) as member:
+                _copy(path, member)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The files below a folder by their names there, in order; raises InvalidRequest for what is none."""
+    root = folder.resolve()
+    for path in sorted(_below(folder)):
+        real = path.resolve()
+        if not real.is_relative_to(root):
+            raise _refused(path, f"is a link that leads out of {folder}, to {real}: copy what it leads to")
+        if not real.is_file():
+            raise _refused(path, "is neither a file nor a folder")
+        _check_readable(path)
+        yield path.relative_to(folder).as_posix(), path
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    def refuse(error: OSError) -> None:
+        raise _refused(Path(error.filename or folder), f"cannot be read ({_reason(error)})")
+
+    for where, folders, names in os.walk(folder, onerror=refuse):
+        linked = [name for name in folders if os.path.islink(os.path.join(where, name))]
+        yield from (Path(where, name) for name in [*names, *linked])
+
+
+def _check_readable(path: Path) -> None:
+    if not os.access(path, os.R_OK):
+        raise _refused(path, "must not be read")
+
+
+def _refused(path: Path, why: str) -> InvalidRequest:
+    return InvalidRequest(f"{str(path)!r} {why}; run.artifact(name, path) keeps a file, or a folder as a zip")
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,38 @@
+"""Reading an artifact where it lies: a file of its folder, and nothing that a link there leads to."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from kernel_backend.errors import NotFound
+from kernel_backend.model.artifacts import check_name
+
+PIECE = 2**20
+
+
+def opened(folder: Path, name: str) -> IO[bytes]:
+    """The file of an artifact, open; raises InvalidRequest for a name that is none, and NotFound where it is gone."""
+    try:
+        descriptor = os.open(folder / check_name(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise _gone(name) from error
+    file = os.fdopen(descriptor, "rb")
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        file.close()
+        raise _gone(name)
+    return file
+
+
+def pieces(file: IO[bytes]) -> Iterator[bytes]:
+    """Its bytes, piece by piece; it is closed at the end."""
+    with file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def _gone(name: str) -> NotFound:
+    return NotFound(f"artifact {name!r} was kept, and its file is gone: somebody has taken it out of Daylight's home")

@@ -1,0 +1,53 @@
+"""What a training keeps beside its checkpoints, for people to look at: a picture, a table, a folder as a zip."""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+from pathlib import PurePath
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.record import Record
+
+NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9 ._-]{0,98}[A-Za-z0-9_.-])?"
+FILE = r"[A-Za-z0-9_][A-Za-z0-9 ._-]{0,119}"
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # nothing in them runs
+UNKNOWN = "application/octet-stream"
+_SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,16}")
+_TYPES = mimetypes.MimeTypes()  # Python's own table: the same on every machine
+
+
+class Artifact(Record):
+    """A file that a trial has kept under a name; kept again, it is the newer one."""
+
+    trial: int
+    name: str
+    attempt: int  # that kept it
+    step: int  # that was being taken
+    at: float
+    size: int  # bytes
+    digest: str  # xxh3-128
+    media: str  # by its file's name: image/png
+    file: str  # what to call it elsewhere: the name, with the suffix of the file that was kept
+
+
+def check_name(name: str) -> str:
+    """The name, where it can be a file's and an address's everywhere; raises InvalidRequest."""
+    if not isinstance(name, str) or re.fullmatch(NAME, name) is None:
+        raise InvalidRequest(
+            f"{str(name)[:120]!r} is no name of an artifact: write up to 100 letters (a to z), digits, spaces "
+            "and . _ -, beginning with a letter, a digit or _"
+        )
+    return name
+
+
+def file_of(name: str, path: PurePath) -> str:
+    """What to call an artifact where names need a suffix: `architecture.png` of `architecture` from `net.png`."""
+    known = _SUFFIX.fullmatch(path.suffix) is None or name.lower().endswith(path.suffix.lower())
+    return name if known else name + path.suffix
+
+
+def media_of(file: str) -> str:
+    """The media type of a file by its name; what is packed or unknown is bytes."""
+    media, packed = _TYPES.guess_type(file, strict=False)
+    return media if media and not packed else UNKNOWN

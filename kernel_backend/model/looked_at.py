@@ -1,0 +1,42 @@
+"""Which of a search's trials people look at: thousands would be too many to send, and to read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kernel_backend.model.best import best_first
+from kernel_backend.model.experiment import Metric
+from kernel_backend.model.states import LIVE, Hold, TrialState
+from kernel_backend.model.trial import Best, Trial
+
+MOST = 50  # of one experiment are all looked at; of more, the following
+BEST, TROUBLED = 20, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What of a trial says whether it is looked at."""
+
+    index: int
+    state: TrialState
+    best: Best | None
+    troubled: bool  # an attempt of it has failed, or no node can have it
+
+    @classmethod
+    def at(cls, trial: Trial) -> Glance:
+        """Of a whole trial."""
+        troubled = trial.failure is not None or Hold.ENGINE in trial.holds
+        return cls(trial.index, trial.state, trial.best, troubled)
+
+
+def looked_at(trials: Collection[Glance], metric: Metric) -> set[int]:
+    """The indices of those that neither rest nor have ended, the best, and the newest that are in trouble."""
+    live = {trial.index for trial in trials if trial.state in LIVE}
+    troubled = sorted((trial for trial in trials if trial.troubled), key=_ended_first)[-TROUBLED:]
+    best = best_first(((trial.index, trial.best) for trial in trials), metric)
+    return {*live, *best[:BEST], *(trial.index for trial in troubled)}
+
+
+def _ended_first(trial: Glance) -> tuple[bool, int]:
+    return trial.state is not TrialState.FAILED, trial.index

@@ -1,0 +1,137 @@
+"""Asynchronous successive halving (Li et al., MLSys 2020), of the promotion type, and Hyperband's brackets of it.
+
+Trials train to a rung and pause there. When a gang is free, the best of those that are among the best 1/eta of *all
+results ever recorded* in their rung goes on to the next one, from its checkpoint; only where there is none a new trial
+begins. So nobody ever waits for anybody, and who was passed over goes on as soon as their rank allows it. A search
+without rungs below R (random, grid, a model's) is the same with nothing to decide on the way.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Resume, Settings
+from kernel_backend.search.brackets import Bracket
+from kernel_backend.search.observations import Observations
+from kernel_backend.search.progress import BaseSearcher, Progress
+from kernel_backend.search.rungs import WORST
+from kernel_backend.search.samplers import Sampler
+
+
+@dataclass(kw_only=True)
+class _Climber(Progress):
+    bracket: Bracket
+
+
+class Asha(BaseSearcher[_Climber]):
+    """The searcher. With `settings.stopping`, who is not among the best at a rung is pruned, and never resumed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        brackets: list[Bracket],
+        sampler: Sampler,
+        seen: Observations,
+        trials: int | None,
+        asks: int = sys.maxsize,
+    ) -> None:
+        """`trials` in all; None: as many as there is a budget for. `asks` is how often the sampler has an answer."""
+        super().__init__(settings.units, seen, trials)
+        self._eta, self._stopping = settings.eta, settings.stopping
+        self._spends = settings.ends_by_use
+        self.brackets, self._sampler, self._asks = tuple(brackets), sampler, asks
+        self._filling = set[int]()  # those who train in slots that nobody has earned
+        self._ladder = sorted((rung for bracket in brackets for rung in bracket.rungs), key=lambda rung: -rung.unit)
+
+    # Vacancies
+
+    def _wanted(self) -> int:
+        """As many as there may be new trials, and one for each rung that has somebody to go on."""
+        return self._new() + len(set(self._going())) or int(self._pastime() is not None)
+
+    def _new(self) -> int:
+        return min(self._left(), self._asks - self._asked)
+
+    def _going(self) -> Iterator[int]:
+        """Who has earned the next slots: those who were chosen, and from the highest rung down whoever may go on."""
+        rungs = () if self._stopping else self._ladder
+        promotable = (rung.promotable(self._eta) for rung in rungs)
+        return chain(self._waiting(), (trial for trial in promotable if trial is not None))
+
+    def _choose(self) -> Create | Resume | None:
+        """Who has earned it; else a new trial; else what fills the slot."""
+        trial = next(self._going(), None)
+        if trial is None and self._new():
+            number = self._asked + 1
+            bracket = min(self.brackets, key=lambda bracket: (bracket.begun + 1) / bracket.weight)
+            return Create(trial=number, params=self._sampler.ask(number, self._seen), until=bracket.rungs[0].unit)
+        trial = self._pastime() if trial is None else trial
+        return None if trial is None else Resume(trial=trial, until=self._target(self._trials[trial]))
+
+    def _pastime(self) -> int | None:
+        """Whom a slot goes to that nobody has earned: the best paused trial of the highest rung. Nothing is dead.
+
+        There is one as long as no whole training has a result, while one that has earned its slot still trains, and
+        where there is a budget: it is there to be spent.
+        """
+        whole = any(bracket.rungs[-1].best < WORST for bracket in self.brackets)
+        earned = len(self._seen.training) > len(self._filling)
+        if self._stopping or not (self._spends or earned or not whole):
+            return None
+        return next((trial for rung in self._ladder if (trial := rung.best_waiting()) is not None), None)
+
+    def _target(self, known: _Climber) -> int:
+        return known.bracket.above(known.reached).unit
+
+    def _begun(self, decision: Create) -> _Climber:
+        bracket = next(bracket for bracket in self.brackets if bracket.rungs[0].unit == decision.until)
+        bracket.begun += 1
+        return _Climber(until=decision.until, bracket=bracket)
+
+    def granted(self, decision: Create | Resume) -> None:
+        """Take a decision of `on_vacancy`."""
+        fills = isinstance(decision, Resume) and decision.trial not in self._going()
+        super().granted(decision)
+        if fills:
+            self._filling.add(decision.trial)
+
+    # What trials say
+
+    def _record(self, trial: int, known: _Climber, unit: int, value: float) -> None:
+        """In every rung that is passed; it is the highest of them that it waits in."""
+        passed = [rung for rung in known.bracket.rungs if known.reached < rung.unit <= unit]
+        for rung in passed:
+            rung.record(trial, self._seen.lower(value))
+        if passed:
+            known.bracket.leave(trial, passed[-1].unit - 1)
+
+    def _judge(self, trial: int, known: _Climber) -> Continue | Pause | Prune:
+        rung = known.bracket.below(known.reached)
+        if rung.stays(trial, self._eta) if self._stopping else rung.promotable(self._eta) == trial:
+            return Continue(until=self._target(known))
+        return Prune() if self._stopping else Pause()
+
+    def _go_on(self, trial: int, known: _Climber, until: int) -> None:
+        super()._go_on(trial, known, until)
+        known.bracket.leave(trial, known.reached)
+        self._filling.discard(trial)
+
+    def _rest(self, trial: int) -> None:
+        super()._rest(trial)
+        self._filling.discard(trial)
+
+    def _end(self, trial: int, known: _Climber, end: Complete | Prune) -> None:
+        super()._end(trial, known, end)
+        known.bracket.leave(trial, self._units)
+        self._filling.discard(trial)
+
+    def _forget(self, trial: int, known: _Climber) -> None:
+        known.bracket.begun -= 1
+        for rung in known.bracket.rungs:
+            rung.forget(trial)
+
+    def _fail(self, trial: int, known: _Climber) -> None:
+        known.bracket.below(known.until).record(trial, WORST)

@@ -1,0 +1,71 @@
+"""Ladders of rungs: one of ASHA, several of Hyperband, one beside for late bloomers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from kernel_backend.search.rungs import Rung
+
+LATE_BLOOMERS = 0.1  # the share of all training that goes to trials which nobody judges early
+
+
+class Bracket:
+    """A ladder of rungs; of the new trials, parts by `weight` begin in each bracket."""
+
+    def __init__(self, units: Sequence[int], weight: float) -> None:
+        self.rungs = [Rung(unit) for unit in units]
+        self.weight = weight
+        self.begun = 0
+
+    def above(self, unit: int) -> Rung:
+        """The lowest rung beyond a unit, which is not the top."""
+        return next(rung for rung in self.rungs if rung.unit > unit)
+
+    def below(self, unit: int) -> Rung:
+        """The highest rung that was passed by the end of a unit, which is none before the first."""
+        return next(rung for rung in reversed(self.rungs) if rung.unit <= unit)
+
+    def leave(self, trial: int, unit: int) -> None:
+        """A trial waits in no rung up to a unit any more."""
+        for rung in self.rungs:
+            if rung.unit <= unit:
+                rung.leave(trial)
+
+
+def cost(units: Sequence[int], eta: int) -> float:
+    """Units that a trial of this ladder trains on the average: r + sum of (L_k - L_(k-1)) / eta^k."""
+    steps = zip([0, *units], units, strict=False)
+    return sum(((upper - lower) / float(eta**k) for k, (lower, upper) in enumerate(steps)), 0.0)
+
+
+def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
+    """ASHA's one ladder, and beside it one that begins two rungs below the top, for a tenth of all training.
+
+    Who is slow at first and the best in the end is cut by every early judgement alike.
+    """
+    late = units[-2:]
+    if len(units) < 3:
+        return [Bracket(units, 1.0)]
+    weights = (1 - LATE_BLOOMERS) / cost(units, eta), LATE_BLOOMERS / cost(late, eta)
+    return [Bracket(units, weights[0] / sum(weights)), Bracket(late, weights[1] / sum(weights))]
+
+
+def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
+    """All of Hyperband's brackets at once: n = ceil((s_max + 1) / (s + 1) * eta^s) trials in that of s + 1 rungs.
+
+    Li et al., JMLR 2018. In integers: floats lose a bracket where R/r is a power of eta.
+    """
+    most = len(units)
+    counts = {s: -(-most * eta**s // (s + 1)) for s in range(most)}
+    return [Bracket(units[most - 1 - s :], counts[s]) for s in reversed(range(most))]
+
+
+def graded(units: Sequence[int], eta: int, mode: Literal["standard", "conservative"]) -> list[Bracket]:
+    """Brackets of the most aggressive ladders: the upper half of their number (standard), or all (conservative).
+
+    The trials of each are proportional to eta^(rungs - 1) / rungs.
+    """
+    most = len(units)
+    fewest = (most - 1) // 2 + 1 if mode == "standard" else 1
+    return [Bracket(units[most - rungs :], eta ** (rungs - 1) / rungs) for rungs in range(most, fewest - 1, -1)]

@@ -1,0 +1,228 @@
+"""A search of a person's own: a class in the cell says what trials there are, and which of them go on.
+
+    class MySearch:
+        interval = 5                      # trials are judged each 5 units; without it they train to the end
+
+        def __init__(self, space, settings): ...
+
+        def ask(self, trial):             # -> the hyperparameters of trial number `trial`,
+            ...                           # or the number of a paused trial that goes on, or None: nothing now
+
+        def tell(self, trial, params, unit, value):
+            ...                           # -> None: it goes on; "pause"; "stop"
+
+The class lives in a process of its own (an `Asker`), and this machine is all that the service sees of it. After a
+restart the new process is told all reports again, in their order, and is asked for nothing that it was asked before:
+what `ask` answers should follow from the number of the trial and from what was told.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from kernel_backend.errors import SearchFailed
+from kernel_backend.model.record import Value
+from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Resume, Settings, Verdict
+from kernel_backend.model.space import Space
+from kernel_backend.model.values import nearest
+from kernel_backend.search.encoding import Encoder
+from kernel_backend.search.observations import Observations
+from kernel_backend.search.progress import BaseSearcher, Progress
+
+Wish = Literal["pause", "stop"]
+
+
+class Asker(Protocol):
+    """The class of the cell, wherever it runs. All of it raises SearchFailed where the class does not do its part."""
+
+    def interval(self) -> Any:
+        """Its attribute of this name; None where it has none."""
+
+    def ask(self, trial: int) -> Any:
+        """What its `ask` answers, as JSON."""
+
+    def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
+        """What its `tell` answers, as JSON."""
+
+
+@dataclass(kw_only=True)
+class _Trial(Progress):
+    wish: Wish | None = None  # what `tell` wants at the next target
+
+
+class Custom(BaseSearcher[_Trial]):
+    """The searcher. Once the class has failed it wants nothing more, and `failure` says why."""
+
+    failure: SearchFailed | None = None
+
+    def __init__(self, settings: Settings, space: Space, asker: Asker) -> None:
+        super().__init__(settings.units, Observations(Encoder(space), settings.mode, []), settings.trials)
+        self._names, self._asker, self._name = space.names, asker, settings.source or "the search"
+        self._interval: int | None = None
+        self._nothing_now = False
+
+    # Vacancies
+
+    def _wanted(self) -> int:
+        """A gang for each trial that may be made, while the class has something; one for each that may go on."""
+        if self.failure:
+            return 0
+        others = len(self._resting) > len(waiting := self._waiting())
+        return len(waiting) + (0 if self._nothing_now else max(self._left(), int(others)))
+
+    def _choose(self) -> Create | Resume | None:
+        """What the class answers, if it is an answer."""
+        if not self._wanted():
+            return None
+        try:
+            decision = self._answer()
+        except SearchFailed as error:
+            self.failure = error
+            return None
+        self._nothing_now = decision is None
+        return decision
+
+    def _answer(self) -> Create | Resume | None:
+        for trial in self._waiting():
+            return self._resume(trial)
+        number = self._asked + 1
+        answer = self._asker.ask(number)
+        if answer is None:
+            return None
+        if isinstance(answer, dict):
+            if self._left() == 0:
+                return None
+            return Create(trial=number, params=self._checked(answer), until=self._after(0))
+        if isinstance(answer, bool) or not isinstance(answer, int):
+            raise SearchFailed(
+                f"{self._name}.ask() answered {answer!r}: it answers with a dictionary of hyperparameters, the number "
+                "of a paused trial, or None"
+            )
+        return self._resume(answer)
+
+    def _resume(self, trial: int) -> Resume:
+        if trial not in self._resting:
+            there = ", ".join(map(str, sorted(self._resting))) or "none"
+            raise SearchFailed(f"{self._name}.ask() answered {trial}, and trial {trial} is not paused ({there} are)")
+        return Resume(trial=trial, until=self._target(self._trials[trial]))
+
+    def _checked(self, params: dict[str, Any]) -> dict[str, Value]:
+        """Hyperparameters of the space; of an empty one all names are left to the functions of the cell."""
+        for name in params:
+            if self._names and name not in self._names:
+                raise SearchFailed(
+                    f"{self._name}.ask() answered with {name}, which is no hyperparameter of this search"
+                    f"{nearest(name, self._names)}; there are: {' '.join(self._names)}"
+                )
+        try:
+            self._seen.encoder.encode(params)
+        except ValueError as error:
+            raise SearchFailed(f"{self._name}.ask() answered {params!r}: {error}") from None
+        return params
+
+    def _after(self, unit: int) -> int:
+        """The end of the interval that is not over at a unit."""
+        if self._interval is None:
+            self._interval = self._asked_interval()
+        return min((unit // self._interval + 1) * self._interval, self._units)
+
+    def _asked_interval(self) -> int:
+        found = self._asker.interval()
+        if found is None:
+            return self._units
+        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+            raise SearchFailed(f"{self._name}.interval is {found!r}: it is a whole number of units, at least 1")
+        return found
+
+    def _target(self, known: _Trial) -> int:
+        return self._after(known.reached)
+
+    def _begun(self, decision: Create) -> _Trial:
+        return _Trial(until=decision.until)
+
+    # What trials say
+
+    def on_report(self, trial: int, unit: int, value: float) -> Verdict:
+        """Tell the class; at the trial's own target do what it wanted last."""
+        if trial not in self._trials and trial in self._seen.params:
+            self._tell(trial, unit, value)
+        return super().on_report(trial, unit, value)
+
+    def _record(self, trial: int, known: _Trial, unit: int, value: float) -> None:
+        known.wish = self._tell(trial, unit, value) or known.wish
+
+    def _tell(self, trial: int, unit: int, value: float) -> Wish | None:
+        self._nothing_now = False
+        if self.failure:
+            return None
+        try:
+            return self._wish(self._asker.tell(trial, dict(self._seen.params[trial]), unit, value))
+        except SearchFailed as error:
+            self.failure = error
+            return None
+
+    def _wish(self, answer: Any) -> Wish | None:
+        if answer is None:
+            return None
+        if answer not in ("pause", "stop"):
+            raise SearchFailed(f"{self._name}.tell() answered {answer!r}: it answers with 'pause', 'stop' or None")
+        if self._after(0) == self._units > 1:
+            raise SearchFailed(
+                f"{self._name}.tell() answered {answer!r}, and its trials train to the end: write interval = 1 into "
+                "the class to have them judged after each unit"
+            )
+        return "pause" if answer == "pause" else "stop"
+
+    def _arrive(self, trial: int, known: _Trial) -> None:
+        try:
+            super()._arrive(trial, known)
+        except SearchFailed as error:  # a class that was made anew has no interval any more
+            self.failure = error
+            self._rest(trial)
+
+    def _judge(self, trial: int, known: _Trial) -> Continue | Pause | Prune:
+        if known.wish == "stop":
+            return Prune()
+        return Pause() if known.wish or self.failure else Continue(until=self._target(known))
+
+    def judged(self, trial: int, verdict: Verdict) -> None:
+        """Take what a report was answered with before: a class that is told it again may be of another mind."""
+        known = self._trials.get(trial)
+        if known is None:
+            return
+        known.end = None
+        if isinstance(verdict, Complete | Prune):
+            self._end(trial, known, verdict)
+        elif isinstance(verdict, Pause):
+            self._rest(trial)
+        else:
+            self._resting.discard(trial)
+            self._seen.train(trial)
+            self._go_on(trial, known, verdict.until)
+
+    def _go_on(self, trial: int, known: _Trial, until: int) -> None:
+        super()._go_on(trial, known, until)
+        known.wish = None
+
+    def _end(self, trial: int, known: _Trial, end: Complete | Prune) -> None:
+        super()._end(trial, known, end)
+        self._nothing_now = False
+
+    def _forget(self, trial: int, known: _Trial) -> None:
+        """The class is told nothing of it."""
+
+    def _fail(self, trial: int, known: _Trial) -> None:
+        self._tell(trial, known.until, math.nan)
+
+    # By hand
+
+    def extend(self, trials: int | None) -> None:
+        """Let there be so many trials in all; a class that has failed is asked again."""
+        super().extend(trials)
+        self._nothing_now, self.failure = False, None
+
+    def fail(self, message: str) -> None:
+        """Let it be at its end, as it was when the class failed before."""
+        self.failure = self.failure or SearchFailed(message)

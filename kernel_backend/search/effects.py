@@ -1,0 +1,59 @@
+"""What a search's decisions do to real trials."""
+
+from __future__ import annotations
+
+from kernel_backend.model import events as e
+from kernel_backend.model.effects import Added, Effect, Moved
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.search import Complete, Continue, Create, Decision, Pause, Prune, Resume
+from kernel_backend.model.states import TRIAL_ENDED, Hold, TrialState
+from kernel_backend.model.trial import Trial
+
+
+def created(experiment: Experiment, decision: Create, parent: Trial | None) -> Added:
+    """The new trial, with what was fixed on the line besides; it begins from its parent's newest checkpoint."""
+    begins_from = experiment.begins_from
+    if parent is not None and parent.checkpoint is not None:
+        begins_from = f"{parent.id}/{parent.checkpoint}"
+    params = experiment.params | decision.params
+    return Added(decision.trial, params, until=decision.until, begins_from=begins_from)
+
+
+def effect(decision: Decision | None, trial: Trial) -> Effect | None:
+    """What a decision on a trial that is there changes of it; None where it is so already.
+
+    A trial that is asked to leave, or has left because nobody answered it, may be resumed all the same.
+    """
+    if trial.state in TRIAL_ENDED:
+        return None
+    match decision:
+        case Resume() | Continue():
+            return _going(trial, decision.until)
+        case Pause():
+            return held(trial)
+        case Prune() if trial.state is not TrialState.STOPPING:
+            return Moved(trial.index, e.Prune(), {"holds": trial.holds | {Hold.SEARCH}})
+        case None | Prune() | Complete():
+            return None
+        case Create():
+            raise ValueError(f"trial {trial.id} is there already")
+
+
+def _going(trial: Trial, until: int) -> Moved | None:
+    holds = trial.holds - {Hold.SEARCH}
+    if holds == trial.holds and until == trial.until:
+        return None
+    lifted = trial.state is TrialState.PAUSED and not holds
+    return Moved(trial.index, e.Lifted() if lifted else None, {"holds": holds, "until": until})
+
+
+def held(trial: Trial) -> Moved | None:
+    """A trial gives its slots back and rests until the search resumes it; None where it does."""
+    if trial.state in TRIAL_ENDED or trial.state is TrialState.STOPPING or Hold.SEARCH in trial.holds:
+        return None
+    leaving: dict[TrialState, e.Event] = {
+        TrialState.QUEUED: e.Held(),
+        TrialState.STARTING: e.Release(),
+        TrialState.RUNNING: e.Release(),
+    }
+    return Moved(trial.index, leaving.get(trial.state), {"holds": trial.holds | {Hold.SEARCH}})

@@ -1,0 +1,193 @@
+"""Hyperparameters as points of the unit cube, where samplers live.
+
+A coordinate that is uniform in [0, 1] makes a value that is uniform on its scale: a choice and a whole number have
+equal shares of it, and both ends of a range are reached. Whole numbers on a log scale have the shares of their
+surroundings (from n - 1/2 to n + 1/2), as in ConfigSpace.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kernel_backend.model.record import Value
+from kernel_backend.model.space import Choices, Parameter, Range, Space, in_order
+
+
+class Dimension(NamedTuple):
+    """One coordinate: of a parameter, or of a block's parameter at one place, `blocks[2].kind`."""
+
+    name: str
+    choices: int  # how many there are; 0: it is numeric
+
+
+class Codec(NamedTuple):
+    """How one coordinate becomes a value, and a value its coordinate; TypeError or ValueError for no value of it."""
+
+    value: Callable[[float], Value]
+    unit: Callable[[Any], float]
+
+
+class _Place(NamedTuple):
+    """One parameter at one place of the cube."""
+
+    parameter: str
+    at: int | None  # the number of its coordinate; None: it has one value only
+    value: Callable[[float], Value]
+    unit: Callable[[Any], float]
+    domain: Range | Choices
+    when: str | None
+    values: tuple[Value, ...]
+
+
+class Encoder:
+    """Points and hyperparameters of one space, each made of the other."""
+
+    def __init__(self, space: Space) -> None:
+        dimensions: list[Dimension] = []
+        self._names = space.names
+        self._outer = _places(space.of(None), "", dimensions)
+        lists = dict.fromkeys(each.each for each in space.parameters if each.each is not None)
+        self._lists = {
+            name: [_places(space.of(name), f"{name}[{index}].", dimensions) for index in range(space.most(name))]
+            for name in lists
+        }
+        self.dimensions: tuple[Dimension, ...] = tuple(dimensions)
+
+    def decode(self, point: Sequence[float]) -> dict[str, Value]:
+        """The hyperparameters at a point with coordinates in [0, 1]; those that do not count are ignored.
+
+        A parameter whose condition does not hold is left out; blocks are a list of dictionaries.
+        """
+        found = _decoded(self._outer, point)
+        for name, blocks in self._lists.items():
+            if isinstance(count := found.get(name), int):
+                found[name] = [_decoded(block, point) for block in blocks[:count]]
+        return {name: found[name] for name in self._names if name in found}
+
+    def encode(self, params: Mapping[str, Value]) -> list[float]:
+        """The point of these hyperparameters, NaN where a coordinate does not count; other names are ignored.
+
+        A choice is the middle of its share, (k + 0.5) / n. Raises ValueError for a value outside of its domain
+        and for one that is missing.
+        """
+        point = [math.nan] * len(self.dimensions)
+        counts = {name: len(blocks) for name in self._lists if isinstance(blocks := params.get(name), list)}
+        counted = _encode(self._outer, {**params, **counts} if counts else params, point, "")
+        for name in self._lists.keys() & counted:
+            blocks = params[name]
+            if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+                raise ValueError(f"{name}={blocks!r} is no list of dictionaries")
+            for index, (places, block) in enumerate(zip(self._lists[name], blocks, strict=False)):
+                _encode(places, block, point, f"{name}[{index}].")
+        return point
+
+
+def _places(parameters: Sequence[Parameter], prefix: str, dimensions: list[Dimension]) -> list[_Place]:
+    """Each with the next coordinate, in written order; returned so that conditions come before what they decide."""
+    found = {}
+    for each in parameters:
+        choices = len(each.domain.values) if isinstance(each.domain, Choices) else 0
+        when, values = (each.when.name, each.when.values) if each.when else (None, ())
+        at = None if choices == 1 else len(dimensions)
+        found[each.name] = _Place(each.name, at, *codec(each.domain), each.domain, when, values)
+        if at is not None:
+            dimensions.append(Dimension(prefix + each.name, choices))
+    return [found[each.name] for each in in_order(parameters)]
+
+
+def _decoded(places: list[_Place], point: Sequence[float]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for name, at, value, _, _, when, values in places:
+        if when is None or (when in found and found[when] in values):
+            found[name] = value(0.0 if at is None else point[at])
+    return found
+
+
+def _encode(places: list[_Place], params: Mapping[str, Value], point: list[float], prefix: str) -> set[str]:
+    """Write the coordinates into `point`; returns the parameters that count."""
+    counted = set[str]()
+    for name, at, _, unit, domain, when, values in places:
+        if when is not None and not (when in counted and params[when] in values):
+            continue
+        if name not in params:
+            raise ValueError(f"{prefix}{name} is missing; it is one of {domain}")
+        counted.add(name)
+        try:
+            coordinate = unit(params[name])
+        except (TypeError, ValueError):
+            raise ValueError(f"{prefix}{name}={params[name]!r} lies outside of {domain}") from None
+        if at is not None:
+            point[at] = coordinate
+    return counted
+
+
+def codec(domain: Range | Choices) -> Codec:
+    """How values of this domain lie in [0, 1]."""
+    if isinstance(domain, Choices):
+        return _steps(len(domain.values), domain.values.__getitem__, domain.values.index)
+    if domain.scale == "log2":
+        return _powers(domain)
+    if domain.whole:
+        return _whole_log(domain) if domain.scale == "log" else _whole(domain)
+    return _log(domain) if domain.scale == "log" else _linear(domain)
+
+
+def _steps(count: int, value: Callable[[int], Value], step: Callable[[Any], int]) -> Codec:
+    """So many values with equal shares."""
+
+    def unit(chosen: Any) -> float:
+        return (step(chosen) + 0.5) / count
+
+    return Codec(lambda unit: value(min(int(unit * count), count - 1)), unit)
+
+
+def _powers(domain: Range) -> Codec:
+    lowest, highest = domain.exponents
+    powers: list[Value] = [2**exponent if domain.whole else 2.0**exponent for exponent in range(lowest, highest + 1)]
+    return _steps(len(powers), powers.__getitem__, powers.index)
+
+
+def _whole(domain: Range) -> Codec:
+    numbers = range(int(domain.low), int(domain.high) + 1)
+    return _steps(len(numbers), numbers.__getitem__, numbers.index)
+
+
+def _whole_log(domain: Range) -> Codec:
+    first, last = int(domain.low), int(domain.high)
+    low, width = math.log(first - 0.5), math.log(last + 0.5) - math.log(first - 0.5)
+
+    def unit(value: Any) -> float:
+        if value not in range(first, last + 1):
+            raise ValueError(value)
+        return (math.log(value) - low) / width
+
+    return Codec(lambda unit: max(first, min(last, round(math.exp(low + unit * width)))), unit)
+
+
+def _log(domain: Range) -> Codec:
+    low, high = domain.low, domain.high
+    start, width = math.log(low), math.log(high) - math.log(low)
+
+    def value(unit: float) -> float:
+        # The ends exactly: exp(log(x)) need not be x.
+        return min(max(math.exp(start + unit * width), low), high) if 0 < unit < 1 else (low if unit <= 0 else high)
+
+    def unit(value: Any) -> float:
+        if not low <= value <= high:
+            raise ValueError(value)
+        return (math.log(value) - start) / width
+
+    return Codec(value, unit)
+
+
+def _linear(domain: Range) -> Codec:
+    low, high, width = domain.low, domain.high, domain.high - domain.low
+
+    def unit(value: Any) -> float:
+        if not low <= value <= high:
+            raise ValueError(value)
+        return float((value - low) / width)
+
+    return Codec(lambda unit: min(low + unit * width, high) if unit < 1 else high, unit)

@@ -1,0 +1,41 @@
+"""What a search will train, foretold by running it on trials that nobody trains."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import NamedTuple
+
+from kernel_backend.model.search import Settings
+from kernel_backend.model.space import Space
+from kernel_backend.search.make import make
+from kernel_backend.search.problems import Trained
+from kernel_backend.search.simulate import simulate
+
+RUNS = 3
+
+
+class Forecast(NamedTuple):
+    """Means of some runs."""
+
+    trials: float
+    units: float  # of training, over all trials
+    length: float  # from its beginning to its end, in units
+
+
+def forecast(settings: Settings, space: Space, gangs: int) -> Forecast | None:
+    """How much a search trains and how long it takes on so many gangs; None where it ends by a budget, or as it likes.
+
+    How far trials go depends on their ranks alone: a model that proposes better ones changes nothing of it.
+    """
+    if settings.method == "custom" or (settings.trials is None and settings.ends_by_use):
+        return None
+    blind = settings.model_copy(update={"sampler": "random"} if settings.method in ("asha", "hyperband") else {})
+    if settings.method in ("tpe", "gp", "cmaes"):
+        blind = settings.model_copy(update={"method": "random", "sampler": None})
+    traces = [
+        simulate(make(blind.model_copy(update={"seed": seed}), space), Trained(settings.units, seed=seed), gangs, seed)
+        for seed in range(RUNS)
+    ]
+    trials = fmean(len(trace.trials) for trace in traces)
+    trained = fmean(sum(trial.trained for trial in trace.trials.values()) for trace in traces)
+    return Forecast(trials, trained, fmean(trace.ended for trace in traces))

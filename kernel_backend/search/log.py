@@ -1,0 +1,71 @@
+"""A search is the fold of its log: what happened, and what was decided on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kernel_backend.model.search import (
+    Closed,
+    Create,
+    Decision,
+    Entry,
+    Exited,
+    Extended,
+    Failed,
+    Happening,
+    Promoted,
+    Reported,
+    Resume,
+    Settings,
+    Told,
+    Vacancy,
+    Verdict,
+)
+from kernel_backend.model.space import Space
+from kernel_backend.search.base import Searcher
+from kernel_backend.search.custom import Asker, Custom
+from kernel_backend.search.make import make
+
+
+def happen(searcher: Searcher, event: Happening) -> Decision | None:
+    """Tell a searcher what happens; what it decides. Raises Conflict where a person's wish cannot be met."""
+    match event:
+        case Vacancy():
+            return searcher.on_vacancy()
+        case Reported():
+            verdict = searcher.on_report(event.trial, event.unit, event.value)
+            return verdict if event.trial > 0 else None  # of another search: there is nobody to tell it
+        case Exited():
+            searcher.on_exit(event.trial, event.reason)
+        case Told():
+            searcher.told(event.trial, event.params)
+        case Promoted():
+            searcher.promote(event.trial)
+        case Extended():
+            searcher.extend(event.trials)
+        case Closed():
+            searcher.close()
+        case Failed() if isinstance(searcher, Custom):
+            searcher.fail(event.message)
+        case Failed():
+            searcher.close()
+    return None
+
+
+def replay(searcher: Searcher, entries: Iterable[Entry]) -> Searcher:
+    """Take a log in: the searcher is as it was after the last entry, and no sampler is asked again."""
+    for entry in entries:
+        event, decision = entry.event, entry.decision
+        if isinstance(event, Vacancy):
+            if isinstance(decision, Create | Resume):
+                searcher.granted(decision)
+            continue
+        happen(searcher, event)
+        if isinstance(searcher, Custom) and isinstance(event, Reported) and isinstance(decision, Verdict):
+            searcher.judged(event.trial, decision)
+    return searcher
+
+
+def fold(settings: Settings, space: Space, entries: Iterable[Entry], asker: Asker | None = None) -> Searcher:
+    """The searcher that a log tells of; raises what `make` raises."""
+    return replay(make(settings, space, asker), entries)

@@ -1,0 +1,195 @@
+"""Population-based training (Jaderberg et al. 2017, arXiv:1711.09846), asynchronous.
+
+A population trains in rounds of some units. At the end of a round whoever is among the worst fifth of all that have
+come to this unit gives its place to a copy of one of the best fifth: its newest checkpoint goes on, with its
+hyperparameters a little changed. Nobody waits for the others. Where there are fewer slots than members, they pause
+after their rounds, the least trained goes on first, and is judged only then, when most have been there.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from random import Random
+
+from kernel_backend.model.record import Value
+from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Resume, Settings
+from kernel_backend.model.space import Choices, Domain, Space
+from kernel_backend.search.encoding import codec
+from kernel_backend.search.observations import Observations
+from kernel_backend.search.progress import BaseSearcher, Progress
+from kernel_backend.search.rungs import WORST, Ranking
+from kernel_backend.search.samplers import Sampler, stream
+
+POPULATION = 16
+ROUNDS = 20  # of a whole training
+FIFTH = 5  # the best and the worst are one of so many
+RESAMPLED = 0.25  # of the hyperparameters of a copy; the others change by a factor of 0.8 or 1.2
+FACTORS = (0.8, 1.2)
+
+
+class Pbt(BaseSearcher[Progress]):
+    """The searcher. A place in the population is free, held by a trial that trains, or by one that is paused."""
+
+    hopeless = {"failed": 20, "invalid": 20}  # who comes to nothing leaves its place to another
+
+    def __init__(self, settings: Settings, space: Space, sampler: Sampler, seen: Observations) -> None:
+        """`sampler` gives the first members their hyperparameters."""
+        super().__init__(settings.units, seen, settings.trials)
+        interval = settings.interval or max(1, settings.units // ROUNDS)
+        self._rounds: list[int] = [*range(interval, settings.units, interval), settings.units]
+        self._rankings = {unit: Ranking() for unit in self._rounds}
+        self._seed, self._sampler = settings.seed, sampler
+        self._domains = {(each.each, each.name): each.domain for each in space.parameters}
+        self._population = settings.population or POPULATION
+        # Free places, by the unit at which their holders were lost: 0 for one that begins anew.
+        self._free = [0] * self._population
+
+    # Vacancies
+
+    def _wanted(self) -> int:
+        """One for each place whose holder does not train."""
+        return len(self._resting) + len(self._open())
+
+    def _open(self) -> list[int]:
+        """The free places that may be filled."""
+        return sorted(self._free)[: self._left()]
+
+    def _choose(self) -> Create | Resume | None:
+        """The place that is furthest behind: its trial goes on, or is followed by a copy of a better one."""
+        if not self._wanted():
+            return None
+        trial, unit = self._next()
+        if trial is not None and not self._gives_way(trial):
+            return Resume(trial=trial, until=self._target(self._trials[trial]))
+        return self._create(unit, instead_of=trial)
+
+    def _next(self) -> tuple[int | None, int]:
+        """The trial that waits, None for a free place, and the end of the last round that it has come to."""
+        for trial in self._waiting():
+            return trial, self._round(trial)
+        waiting = [(self._round(trial), trial) for trial in self._resting] + [(unit, 0) for unit in self._open()]
+        unit, first = min(waiting)
+        return first or None, unit
+
+    def _create(self, unit: int, instead_of: int | None) -> Create:
+        number = self._asked + 1
+        parents = self._parents(unit, instead_of)
+        if not parents:
+            return Create(trial=number, params=self._sampler.ask(number, self._seen), until=self._rounds[0])
+        random = stream(self._seed, number)
+        parent = random.choice(parents)
+        params, until = self._changed(parent, random), self._target(self._trials[parent])
+        return Create(trial=number, params=params, until=until, parent=parent)
+
+    def _round(self, trial: int) -> int:
+        """The end of the last round that a trial has come to; 0 where there is none."""
+        ended = bisect_right(self._rounds, self._trials[trial].reached)
+        return self._rounds[ended - 1] if ended else 0
+
+    def _target(self, known: Progress) -> int:
+        return self._rounds[bisect_right(self._rounds, known.reached)]
+
+    def _parents(self, unit: int, instead_of: int | None) -> list[int]:
+        """Of the best fifth at a unit those that go on from there."""
+        ranking = self._rankings.get(unit)
+        if ranking is None:
+            return []
+        best = ranking.places[: max(1, self._share(ranking))]
+        return [trial for value, trial in best if value < WORST and trial != instead_of and not self._trials[trial].end]
+
+    def _gives_way(self, trial: int) -> bool:
+        """Whether it is bad at the unit where it is, and there is a better one to copy."""
+        unit = self._round(trial)
+        ranking = self._rankings.get(unit)
+        if ranking is None or trial not in ranking or trial in self._chosen or not self._left():
+            return False
+        rank = ranking.rank(trial)
+        bad = rank >= len(ranking) - self._share(ranking) or ranking.places[rank].value == WORST
+        return bad and bool(self._parents(unit, trial))
+
+    def _share(self, ranking: Ranking) -> int:
+        """A fifth; of a population of less than five one, when all of it has been there."""
+        return len(ranking) // FIFTH or (1 if len(ranking) >= self._population else 0)
+
+    def _begun(self, decision: Create) -> Progress:
+        """A new trial has the place that was next, and is as far as its parent."""
+        trial, unit = self._next()
+        if trial is not None:
+            self._end(trial, self._trials[trial], Prune())
+        self._free.remove(unit)
+        return Progress(until=decision.until, reached=self._round(decision.parent) if decision.parent else 0)
+
+    # Copies
+
+    def _changed(self, parent: int, random: Random) -> dict[str, Value]:
+        """The hyperparameters of a trial, each a little changed or drawn anew; so is what did not count for it."""
+        encoder = self._seen.encoder
+        point = []
+        for each, at in zip(encoder.dimensions, encoder.encode(self._seen.params[parent]), strict=True):
+            anew, up = random.random() < RESAMPLED or math.isnan(at), random.random() < 0.5
+            point.append(random.random() if anew else shifted(self._domain(each.name), at, up))
+        return encoder.decode(point)
+
+    def _domain(self, dimension: str) -> Domain:
+        """Of `lr`, or of a block's `blocks[2].kind`."""
+        blocks, bracket, inner = dimension.partition("[")
+        return self._domains[(blocks, inner.partition("].")[2]) if bracket else (None, dimension)]
+
+    # What trials say
+
+    def _record(self, trial: int, known: Progress, unit: int, value: float) -> None:
+        """For every round that ended by then."""
+        for ended in self._rounds[bisect_right(self._rounds, known.reached) : bisect_right(self._rounds, unit)]:
+            self._rankings[ended].record(trial, self._seen.lower(value))
+
+    def _judge(self, trial: int, known: Progress) -> Continue | Pause | Prune:
+        """It waits for those who are behind, gives way to a better one, or goes on."""
+        unit = self._round(trial)
+        if any(each < unit for each in (*map(self._round, self._resting), *self._open())):
+            return Pause()
+        return Prune() if self._gives_way(trial) else Continue(until=self._target(known))
+
+    def _end(self, trial: int, known: Progress, end: Complete | Prune) -> None:
+        """The place of a trial that has not come to the end is free."""
+        super()._end(trial, known, end)
+        if isinstance(end, Prune):
+            self._free.append(self._round(trial))
+
+    def _forget(self, trial: int, known: Progress) -> None:
+        for ranking in self._rankings.values():
+            ranking.forget(trial)
+        self._free[-1] = 0  # its own place: who follows begins anew
+
+    def _fail(self, trial: int, known: Progress) -> None:
+        self._rankings[known.until].record(trial, WORST)
+
+    # By hand
+
+    def extend(self, trials: int | None) -> None:
+        """Let there be so many trials in all; those that have come to the end make room for new ones."""
+        super().extend(trials)
+        held = len(self._resting) + len(self._seen.training) + len(self._free)
+        self._free += [0] * (self._population - held)
+
+
+def shifted(domain: Domain, at: float, up: bool) -> float:
+    """The coordinate, in [0, 1], of what is 1.2 times a value (`up`) or 0.8 times; of a choice's neighbour.
+
+    A number stays within its range, a whole one changes by at least 1, a power of two by a factor of 2.
+    """
+    if isinstance(domain, Choices):
+        count = len(domain.values)
+        chosen = min(int(at * count), count - 1)
+        neighbour = chosen + 1 if (up and chosen < count - 1) or chosen == 0 else chosen - 1
+        return (neighbour + 0.5) / count
+    value, unit = codec(domain)
+    number = value(at)
+    assert isinstance(number, int | float)
+    if domain.scale == "log2":
+        lowest, highest = (2.0**exponent for exponent in domain.exponents)
+        return unit(min(max(number * 2 if up else number / 2, lowest), highest))
+    step = number * (FACTORS[up] - 1)
+    if domain.whole:
+        step = round(step) or (1 if up else -1)
+    return unit(min(max(number + step, domain.low), domain.high))

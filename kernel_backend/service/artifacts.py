@@ -1,0 +1,47 @@
+"""What a person can ask of artifacts: which there are, and the bytes of one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_backend.artifacts.read import opened, pieces
+from kernel_backend.home import artifact_folder
+from kernel_backend.model.artifacts import Artifact
+from kernel_backend.service.visible import visible
+from kernel_backend.store.base import Store
+
+
+class Opened(NamedTuple):
+    """An artifact, how many bytes lie there now, and these in pieces."""
+
+    artifact: Artifact
+    size: int
+    pieces: AsyncIterator[bytes]
+
+
+class ArtifactVerbs:
+    """The verbs. The store knows which artifacts there are, the home has their bytes."""
+
+    def __init__(self, store: Store, home: Path) -> None:
+        self._store, self._home = store, home
+
+    async def listed(self, who: str, number: int) -> list[Artifact]:
+        """What the trials of an experiment have kept, by trial and name; raises NotFound."""
+        await visible(self._store, who, number)
+        return await asyncio.to_thread(self._store.artifacts, number)
+
+    async def read(self, who: str, number: int, trial: int, name: str) -> Opened:
+        """One of them; raises NotFound."""
+        await visible(self._store, who, number)
+        artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)
+        file = await asyncio.to_thread(opened, artifact_folder(self._home, number, trial), artifact.name)
+        return Opened(artifact, os.fstat(file.fileno()).st_size, _passed(pieces(file)))
+
+
+async def _passed(read: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while (piece := await asyncio.to_thread(next, read, None)) is not None:
+        yield piece

@@ -1,0 +1,49 @@
+"""The logs of searches: numbered without gaps, and read quickly, for a restart folds all of them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, Select, Text, func, insert, select, type_coerce
+
+from kernel_backend.errors import Conflict
+from kernel_backend.model.search import Entry
+from kernel_backend.store.tables import search_log, to_row
+from kernel_backend.store.transaction import Transaction
+
+_PAGE = 1000  # entries that are taken together: quickest, and the other threads run between
+_ENTRIES = TypeAdapter(list[Entry])
+_here = search_log.c
+_LINES: Select[Any] = select(
+    _here.number, _here.at, type_coerce(_here.event, Text), type_coerce(_here.decision, Text)
+).order_by(_here.number)
+
+
+def append(tx: Transaction, number: int, entries: Sequence[Entry]) -> None:
+    """Store and say what has happened in the search of experiment `number`; raises Conflict as `Store.record` does."""
+    newest = tx.db.execute(select(func.max(_here.number)).where(_here.experiment == number)).scalar_one() or 0
+    if [entry.number for entry in entries] != list(range(newest + 1, newest + 1 + len(entries))):
+        first = entries[0].number if entries else None
+        raise Conflict(
+            f"the search of experiment #{number} has gone on to entry {newest}, and entry {first} does not follow: "
+            "read its log again, then decide"
+        )
+    rows = [to_row(entry) | {"seq": tx.next_seq(), "experiment": number, "trial": entry.trial} for entry in entries]
+    if rows:
+        tx.db.execute(insert(search_log), rows)
+
+
+def read_log(db: Connection, number: int, after: int, limit: int | None) -> list[Entry]:
+    """What `Store.search_log` answers."""
+    rows = db.execute(_LINES.where(_here.experiment == number, _here.number > after).limit(limit))
+    return [entry for page in rows.partitions(_PAGE) for entry in _decoded(page)]
+
+
+def _decoded(page: Sequence[Any]) -> list[Entry]:
+    lines = ",".join(
+        f'{{"number":{number},"at":{at!r},"event":{event},"decision":{decision or "null"}}}'
+        for number, at, event, decision in page
+    )
+    return _ENTRIES.validate_json(f"[{lines}]")

@@ -1,0 +1,52 @@
+/** What a page shows of artifacts, in words. `kernel_backend/model/artifacts.py` says which are pictures. */
+
+import { size } from './text';
+import type { Artifact } from './words';
+
+export const MOST_TILES = 24; // of a trial
+export const PICTURE_BYTES = 4 * 2 ** 20; // of one that is fetched unasked; a kernel passes on no more
+export const MOST_BYTES = 50 * 2 ** 20; // of what goes through a page at all
+
+// Nothing in them runs.
+const PICTURES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp'];
+const DAY_S = 86_400;
+
+export function isPicture(artifact: Artifact): boolean {
+  return PICTURES.includes(artifact.media) && artifact.size <= PICTURE_BYTES;
+}
+
+/** `CSV`: the suffix of its file. */
+export function kindText(artifact: Artifact): string {
+  const suffix = /\.([A-Za-z0-9]{1,6})$/.exec(artifact.file)?.[1] ?? 'file';
+  return suffix.toUpperCase();
+}
+
+export function sizeText(artifact: Artifact): string {
+  return size(artifact.size);
+}
+
+/** The time of day, or the date where that was longer ago. */
+export function whenText(at: number, now: number): string {
+  const date = new Date(at * 1000);
+  return now - at < DAY_S
+    ? date.toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' })
+    : date.toLocaleDateString();
+}
+
+/** Whose they are in a search, and how many are not shown; nothing where all there is stands there. */
+export function savedText(
+  number: number,
+  mine: readonly Artifact[],
+  all: readonly Artifact[],
+  trial: number | null
+): string {
+  const whose =
+    trial === null ? '' : `of trial ${number}.${trial}: ${mine.length || 'none'}; of all trials: ${all.length}`;
+  const which = trial === null ? number : `${number}.${trial}`;
+  const more = mine.length > MOST_TILES ? `${mine.length - MOST_TILES} more: %dl artifacts ${which}` : '';
+  return [whose, more].filter(part => part !== '').join('; ');
+}
+
+export function tooLarge(number: number, artifact: Artifact): string {
+  return `${artifact.name} is too large for a page: %dl artifacts ${number}.${artifact.trial} --get '${artifact.name}'`;
+}

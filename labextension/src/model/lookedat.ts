@@ -1,0 +1,32 @@
+/** Which of a search's trials people look at: what `kernel_backend/model/looked_at.py` does. */
+
+import { bestFirst } from './best';
+import type { Metric, Trial, TrialState } from './words';
+
+export const MOST = 50; // of one experiment are all looked at; of more, the following
+const [BEST, TROUBLED] = [20, 5];
+const LIVE: readonly TrialState[] = ['queued', 'starting', 'running', 'releasing', 'stopping'];
+
+export type Counts = Partial<Record<TrialState, number>>;
+
+/** How many trials are in each state. */
+export function countStates(trials: readonly Trial[]): Counts {
+  const counts: Counts = {};
+  for (const { state } of trials) {
+    counts[state] = (counts[state] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** The indices of those that neither rest nor have ended, the best, and the newest that are in trouble. */
+export function lookedAt(trials: readonly Trial[], metric: Metric): Set<number> {
+  const live = trials.filter(trial => LIVE.includes(trial.state));
+  const troubled = trials.filter(trial => trial.failure || trial.holds.includes('engine'));
+  troubled.sort((one, other) => last(one) - last(other) || one.index - other.index);
+  const best = bestFirst(trials, metric).slice(0, BEST);
+  return new Set([...live, ...best, ...troubled.slice(-TROUBLED)].map(trial => trial.index));
+}
+
+function last(trial: Trial): number {
+  return trial.state === 'failed' ? 0 : 1;
+}

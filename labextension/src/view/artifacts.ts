@@ -1,0 +1,169 @@
+/** What a trial has kept: pictures as such, one of them large, and everything else to be saved. */
+
+import { isPicture, MOST_BYTES, MOST_TILES, savedText, sizeText, tooLarge } from '../model/artifacts';
+import type { Artifact } from '../model/words';
+import type { Look, Watch } from '../service/watch';
+import { button, changes, h, setAttribute, setChildren, setText, show } from './dom';
+import { Sight } from './frame';
+import { Asking } from './search/asking';
+import { Tile } from './tile';
+
+const EVERY_MS = 1500;
+
+export type Keeping = Pick<Watch, 'ask' | 'artifact'>;
+
+export class Artifacts {
+  readonly root: HTMLDetailsElement;
+  private readonly _whose = h('p', { class: 'dl-dim' });
+  private readonly _list = h('ul', { class: 'dl-tiles', 'aria-label': 'Artifacts' });
+  private readonly _picture = h('img');
+  private readonly _name = h('figcaption');
+  private readonly _large: HTMLElement;
+  private readonly _trouble = h('p', { class: 'dl-dim', role: 'status' });
+  private readonly _asking: Asking<unknown>;
+  private readonly _sight: Sight;
+  private readonly _tiles = new Map<string, Tile>();
+  private readonly _changed = changes();
+  private _known: readonly Artifact[] = [];
+  private _picked: Tile | null = null;
+  private _look: Look | null = null;
+  private _chosen: number | null = null;
+  private _seq = 0; // of the newest artifact that was asked for
+
+  constructor(private readonly _watch: Keeping) {
+    const save = button('Save', () => this._picked && void this._save(this._picked.artifact));
+    const close = button('Close', () => this._pick(null));
+    this._large = h('figure', { class: 'dl-large', hidden: true }, this._picture, this._name, save, close);
+    this.root = h(
+      'details',
+      { class: 'dl-fold dl-artifacts', open: true, hidden: true, ontoggle: () => this._again(true) },
+      h('summary', {}, 'Artifacts'),
+      this._whose,
+      this._list,
+      this._large,
+      this._trouble
+    );
+    this._asking = new Asking(
+      () => this._watch.ask('/artifacts'),
+      answer => this._know((answer as { artifacts: Artifact[] }).artifacts),
+      error => this._fail(error),
+      EVERY_MS
+    );
+    this._sight = new Sight(this.root, () => this._again(true));
+  }
+
+  /** `chosen` is the trial that is looked at, where there are several. */
+  update(look: Look, chosen: number | null = null): void {
+    this._look = look;
+    this._chosen = chosen;
+    show(this.root, (look.overview?.artifacts_seq ?? 0) > 0 && look.connection !== 'foreign');
+    this._again();
+    this._draw();
+  }
+
+  dispose(): void {
+    this._asking.dispose();
+    this._sight.dispose();
+    this._tiles.forEach(tile => tile.dispose());
+  }
+
+  /** Ask for the list, where something was kept since; `now`: it has just come into sight. */
+  private _again(now = false): void {
+    const seq = this._look?.overview?.artifacts_seq ?? 0;
+    const heard = this._look !== null && ['live', 'ended'].includes(this._look.connection);
+    if (heard && seq > this._seq && this.root.open && this._sight.visible) {
+      this._seq = seq;
+      this._asking.want(now);
+    }
+  }
+
+  private _know(artifacts: readonly Artifact[]): void {
+    this._known = artifacts;
+    setText(this._trouble, '');
+    this._draw();
+  }
+
+  private _fail(error: unknown): void {
+    this._seq = 0; // the next change, or coming into sight, asks again
+    setText(this._trouble, error instanceof Error ? error.message : String(error));
+  }
+
+  private _draw(): void {
+    const trial = this._chosen;
+    if (!this._changed(this._known, trial)) {
+      return;
+    }
+    const all = this._known.filter(each => trial === null || each.trial === trial);
+    const tiles = all.slice(0, MOST_TILES).map(each => this._tile(each));
+    for (const [key, tile] of this._tiles) {
+      if (!tiles.includes(tile)) {
+        this._tiles.delete(key);
+        tile.dispose();
+      }
+    }
+    setChildren(
+      this._list,
+      tiles.map(tile => tile.root)
+    );
+    setText(this._whose, savedText(this._look?.number ?? 0, all, this._known, trial));
+    if (this._picked && !tiles.includes(this._picked)) {
+      this._pick(null);
+    }
+  }
+
+  private _tile(artifact: Artifact): Tile {
+    const key = `${artifact.trial}/${artifact.name}`;
+    const tile =
+      this._tiles.get(key) ??
+      new Tile(
+        this._watch,
+        one => this._pressed(one),
+        () => this._enlarge()
+      );
+    this._tiles.set(key, tile);
+    tile.update(artifact);
+    return tile;
+  }
+
+  private _pressed(tile: Tile): void {
+    if (isPicture(tile.artifact)) {
+      this._pick(tile === this._picked ? null : tile);
+    } else {
+      void this._save(tile.artifact);
+    }
+  }
+
+  private _pick(tile: Tile | null): void {
+    this._picked?.expand(false);
+    this._picked = tile;
+    tile?.expand(true);
+    this._enlarge();
+  }
+
+  private _enlarge(): void {
+    const tile = this._picked;
+    show(this._large, tile !== null && tile.url !== null);
+    if (tile?.url) {
+      setAttribute(this._picture, 'src', tile.url);
+      setAttribute(this._picture, 'alt', tile.artifact.name);
+      setText(this._name, `${tile.artifact.name} \u00b7 step ${tile.artifact.step} \u00b7 ${sizeText(tile.artifact)}`);
+    }
+  }
+
+  private async _save(artifact: Artifact): Promise<void> {
+    if (artifact.size > MOST_BYTES) {
+      setText(this._trouble, tooLarge(this._look?.number ?? 0, artifact));
+      return;
+    }
+    try {
+      const bytes = await this._watch.artifact(artifact.trial, artifact.name);
+      // Whatever it is, to the browser it is bytes: nothing of it may run here.
+      const url = URL.createObjectURL(new Blob([bytes], { type: 'application/octet-stream' }));
+      h('a', { href: url, download: artifact.file }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 0);
+      setText(this._trouble, '');
+    } catch (error) {
+      setText(this._trouble, error instanceof Error ? error.message : String(error));
+    }
+  }
+}

@@ -1,0 +1,57 @@
+/** Asks for something again and again while it changes and somebody can see it; never twice at once. */
+
+export class Asking<Answer> {
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private _asking = false;
+  private _wanted = false;
+  private _askedAt = -Infinity;
+  private _disposed = false;
+
+  /** `ask` may throw, which `failed` hears; between two answers are at least `every` milliseconds. */
+  constructor(
+    private readonly _ask: () => Promise<Answer>,
+    private readonly _answered: (answer: Answer) => void,
+    private readonly _failed: (error: unknown) => void,
+    private readonly _every: number
+  ) {}
+
+  /** There may be something new; `now` does not wait for its time. */
+  want(now = false): void {
+    this._wanted = true;
+    if (this._asking || this._disposed) {
+      return;
+    }
+    clearTimeout(this._timer);
+    const wait = now ? 0 : Math.max(0, this._askedAt + this._every - Date.now());
+    this._timer = setTimeout(() => void this._go(), wait);
+  }
+
+  private _goOn(): void {
+    if (this._wanted) {
+      this.want();
+    }
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    clearTimeout(this._timer);
+  }
+
+  private async _go(): Promise<void> {
+    this._asking = true;
+    this._wanted = false;
+    this._askedAt = Date.now();
+    try {
+      const answer = await this._ask();
+      if (!this._disposed) {
+        this._answered(answer);
+      }
+    } catch (error) {
+      if (!this._disposed) {
+        this._failed(error);
+      }
+    }
+    this._asking = false;
+    this._goOn();
+  }
+}

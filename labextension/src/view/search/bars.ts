@@ -1,0 +1,34 @@
+/** How much each hyperparameter makes of the difference: a bar each, the largest first. */
+
+import type { Importance } from '../../model/words';
+import { type Shape, text } from './shapes';
+
+const [ROW, LEFT, RIGHT, CHARACTER] = [26, 12, 52, 7.6];
+
+export function bars({ shares }: Importance, width: number): { shapes: Shape[]; height: number } {
+  const named = Object.entries(shares).sort(([, one], [, other]) => other - one);
+  const room = Math.min(width * 0.4, Math.max(...named.map(([name]) => name.length * CHARACTER), 0) + LEFT);
+  const most = Math.max(...named.map(([, share]) => share), 1e-9);
+  const shapes = named.flatMap(([name, share], index): Shape[] => {
+    const y = index * ROW + 6;
+    const length = Math.max(1, (share / most) * (width - room - RIGHT));
+    return [
+      text(room - 8, y + 12, name, { 'text-anchor': 'end', class: 'dl-axis-name' }),
+      { tag: 'rect', props: { x: room, y, width: length, height: ROW - 10, rx: 3, class: 'dl-share' } },
+      text(room + length + 6, y + 12, percent(share), { class: 'dl-tick' })
+    ];
+  });
+  return { shapes, height: named.length * ROW + 6 };
+}
+
+/** In words, for those who cannot see it. */
+export function barsText({ shares }: Importance): string {
+  return Object.entries(shares)
+    .sort(([, one], [, other]) => other - one)
+    .map(([name, share]) => `${name} ${percent(share)}`)
+    .join(', ');
+}
+
+function percent(share: number): string {
+  return share > 0 && share < 0.005 ? '<1 %' : `${Math.round(share * 100)} %`;
+}

@@ -1,0 +1,49 @@
+/** The columns of the table of trials, and what is said of those that it does not show. */
+
+import { num } from '../../model/curves';
+import { duration, number, valueText } from '../../model/text';
+import type { Standing, TrialRow } from '../../model/words';
+
+export interface Column {
+  readonly name: string; // what it is sorted by
+  readonly head: string;
+  readonly cell: (row: TrialRow) => string;
+}
+
+/** The columns of the table: those of the trial, then one a hyperparameter. */
+export function columnsOf(standing: Standing): Column[] {
+  const { metric, unit, units, number: own } = standing;
+  const params = standing.params.map(name => ({
+    name,
+    head: name,
+    cell: (row: TrialRow) => (row.params[name] === undefined ? '' : valueText(row.params[name]))
+  }));
+  return [
+    { name: 'trial', head: 'trial', cell: row => `${own}.${row.trial}` },
+    { name: 'state', head: 'state', cell: stateText },
+    { name: 'unit', head: unit, cell: row => `${row.unit}/${units}` },
+    { name: 'best', head: `best ${metric.name}`, cell: row => (row.best === null ? '' : number(row.best)) },
+    { name: 'value', head: 'newest', cell: row => (row.value === null ? '' : number(row.value)) },
+    ...params,
+    { name: 'seconds', head: 'slot time', cell: row => (row.seconds > 0 ? duration(row.seconds) : '') }
+  ];
+}
+
+function stateText(row: TrialRow): string {
+  if (row.failure !== null) {
+    return `${row.state}: ${row.failure}`;
+  }
+  return row.diverged || (row.value !== null && !Number.isFinite(num(row.value)))
+    ? `${row.state}, diverged`
+    : row.state;
+}
+
+/** What is not shown, and where it is. */
+export function noteText(shown: number, through: number, loaded: number, total: number): string {
+  if (through < loaded) {
+    return (
+      `${through} of ${loaded} trials lie within what was chosen` + (shown < through ? `; ${shown} are shown` : '')
+    );
+  }
+  return shown < total ? `${shown} of ${total} trials are shown; job.trials() has them all` : '';
+}

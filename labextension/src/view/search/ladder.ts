@@ -1,0 +1,96 @@
+/** The rung ladder: at each rung every result, who went on from there, and what it took. */
+
+import { number } from '../../model/text';
+import type { BracketStanding, Metric, Standing } from '../../model/words';
+import { plane } from './plane';
+import { metricScale, type Scale } from './scale';
+import { pathOf, type Shape, text } from './shapes';
+
+const HEAD = 30; // pixels for the words above a rung
+const SPREAD = 0.28; // of a rung's width: results of about the same value stand beside each other
+
+/** One ladder, its lowest rung on the left; `chosen` is the trial that is looked at. */
+export function ladder(
+  standing: Standing,
+  bracket: BracketStanding,
+  width: number,
+  height: number,
+  chosen: number | null
+): Shape[] {
+  const { rungs } = bracket;
+  const across = rungScale(standing, bracket);
+  const values = rungs.flatMap(rung => rung.entries.map(([, value]) => value));
+  const up = metricScale(values, standing.metric);
+  const { x, y, axes } = plane(width, height - HEAD, across, up, '');
+  const share = 1 / Math.max(1, rungs.length);
+  const reached = new Map<number, number>(); // the highest rung of each trial
+  rungs.forEach((rung, index) => rung.entries.forEach(([trial]) => reached.set(trial, index)));
+  const found: Shape[] = axes.map(shifted);
+  const way: ([number, number] | null)[] = [];
+  rungs.forEach((rung, index) => {
+    const middle = (index + 0.5) * share;
+    found.push(...words(rung, x(middle)));
+    const cut = rung.cut === null ? null : up.place(rung.cut);
+    if (cut !== null) {
+      const [from, to] = [x(middle - share * 0.42), x(middle + share * 0.42)];
+      const props = { x1: from, x2: to, y1: y(cut) + HEAD, y2: y(cut) + HEAD, class: 'dl-cut' };
+      found.push({ tag: 'line', props, title: `the best 1/${standing.search.eta} begin at ${number(rung.cut ?? 0)}` });
+    }
+    for (const [trial, value] of [...rung.entries].reverse()) {
+      const at = up.place(value) ?? 0;
+      const place = [x(middle + (jitter(trial) - 0.5) * 2 * SPREAD * share), y(at) + HEAD] as const;
+      if (trial === chosen) {
+        way.push([place[0], place[1]]);
+      }
+      found.push({
+        tag: 'circle',
+        props: {
+          cx: place[0],
+          cy: place[1],
+          r: trial === chosen ? 5 : 3.2,
+          class: `dl-dot ${(reached.get(trial) ?? 0) > index ? 'dl-went-on' : 'dl-stayed'} ${trial === chosen ? 'dl-chosen' : ''}`,
+          'data-trial': trial
+        },
+        title: `${standing.number}.${trial}  ${standing.metric.name} ${number(value)} at ${standing.unit} ${rung.unit}`
+      });
+    }
+  });
+  const line: Shape = { tag: 'path', props: { d: pathOf(way), class: 'dl-way' } };
+  return way.length > 1 ? [...found, line] : found;
+}
+
+/** In words, for those who cannot see it. */
+export function ladderText(bracket: BracketStanding, unit: string, metric: Metric): string {
+  const rungs = bracket.rungs.map(rung => {
+    const best = rung.best === null ? '' : `, best ${metric.name} ${number(rung.best)}`;
+    return `${unit} ${rung.unit}: ${rung.results} results, ${rung.went_on} went on${best}`;
+  });
+  return rungs.join('; ');
+}
+
+function rungScale({ unit }: Standing, { rungs }: BracketStanding): Scale {
+  const ticks = rungs.map((rung, index) => ({ at: (index + 0.5) / rungs.length, text: `${unit} ${rung.unit}` }));
+  return { place: () => null, ticks, fields: rungs.length };
+}
+
+function words({ results, went_on }: { results: number; went_on: number }, x: number): Shape[] {
+  const props = { 'text-anchor': 'middle', class: 'dl-tick' };
+  const beyond = went_on > 0 ? `${went_on} went on` : '';
+  return [
+    text(x, 12, results ? `${results} result${results === 1 ? '' : 's'}` : 'none yet', props),
+    text(x, 25, beyond, props)
+  ];
+}
+
+/** From 0 to 1, the same for a trial always. */
+function jitter(trial: number): number {
+  return (trial * 0.618033988749895) % 1;
+}
+
+function shifted(shape: Shape): Shape {
+  const moved = Object.entries(shape.props).map(([name, value]) => [
+    name,
+    ['y', 'y1', 'y2'].includes(name) ? Number(value) + HEAD : value
+  ]);
+  return { ...shape, props: Object.fromEntries(moved) as Shape['props'] };
+}

@@ -1,0 +1,150 @@
+/** Where values stand on an axis: from 0 to 1, whatever they are. */
+
+import { bestRows } from '../../model/best';
+import { num } from '../../model/curves';
+import { number, valueText } from '../../model/text';
+import type { Metric, Num, Parameter, Range, Space, TrialRow, Value } from '../../model/words';
+import { logTicks, logTickText, tickText } from '../ticks';
+
+export interface Tick {
+  readonly at: number; // from 0 to 1
+  readonly text: string;
+}
+
+export interface Scale {
+  /** From 0 to 1, what lies beyond at the edge; null for what has no place. */
+  readonly place: (value: Value | undefined) => number | null;
+  readonly ticks: readonly Tick[];
+  readonly fields: number; // into how many it is cut for a heat map
+}
+
+const FIELDS = 8; // of numbers; fewer whole ones are choices
+const WIDE = 10; // largest by smallest: beyond, a logarithmic axis shows more
+const TICKS = 5;
+const FAR = 0.9; // of the results, worst last: what is worse than that may lie beyond the axis, if it lies far
+
+/** The axis of a hyperparameter, by what it may be, else by the values that there are. */
+export function paramScale(name: string, space: Space, values: readonly Value[]): Scale {
+  const domain = parameterOf(name, space)?.domain;
+  if (domain?.type === 'choices') {
+    return choiceScale(domain.values);
+  }
+  if (domain?.type === 'range') {
+    const few = fewOf(domain);
+    if (few) {
+      return choiceScale(few);
+    }
+    return domain.scale === 'linear' ? linear(domain.low, domain.high) : logarithmic(domain.low, domain.high);
+  }
+  const numbers = values.filter(value => typeof value === 'number');
+  return numbers.length === values.length && numbers.length > 0
+    ? linear(Math.min(...numbers), Math.max(...numbers))
+    : choiceScale([...new Map(values.map(value => [valueText(value), value])).values()]);
+}
+
+/** The parameter behind a column; `blocks[2].kind` is the `kind` of each of `blocks`. */
+export function parameterOf(name: string, space: Space): Parameter | undefined {
+  const [, list, inner] = /^(.*)\[\d+\]\.(.*)$/.exec(name) ?? [];
+  return space.parameters.find(each => each.name === (inner ?? name) && each.each === (list ?? null));
+}
+
+/** All values of a range that has few. */
+function fewOf({ low, high, whole, scale }: Range): number[] | null {
+  const next = (value: number): number => (scale === 'log2' ? value * 2 : value + 1);
+  if (!whole && scale !== 'log2') {
+    return null;
+  }
+  const found: number[] = [];
+  for (let value = scale === 'log2' ? 2 ** Math.ceil(Math.log2(low)) : low; value <= high; value = next(value)) {
+    found.push(value);
+    if (found.length > FIELDS) {
+      return null;
+    }
+  }
+  return found;
+}
+
+/** The axis of a metric; a few that are far worse than the rest lie at its edge, or nobody could tell the good apart. */
+export function metricScale(values: readonly (Num | null)[], metric: Metric): Scale {
+  const sign = metric.mode === 'max' ? -1 : 1;
+  const finite = values.flatMap(value => (value === null || !Number.isFinite(num(value)) ? [] : [num(value)]));
+  const sorted = finite.sort((one, other) => sign * (one - other));
+  const [best, most, last] = [sorted[0], sorted[Math.floor((sorted.length - 1) * FAR)], sorted.at(-1)];
+  if (best === undefined || most === undefined || last === undefined) {
+    return { place: () => null, ticks: [], fields: FIELDS };
+  }
+  const worst = Math.abs(last - best) > 3 * Math.abs(most - best) && most !== best ? most : last;
+  const [low, high] = [Math.min(best, worst), Math.max(best, worst)];
+  const falls = metric.mode === 'min'; // what rises to 1 is told apart at its upper end
+  return falls && low > 0 && high / low > WIDE ? logarithmic(low, high, true) : linear(low, high, true);
+}
+
+export function linear(low: number, high: number, roomy = false): Scale {
+  const room = (high - low || Math.abs(high) || 1) * (roomy ? 0.05 : 0);
+  const [from, to] = low === high && !roomy ? [low - 0.5, high + 0.5] : [low - room, high + room];
+  const step = niceStep((to - from) / TICKS);
+  const first = Math.ceil(from / step - 1e-9);
+  const count = Math.floor(to / step + 1e-9) - first + 1;
+  const ticks = Array.from({ length: Math.max(0, count) }, (_, index) => (first + index) * step);
+  return {
+    place: value => clamped(value, amount => (amount - from) / (to - from)),
+    ticks: ticks.map(value => ({ at: (value - from) / (to - from), text: tickText(value, step) })),
+    fields: FIELDS
+  };
+}
+
+export function logarithmic(low: number, high: number, roomy = false): Scale {
+  const room = roomy ? (high / low) ** 0.05 : 1;
+  const [from, to] = [Math.log(low / room), Math.log(high * room)];
+  const ticks = logTicks((low / room) * (1 - 1e-12), high * room * (1 + 1e-12));
+  return {
+    place: value => clamped(value, amount => (amount > 0 ? (Math.log(amount) - from) / (to - from || 1) : 0)),
+    ticks: ticks.map(value => ({ at: (Math.log(value) - from) / (to - from || 1), text: logTickText(value) })),
+    fields: FIELDS
+  };
+}
+
+/** Each choice in the middle of its share. */
+export function choiceScale(values: readonly Value[]): Scale {
+  const places = new Map(values.map((value, index) => [key(value), (index + 0.5) / values.length]));
+  return {
+    place: value => (value === undefined ? null : (places.get(key(value)) ?? null)),
+    ticks: values.map(value => ({ at: places.get(key(value)) ?? 0, text: valueText(value) })),
+    fields: values.length
+  };
+}
+
+/** The standing of each trial among those that have a result: 1 the best, 0 the worst. */
+export function ranks(rows: readonly TrialRow[], metric: Metric): Map<number, number> {
+  const valued = bestRows(rows, metric);
+  const last = Math.max(1, valued.length - 1);
+  return new Map(valued.map(({ trial }, index) => [trial, 1 - index / last]));
+}
+
+/** A trial's colour: the better, the more of the accent; null is of one without a result. */
+export function shade(rank: number | null): string {
+  if (rank === null) {
+    return 'var(--dl-line)';
+  }
+  return `color-mix(in oklab, var(--dl-best) ${Math.round(rank ** 1.5 * 100)}%, var(--dl-poor))`;
+}
+
+/** What a pointer is told of a trial: `12.7  error 0.034  lr=0.003 width=64`. */
+export function rowText(number_: number, row: TrialRow, metric: Metric): string {
+  const value = row.best === null ? (row.failure ?? row.state) : `${metric.name} ${number(row.best)}`;
+  const params = Object.entries(row.params).map(([name, held]) => `${name}=${valueText(held)}`);
+  return [`${number_}.${row.trial}`, value, params.join(' ')].join('  ');
+}
+
+function clamped(value: Value | undefined, share: (amount: number) => number): number | null {
+  return typeof value === 'number' ? Math.min(1, Math.max(0, share(value))) : null;
+}
+
+function niceStep(rough: number): number {
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * ([1, 2, 5, 10].find(each => each * power >= rough * 0.999) ?? 10);
+}
+
+function key(value: Value): string {
+  return JSON.stringify(value);
+}

@@ -1,0 +1,215 @@
+/** A search: in words, drawn in several ways, and as a table; a trial that is clicked is looked at below. */
+
+import { searchText } from '../../model/text';
+import type { Curves, Importance, SearchCurves, Standing } from '../../model/words';
+import type { Look, Watch } from '../../service/watch';
+import { button, h, setAttribute, setText, show } from '../dom';
+import { Sight } from '../frame';
+import { Asking } from './asking';
+import { Tabs } from './tabs';
+import { CurvesTab } from './tabcurves';
+import { ImportanceTab } from './tabimportance';
+import { PairsTab } from './tabpairs';
+import { ParallelTab } from './tabparallel';
+import { ProgressTab } from './tabprogress';
+import { spentText } from './spent';
+import { standingOf } from './standingof';
+import { Steering, steersFor } from './steering';
+import { TrialTable } from './trials';
+
+const EVERY_MS = 1500;
+const ROWS = 500; // trials that are drawn
+const LINES = 150; // learning curves
+
+/** What there is to draw of a search, and which of its trials is looked at. */
+export interface Seen {
+  readonly standing: Standing;
+  readonly look: Look;
+  readonly trial: number | null;
+  readonly curves: SearchCurves | null;
+  readonly importance: Importance | null;
+}
+
+/** What the service has said of it. */
+type Told = Partial<Pick<Seen, 'standing'> & { curves: SearchCurves; importance: Importance }>;
+
+export type Searched = Pick<Watch, 'ask' | 'act'>;
+
+export class SearchPart {
+  private readonly _words = h('p', { class: 'dl-search-words' });
+  private readonly _spent = h('p', { class: 'dl-dim' });
+  private readonly _trouble = h('p', { class: 'dl-dim' });
+  private readonly _chosen = h('span', { class: 'dl-chosen-name' });
+  private readonly _best = button('show the best', () => this._pick(null), 'dl-quiet');
+  private readonly _heading = h('div', { class: 'dl-chosen-head' }, this._chosen, this._best);
+  private readonly _tabs: Tabs;
+  private readonly _table: TrialTable;
+  private readonly _steering: Steering;
+  private readonly _parallel: ParallelTab;
+  private readonly _sight: Sight;
+  private readonly _standing: Asking<Standing>;
+  private readonly _curves: Asking<SearchCurves>;
+  private readonly _importance: Asking<Importance>;
+  private readonly _trialCurves: Asking<Curves>;
+  private _look: Look | null = null;
+  private _seen: Seen | null = null;
+  private _told: Told = {};
+  private _seq = -1; // of what was asked for last
+  private _picked: number | null = null; // by hand; null: whoever is the best
+  readonly root: HTMLElement;
+
+  /** `looked` is called with the curves of the trial that is looked at. */
+  constructor(
+    private readonly _watch: Searched,
+    private readonly _looked: (curves: Curves) => void
+  ) {
+    const pick = (trial: number): void => this._pick(trial);
+    this._parallel = new ParallelTab(pick, () => this._draw());
+    this._tabs = new Tabs(
+      [
+        ['Progress', new ProgressTab(pick)],
+        ['Curves', new CurvesTab(pick)],
+        ['Parameters', this._parallel],
+        ['Pairs', new PairsTab(pick)],
+        ['Importance', new ImportanceTab(pick)]
+      ],
+      () => this._again(true)
+    );
+    this._steering = new Steering(_watch);
+    this._table = new TrialTable(
+      () => this._standing.want(true),
+      pick,
+      row => (this._look ? steersFor(this._look, row) : []),
+      (trial, verb, opener) => this._steering.steer(trial, verb, this._look?.number ?? 0, opener)
+    );
+    this.root = h(
+      'section',
+      { class: 'dl-search', 'aria-label': 'Search' },
+      this._words,
+      this._spent,
+      this._steering.more,
+      this._tabs.root,
+      this._trouble,
+      this._table.root,
+      this._steering.root,
+      this._heading
+    );
+    this._sight = new Sight(this.root, () => this._again(true));
+    const failed = (error: unknown): void => this._failed(error);
+    const ask = <Answer>(path: string, query = {}): Promise<Answer> => this._watch.ask(path, query) as Promise<Answer>;
+    this._standing = new Asking(
+      () => ask<Standing>('/search', { sort: this._table.sort, limit: ROWS }),
+      standing => this._know({ standing }),
+      failed,
+      EVERY_MS
+    );
+    this._curves = new Asking(
+      () => ask<SearchCurves>('/search/curves', { limit: LINES, points: 80 }),
+      curves => this._know({ curves }),
+      failed,
+      EVERY_MS
+    );
+    this._importance = new Asking(
+      () => ask<Importance>('/search/importance'),
+      importance => this._know({ importance }),
+      failed,
+      4 * EVERY_MS
+    );
+    this._trialCurves = new Asking(
+      () => ask<Curves>('/curves', { trial: this.trial ?? 1 }),
+      curves => (curves.trial === this.trial ? this._looked(curves) : undefined),
+      failed,
+      EVERY_MS
+    );
+  }
+
+  /** The trial that is looked at: the one that was clicked, else the best; null where there is none. */
+  get trial(): number | null {
+    return this._picked ?? this._seen?.standing.best?.trial ?? this._seen?.standing.trials[0]?.trial ?? null;
+  }
+
+  update(look: Look): void {
+    const saved = look.overview && (look.search?.standing ?? standingOf(look.overview));
+    show(this.root, saved !== null);
+    this._look = look;
+    if (look.overview === null || saved === null) {
+      return;
+    }
+    const { standing = saved, curves = look.search?.curves ?? null, importance = null } = this._told;
+    this._seen = { standing, curves, importance, look, trial: this.trial };
+    this._draw();
+    this._again();
+  }
+
+  dispose(): void {
+    this._sight.dispose();
+    this._tabs.dispose();
+    for (const each of [this._standing, this._curves, this._importance, this._trialCurves]) {
+      each.dispose();
+    }
+  }
+
+  /** Ask for what can be seen, where there is something new; `now`: it has just come into sight. */
+  private _again(now = false): void {
+    const look = this._look;
+    const seq = look?.overview?.seq ?? -1;
+    const heard = look !== null && ['live', 'ended'].includes(look.connection);
+    if (!heard || !this._sight.visible || (seq === this._seq && !now) || look.overview === null) {
+      return;
+    }
+    this._seq = seq;
+    this._standing.want(now);
+    if (this._tabs.shown === 'Curves') {
+      this._curves.want(now);
+    }
+    if (this._tabs.shown === 'Importance') {
+      this._importance.want(now);
+    }
+    if (this.trial !== null) {
+      this._trialCurves.want(now);
+    }
+  }
+
+  private _know(told: Told): void {
+    this._told = { ...this._told, ...told };
+    if (this._seen) {
+      const before = this.trial;
+      this._seen = { ...this._seen, ...told };
+      setText(this._trouble, '');
+      if (this.trial !== before) {
+        this._trialCurves.want(true);
+      }
+      this._draw();
+    }
+  }
+
+  private _pick(trial: number | null): void {
+    this._picked = trial === this._picked ? null : trial;
+    this._trialCurves.want(true);
+    this._draw();
+  }
+
+  private _failed(error: unknown): void {
+    setText(this._trouble, error instanceof Error ? error.message : String(error));
+  }
+
+  private _draw(): void {
+    if (this._seen === null) {
+      return;
+    }
+    const seen = (this._seen = { ...this._seen, trial: this.trial });
+    const { standing } = seen;
+    setText(this._words, seen.look.overview ? searchText(seen.look.overview) : '');
+    setText(this._spent, spentText(standing));
+    show(this._spent, standing.spent > 0);
+    show(this._trouble, this._trouble.textContent !== '');
+    this._tabs.draw(seen);
+    this._steering.update(seen.look, standing);
+    this._table.update(standing, row => this._parallel.lets(row), this._picked);
+    const word = this._picked === null ? 'the best trial' : 'trial';
+    setText(this._chosen, this.trial === null ? '' : `${word} ${standing.number}.${this.trial}`);
+    show(this._heading, this.trial !== null);
+    show(this._best, this._picked !== null);
+    setAttribute(this.root, 'data-trials', String(standing.trials.length));
+  }
+}

@@ -1,0 +1,64 @@
+/** What can be said of a search with no service at all: the trials that a notebook has kept. */
+
+import { bestRows } from '../../model/best';
+import { num } from '../../model/curves';
+import { countsOf, ended } from '../../model/overview';
+import type { Overview, Standing, Trial, TrialRow, Value } from '../../model/words';
+
+/** Null where it is no search. */
+export function standingOf(overview: Overview): Standing | null {
+  const { experiment, trials } = overview;
+  const { search, metric, steps, epochs } = experiment.config;
+  if (search === null) {
+    return null;
+  }
+  const names = experiment.space.parameters.filter(each => each.each === null).map(each => each.name);
+  const rows = trials.map(trial => rowOf(trial, metric.name, names, steps !== null));
+  const best = bestRows(rows, metric);
+  return {
+    number: experiment.number,
+    search,
+    method: search.method,
+    unit: steps === null ? 'epoch' : 'step',
+    units: steps ?? epochs,
+    metric,
+    params: names,
+    limit: search.trials,
+    counts: countsOf(overview),
+    diverged: rows.filter(row => row.diverged).length,
+    trained: rows.reduce((sum, row) => sum + row.unit, 0),
+    spent: 0,
+    elapsed: (experiment.ended_at ?? experiment.created_at) - experiment.created_at,
+    closed: null,
+    over: ended(overview),
+    best: best[0] ?? null,
+    incumbent: [],
+    brackets: [],
+    trials: [...best, ...rows.filter(row => row.best === null)]
+  };
+}
+
+function rowOf(trial: Trial, metric: string, names: readonly string[], steps: boolean): TrialRow {
+  const value = trial.metrics[metric] ?? null;
+  const finite = value !== null && Number.isFinite(num(value));
+  const searched = names.length ? names : Object.keys(trial.params);
+  return {
+    trial: trial.index,
+    state: trial.state,
+    params: Object.fromEntries(searched.flatMap(name => pair(name, trial.params[name]))),
+    unit: steps ? trial.step : Math.floor(trial.epoch + 1e-6),
+    value,
+    best: trial.best?.value ?? null,
+    best_unit: null,
+    until: trial.until,
+    parent: null,
+    attempts: trial.attempt,
+    seconds: 0,
+    diverged: value !== null && !finite,
+    failure: trial.state === 'failed' ? (trial.failure?.type ?? null) : null
+  };
+}
+
+function pair(name: string, value: Value | undefined): [string, Value][] {
+  return value === undefined ? [] : [[name, Array.isArray(value) ? value.length : value]];
+}

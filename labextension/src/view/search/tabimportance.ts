@@ -1,0 +1,36 @@
+/** Which hyperparameters make the difference. */
+
+import { h } from '../dom';
+import { bars, barsText } from './bars';
+import { Chart } from './chart';
+import type { Seen } from './search';
+
+export class ImportanceTab {
+  private readonly _chart: Chart;
+  readonly root: HTMLElement;
+
+  constructor(picked: (trial: number) => void) {
+    this._chart = new Chart('What makes the difference', 1, picked);
+    this.root = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
+  }
+
+  draw({ standing, importance }: Seen): void {
+    if (importance === null) {
+      this._chart.update(() => [], '', 'asked for');
+      return;
+    }
+    const { unit, trials, missing } = importance;
+    const of = `of the best tenth of ${trials} trials from the rest, at ${standing.unit} ${unit ?? ''} (PED-ANOVA)`;
+    const height = bars(importance, 100).height;
+    this._chart.update(
+      width => bars(importance, width).shapes,
+      barsText(importance),
+      missing || `What tells ${of}.`,
+      height
+    );
+  }
+
+  dispose(): void {
+    this._chart.dispose();
+  }
+}

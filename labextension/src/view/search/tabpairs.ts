@@ -1,0 +1,79 @@
+/** Two columns against each other: every trial, and the best of each field. */
+
+import { h, setLines } from '../dom';
+import { Chart } from './chart';
+import { heat, scatter } from './pairs';
+import { axesOf, type Axis } from './parallel';
+import type { Seen } from './search';
+
+const HEIGHT = 300;
+const KEY = 'The stronger its colour, the better the trial.';
+
+export class PairsTab {
+  private readonly _across = h('select', { 'aria-label': 'across', onchange: () => this._again() });
+  private readonly _up = h('select', { 'aria-label': 'up', onchange: () => this._again() });
+  private readonly _scatter: Chart;
+  private readonly _heat: Chart;
+  private _seen: Seen | null = null;
+  private _names = '';
+  readonly root: HTMLElement;
+
+  constructor(picked: (trial: number) => void) {
+    const choose = h(
+      'div',
+      { class: 'dl-toolbar' },
+      h('label', {}, 'across', this._across),
+      h('label', {}, 'up', this._up)
+    );
+    this._scatter = new Chart('Trials', HEIGHT, picked);
+    this._heat = new Chart('Best of each field', HEIGHT, picked);
+    const charts = h('div', { class: 'dl-charts' }, this._scatter.root, this._heat.root);
+    this.root = h('div', {}, choose, charts);
+  }
+
+  draw(seen: Seen): void {
+    this._seen = seen;
+    const { standing, look, trial } = seen;
+    const axes = axesOf(standing, look.overview?.experiment.space ?? { parameters: [] });
+    this._offer(axes);
+    const [across, up] = [this._chosen(axes, this._across), this._chosen(axes, this._up)];
+    if (across && up) {
+      const words = `${up.name} over ${across.name} of ${standing.trials.length} trials`;
+      this._scatter.update((width, height) => scatter(standing, across, up, trial, width, height), words, KEY);
+      this._heat.update(
+        (width, height) => heat(standing, across, up, width, height),
+        `the best of each field: ${words}`
+      );
+    }
+  }
+
+  dispose(): void {
+    this._scatter.dispose();
+    this._heat.dispose();
+  }
+
+  /** All columns to choose from: at first the first two hyperparameters. */
+  private _offer(axes: readonly Axis[]): void {
+    const names = axes.map(axis => axis.name);
+    if (names.join('\n') === this._names) {
+      return;
+    }
+    this._names = names.join('\n');
+    const before = [this._across.value, this._up.value];
+    [this._across, this._up].forEach((select, index) => {
+      setLines(select, names, () => h('option'));
+      const kept = before[index];
+      select.value = kept && names.includes(kept) ? kept : (names[Math.min(index, names.length - 1)] ?? '');
+    });
+  }
+
+  private _chosen(axes: readonly Axis[], { value }: HTMLSelectElement): Axis | undefined {
+    return axes.find(axis => axis.name === value);
+  }
+
+  private _again(): void {
+    if (this._seen) {
+      this.draw(this._seen);
+    }
+  }
+}

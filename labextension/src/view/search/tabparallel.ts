@@ -1,0 +1,97 @@
+/** Parallel coordinates whose axes can be brushed: what is chosen there is chosen in the table, too. */
+
+import type { TrialRow } from '../../model/words';
+import { button, h, show } from '../dom';
+import { Chart } from './chart';
+import { axesOf, type Axis, type Brushes, geometry, parallel, within } from './parallel';
+import type { Seen } from './search';
+
+const HEIGHT = 300;
+const LEAST = 0.02; // of an axis: less was a click
+
+export class ParallelTab {
+  private readonly _clear = button('choose all', () => this._brush(new Map()), 'dl-quiet');
+  private readonly _chart: Chart;
+  private _axes: Axis[] = [];
+  private _brushes: Brushes = new Map();
+  private _from: { axis: Axis; share: number } | null = null; // where a brush was begun
+  readonly root: HTMLElement;
+
+  /** `chosen` is called when other trials are chosen. */
+  constructor(
+    picked: (trial: number) => void,
+    private readonly _chosen: () => void
+  ) {
+    this._chart = new Chart('Parallel coordinates', HEIGHT, picked, this._clear);
+    this.root = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
+    const { svg } = this._chart;
+    svg.addEventListener('pointerdown', event => this._begin(event));
+    svg.addEventListener('pointermove', event => this._move(event));
+    svg.addEventListener('pointerup', event => this._end(event));
+    svg.addEventListener('pointercancel', () => (this._from = null));
+  }
+
+  /** Whether a trial is among the chosen. */
+  lets(row: TrialRow): boolean {
+    return this._brushes.size === 0 || within(row, this._axes, this._brushes);
+  }
+
+  draw({ standing, look, trial }: Seen): void {
+    const space = look.overview?.experiment.space ?? { parameters: [] };
+    this._axes = axesOf(standing, space);
+    const chosen = standing.trials.filter(row => this.lets(row)).length;
+    show(this._clear, this._brushes.size > 0);
+    this._chart.update(
+      (width, height) => parallel(standing, this._axes, this._brushes, trial, width, height),
+      `${chosen} of ${standing.trials.length} trials, each a line over ${this._axes.map(axis => axis.name).join(', ')}`,
+      this._brushes.size
+        ? ''
+        : 'The stronger its colour, the better the trial. Drag along an axis to choose among them; the table follows.'
+    );
+  }
+
+  dispose(): void {
+    this._chart.dispose();
+  }
+
+  private _begin(event: PointerEvent): void {
+    const index = event.target instanceof Element ? event.target.getAttribute('data-axis') : null;
+    const axis = index === null ? undefined : this._axes[Number(index)];
+    if (axis) {
+      this._chart.svg.setPointerCapture(event.pointerId);
+      this._from = { axis, share: this._share(event) };
+      event.preventDefault();
+    }
+  }
+
+  private _move(event: PointerEvent): void {
+    if (this._from) {
+      const { axis, share } = this._from;
+      const at = this._share(event);
+      this._brush(new Map(this._brushes).set(axis.name, [Math.min(share, at), Math.max(share, at)]));
+    }
+  }
+
+  private _end(event: PointerEvent): void {
+    if (this._from) {
+      const { axis, share } = this._from;
+      this._from = null;
+      if (Math.abs(share - this._share(event)) < LEAST) {
+        const fewer = new Map(this._brushes);
+        fewer.delete(axis.name);
+        this._brush(fewer);
+      }
+    }
+  }
+
+  private _share(event: PointerEvent): number {
+    const box = this._chart.svg.getBoundingClientRect();
+    const [width, height] = [box.width, box.height];
+    return geometry(this._axes.length, width, height).share(event.clientY - box.top);
+  }
+
+  private _brush(brushes: Brushes): void {
+    this._brushes = brushes;
+    this._chosen();
+  }
+}

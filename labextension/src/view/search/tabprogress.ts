@@ -1,0 +1,77 @@
+/** Who was the best by when, and the ladders of rungs. */
+
+import { number } from '../../model/text';
+import type { BracketStanding } from '../../model/words';
+import { h, setLines, show } from '../dom';
+import { Chart } from './chart';
+import { ladder, ladderText } from './ladder';
+import { incumbent, type Over } from './lines';
+import type { Seen } from './search';
+
+const HEIGHT = 250;
+const NO_RESULT = 'no result yet';
+
+export class ProgressTab {
+  private readonly _over = h(
+    'select',
+    { 'aria-label': 'over', onchange: () => this._again() },
+    h('option', { value: 'time' }, 'over time'),
+    h('option', { value: 'units' }, 'over training')
+  );
+  private readonly _which = h('select', { 'aria-label': 'bracket', onchange: () => this._again() });
+  private readonly _best: Chart;
+  private readonly _rungs: Chart;
+  private _seen: Seen | null = null;
+  readonly root: HTMLElement;
+
+  constructor(picked: (trial: number) => void) {
+    this._best = new Chart('Best so far', HEIGHT, picked, this._over);
+    this._rungs = new Chart('Rungs', HEIGHT, picked, this._which);
+    this.root = h('div', { class: 'dl-charts' }, this._best.root, this._rungs.root);
+  }
+
+  draw(seen: Seen): void {
+    this._seen = seen;
+    const { standing, trial } = seen;
+    const { best } = standing;
+    this._best.update(
+      (width, height) => incumbent(standing, this._over.value as Over, width, height),
+      best
+        ? `the best ${standing.metric.name} so far is ${number(best.best ?? NaN)}, of trial ${best.trial}`
+        : NO_RESULT,
+      best ? '' : NO_RESULT
+    );
+    this._offer(standing.brackets);
+    const bracket = standing.brackets[Math.max(0, this._which.selectedIndex)];
+    show(this._rungs.root, bracket !== undefined);
+    if (bracket) {
+      const words = ladderText(bracket, standing.unit, standing.metric);
+      this._rungs.update((width, height) => ladder(standing, bracket, width, height, trial), words);
+    }
+  }
+
+  dispose(): void {
+    this._best.dispose();
+    this._rungs.dispose();
+  }
+
+  /** Ladders to choose from, where there are several. */
+  private _offer(brackets: readonly BracketStanding[]): void {
+    const chosen = Math.max(0, this._which.selectedIndex);
+    setLines(this._which, brackets.map(nameOf), () => h('option'));
+    this._which.selectedIndex = Math.min(chosen, brackets.length - 1);
+    show(this._which, brackets.length > 1);
+  }
+
+  private _again(): void {
+    if (this._seen) {
+      this.draw(this._seen);
+    }
+  }
+}
+
+/** `from epoch 4: 12 results`: what its lowest rung has. */
+function nameOf({ rungs }: BracketStanding): string {
+  const [first] = rungs;
+  return `from ${first?.unit ?? 1}: ${first?.results ?? 0} results`;
+}

@@ -1,0 +1,57 @@
+/** One row of the table of trials, changed in place. */
+
+import type { TrialRow as Row } from '../../model/words';
+import type { Steer } from '../../service/watch';
+import { button, h, setAttribute, setText, show } from '../dom';
+import { shade } from './scale';
+
+const STEERS: readonly (readonly [Steer, string])[] = [
+  ['promote', 'goes on next, whatever its rank'],
+  ['prune', 'is given up for good']
+];
+
+export class TrialRow {
+  private readonly _rank = h('span', { class: 'dl-rank' });
+  private readonly _pick = h('button', { type: 'button', class: 'dl-pick' });
+  private readonly _chip = h('span', { class: 'dl-chip' });
+  private readonly _cells: HTMLElement[] = [];
+  private readonly _buttons = new Map<Steer, HTMLButtonElement>();
+  private readonly _last = h('td', { class: 'dl-steer' });
+  readonly root: HTMLTableRowElement;
+
+  /** `picked` is called when it is clicked, `steered` with the button that was pressed. */
+  constructor(picked: () => void, steered: (verb: Steer, opener: HTMLElement) => void) {
+    for (const [verb, what] of STEERS) {
+      const press = button(verb, () => steered(verb, press), 'dl-small');
+      setAttribute(press, 'title', what);
+      this._buttons.set(verb, press);
+    }
+    this._last.append(...this._buttons.values());
+    this._last.addEventListener('click', event => event.stopPropagation()); // to steer is not to pick
+    const first = h('th', { scope: 'row' }, this._rank, this._pick);
+    this.root = h('tr', { tabindex: -1, onclick: picked }, first, h('td', {}, this._chip), this._last);
+  }
+
+  /** `cells` begin with its name and its state; `steers` are what may be done with it. */
+  update(row: Row, cells: readonly string[], rank: number | null, steers: readonly Steer[]): void {
+    const [name = '', state = '', ...rest] = cells;
+    setAttribute(this._rank, 'style', `background:${shade(rank)}`);
+    setText(this._pick, name);
+    setText(this._chip, state);
+    setAttribute(this._chip, 'data-state', row.state);
+    rest.forEach((said, index) => setText((this._cells[index] ??= this._cell()), said));
+    this._cells.splice(rest.length).forEach(cell => cell.remove());
+    const focused = this._last.contains(document.activeElement) ? document.activeElement : null;
+    for (const [verb, press] of this._buttons) {
+      show(press, steers.includes(verb));
+      setAttribute(press, 'aria-label', `${verb} ${name}`);
+    }
+    if (focused instanceof HTMLElement && focused.hidden) {
+      this._pick.focus(); // whoever acted by keyboard stays here
+    }
+  }
+
+  private _cell(): HTMLElement {
+    return this.root.insertBefore(h('td'), this._last);
+  }
+}

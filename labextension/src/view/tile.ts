@@ -1,0 +1,100 @@
+/** One artifact, small: its picture, or which kind of file it is, with its name below. */
+
+import { isPicture, kindText, PICTURE_BYTES, sizeText, whenText } from '../model/artifacts';
+import type { Artifact } from '../model/words';
+import type { Watch } from '../service/watch';
+import { h, setAttribute, setText, show } from './dom';
+
+export class Tile {
+  readonly root: HTMLElement;
+  private readonly _picture = h('img', { alt: '', hidden: true });
+  private readonly _kind = h('span', { class: 'dl-tile-kind', 'aria-hidden': 'true' });
+  private readonly _name = h('span', { class: 'dl-tile-name' });
+  private readonly _about = h('span', { class: 'dl-dim' });
+  private readonly _button: HTMLButtonElement;
+  private _artifact: Artifact | null = null;
+  private _shown = ''; // the version of the picture
+  private _url: string | null = null;
+  private _disposed = false;
+
+  /** `changed` is called when there is a picture, or another one. */
+  constructor(
+    private readonly _watch: Pick<Watch, 'artifact'>,
+    pressed: (tile: Tile) => void,
+    private readonly _changed: () => void
+  ) {
+    const frame = h('span', { class: 'dl-tile-frame' }, this._picture, this._kind);
+    this._button = h(
+      'button',
+      { type: 'button', class: 'dl-tile', onclick: () => pressed(this) },
+      frame,
+      this._name,
+      this._about
+    );
+    this.root = h('li', {}, this._button);
+  }
+
+  get artifact(): Artifact {
+    if (this._artifact === null) {
+      throw new Error('update() comes first');
+    }
+    return this._artifact;
+  }
+
+  /** Where its picture is; null before it has come, and of what is none. */
+  get url(): string | null {
+    return this._url;
+  }
+
+  update(artifact: Artifact): void {
+    this._artifact = artifact;
+    const picture = isPicture(artifact);
+    setText(this._kind, kindText(artifact));
+    setText(this._name, artifact.name);
+    setText(this._about, `${sizeText(artifact)} \u00b7 ${whenText(artifact.at, Date.now() / 1000)}`);
+    setAttribute(this._button, 'title', `${picture ? 'Show' : 'Save'} ${artifact.file}, kept at step ${artifact.step}`);
+    if (picture && !this._button.hasAttribute('aria-expanded')) {
+      this.expand(false);
+    }
+    const version = `${artifact.digest} ${artifact.attempt} ${artifact.at}`;
+    if (picture && artifact.size <= PICTURE_BYTES && version !== this._shown) {
+      this._shown = version;
+      void this._load(artifact, version);
+    }
+  }
+
+  /** Say whether its picture is shown large. */
+  expand(large: boolean): void {
+    setAttribute(this._button, 'aria-expanded', String(large));
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    this._forget();
+  }
+
+  private async _load(artifact: Artifact, version: string): Promise<void> {
+    let bytes: Uint8Array<ArrayBuffer>;
+    try {
+      bytes = await this._watch.artifact(artifact.trial, artifact.name);
+    } catch {
+      return; // its kind stands there instead; pressing it says what is wrong
+    }
+    if (this._disposed || version !== this._shown) {
+      return;
+    }
+    this._forget();
+    this._url = URL.createObjectURL(new Blob([bytes], { type: artifact.media }));
+    setAttribute(this._picture, 'src', this._url);
+    show(this._picture, true);
+    show(this._kind, false);
+    this._changed();
+  }
+
+  private _forget(): void {
+    if (this._url !== null) {
+      URL.revokeObjectURL(this._url);
+      this._url = null;
+    }
+  }
+}

@@ -1,0 +1,381 @@
+/** What is drawn of a search: where values stand, who is coloured how, and what is said beside it. */
+
+import type { BracketStanding, ExperimentState, Space, Standing, TrialRow } from '../src/model/words';
+import { bars } from '../src/view/search/bars';
+import { ladder, ladderText } from '../src/view/search/ladder';
+import { incumbent, manyCurves } from '../src/view/search/lines';
+import { fields, scatter } from '../src/view/search/pairs';
+import { axesOf, geometry, parallel, within } from '../src/view/search/parallel';
+import { choiceScale, linear, logarithmic, metricScale, paramScale, ranks, shade } from '../src/view/search/scale';
+import type { Connection, Look } from '../src/service/watch';
+import { mayHaveMore, steersFor } from '../src/view/search/steering';
+import { pathOf, type Shape } from '../src/view/search/shapes';
+import { spentText } from '../src/view/search/spent';
+import { columnsOf, noteText } from '../src/view/search/columns';
+import { experiment, overview } from './fakes';
+
+const SPACE: Space = {
+  parameters: [
+    {
+      name: 'lr',
+      domain: { type: 'range', low: 1e-4, high: 1e-1, whole: false, scale: 'log', count: null },
+      when: null,
+      each: null
+    },
+    { name: 'opt', domain: { type: 'choices', values: ['sgd', 'adam'] }, when: null, each: null },
+    {
+      name: 'momentum',
+      domain: { type: 'range', low: 0, high: 0.99, whole: false, scale: 'linear', count: null },
+      when: { name: 'opt', values: ['sgd'] },
+      each: null
+    },
+    {
+      name: 'width',
+      domain: { type: 'range', low: 16, high: 128, whole: true, scale: 'log2', count: null },
+      when: null,
+      each: 'blocks'
+    }
+  ]
+};
+
+function row(trial: number, best: number | null, params: TrialRow['params'] = {}): TrialRow {
+  return {
+    trial,
+    state: 'paused',
+    params,
+    unit: 1,
+    value: best ?? 'NaN',
+    best,
+    best_unit: 1,
+    until: 1,
+    parent: null,
+    attempts: 1,
+    seconds: 2,
+    diverged: best === null,
+    failure: null
+  };
+}
+
+const BRACKET: BracketStanding = {
+  rungs: [
+    {
+      unit: 1,
+      results: 4,
+      went_on: 1,
+      best: 0.1,
+      cut: 0.1,
+      entries: [
+        [3, 0.1],
+        [1, 0.2],
+        [2, 0.3],
+        [4, 0.4]
+      ]
+    },
+    { unit: 4, results: 1, went_on: 0, best: 0.05, cut: null, entries: [[3, 0.05]] }
+  ]
+};
+
+function standing(trials: TrialRow[], more: Partial<Standing> = {}): Standing {
+  return {
+    number: 12,
+    search: {
+      method: 'asha',
+      trials: 64,
+      sampler: null,
+      stopping: false,
+      eta: 4,
+      first_rung: null,
+      brackets: 'aggressive',
+      population: null,
+      interval: null,
+      parallel: null,
+      budget: null,
+      max_time: null,
+      source: null,
+      warm: []
+    },
+    method: 'asha',
+    unit: 'epoch',
+    units: 4,
+    metric: { name: 'error', mode: 'min' },
+    params: ['lr', 'opt', 'momentum'],
+    limit: 64,
+    counts: { paused: trials.length },
+    diverged: 0,
+    trained: 8,
+    spent: 12,
+    elapsed: 60,
+    closed: null,
+    over: false,
+    best: trials[0] ?? null,
+    incumbent: [],
+    brackets: [BRACKET],
+    trials,
+    ...more
+  };
+}
+
+function ofTrials(shapes: readonly Shape[]): (string | number | undefined)[] {
+  return shapes.flatMap(shape => ('data-trial' in shape.props ? [shape.props['data-trial']] : []));
+}
+
+describe('scales', () => {
+  test('a logarithmic range has its middle at the geometric mean, and its ends at the ends', () => {
+    const { place } = paramScale('lr', SPACE, []);
+    expect(place(1e-4)).toBeCloseTo(0, 10);
+    expect(place(1e-1)).toBeCloseTo(1, 10);
+    expect(place(Math.sqrt(1e-5))).toBeCloseTo(0.5, 10);
+  });
+
+  test('a choice stands in the middle of its share, and what is no choice nowhere', () => {
+    const scale = paramScale('opt', SPACE, []);
+    expect([scale.place('sgd'), scale.place('adam'), scale.place('lion'), scale.place(undefined)]).toEqual([
+      0.25,
+      0.75,
+      null,
+      null
+    ]);
+    expect(choiceScale([true, 1, '1']).place('1')).toBeCloseTo(5 / 6);
+  });
+
+  test('a block has the axis of its parameter; powers of two are choices', () => {
+    expect(paramScale('blocks[2].width', SPACE, []).ticks.map(tick => tick.text)).toEqual(['16', '32', '64', '128']);
+  });
+
+  test('without a space the values make the axis', () => {
+    expect(paramScale('x', { parameters: [] }, [2, 4]).place(3)).toBeCloseTo(0.5);
+    expect(paramScale('x', { parameters: [] }, ['a', 3, 'a']).fields).toBe(2);
+  });
+
+  test.each([
+    ['min', [1, 1.1, 1.2, 1.3, 1.1, 1.2, 1.05, 1.15, 1.2, 1.25, 1000]],
+    ['max', [-1, -1.1, -1.2, -1.3, -1.1, -1.2, -1.05, -1.15, -1.2, -1.25, -1000]]
+  ] as const)('one that is far worse does not squash the rest (%s)', (mode, values) => {
+    const { place } = metricScale(values, { name: 'error', mode });
+    const [good, poor] = [place(values[0]) ?? 0, place(values[3]) ?? 0];
+    expect(Math.abs(good - poor)).toBeGreaterThan(0.5);
+    expect(place(values[10])).toBe(mode === 'min' ? 1 : 0);
+  });
+
+  test('what is not finite has no part in an axis', () => {
+    const { place } = metricScale([0.1, 'NaN', 'Infinity', null, 0.2], { name: 'error', mode: 'min' });
+    expect(place(0.15)).toBeCloseTo(0.5);
+  });
+
+  test('ticks lie on their axis, and there are some', () => {
+    for (const [low, high] of [
+      [0, 1],
+      [-3, 40],
+      [0.001, 0.0011],
+      [5, 5]
+    ] as const) {
+      const { ticks } = linear(low, high);
+      expect(ticks.length).toBeGreaterThan(0);
+      expect(ticks.every(tick => tick.at >= -1e-9 && tick.at <= 1 + 1e-9)).toBe(true);
+    }
+    expect(logarithmic(1e-4, 0.1).ticks.length).toBeGreaterThan(2);
+  });
+});
+
+describe('colours', () => {
+  test('the best has rank 1, the worst 0, and who has no result none', () => {
+    const rows = [row(1, 0.3), row(2, 0.1), row(3, null), row(4, 0.2)];
+    expect([...ranks(rows, { name: 'error', mode: 'min' })]).toEqual([
+      [2, 1],
+      [4, 0.5],
+      [1, 0]
+    ]);
+    expect(ranks(rows, { name: 'error', mode: 'max' }).get(1)).toBe(1);
+  });
+
+  test('the better, the more of the colour', () => {
+    expect(shade(1)).toContain('100%');
+    expect(shade(0)).toContain(' 0%');
+    expect(shade(null)).toBe('var(--dl-line)');
+  });
+});
+
+describe('the ladder', () => {
+  const drawn = ladder(standing([row(3, 0.05)]), BRACKET, 400, 240, 3);
+  const dots = drawn.filter(shape => shape.tag === 'circle');
+
+  test('has a dot a result, and who went on is told from who stayed', () => {
+    expect(dots).toHaveLength(5);
+    const wentOn = dots.filter(dot => String(dot.props.class).includes('dl-went-on'));
+    expect(wentOn.map(dot => dot.props['data-trial'])).toEqual([3]);
+  });
+
+  test('lower values lie lower, and rungs from left to right', () => {
+    const at = (trial: number): Shape | undefined => dots.find(dot => dot.props['data-trial'] === trial);
+    expect(Number(at(3)?.props.cy)).toBeGreaterThan(Number(at(4)?.props.cy));
+    const [first, second] = dots.filter(dot => dot.props['data-trial'] === 3);
+    expect(Number(first?.props.cx)).toBeLessThan(Number(second?.props.cx));
+  });
+
+  test('joins the results of the trial that is looked at', () => {
+    expect(drawn.filter(shape => shape.props.class === 'dl-way')).toHaveLength(1);
+    expect(ladder(standing([]), BRACKET, 400, 240, 4).filter(shape => shape.props.class === 'dl-way')).toHaveLength(0);
+  });
+
+  test('is told in words', () => {
+    expect(ladderText(BRACKET, 'epoch', { name: 'error', mode: 'min' })).toBe(
+      'epoch 1: 4 results, 1 went on, best error 0.1; epoch 4: 1 results, 0 went on, best error 0.05'
+    );
+  });
+});
+
+test('the best so far only gets better, and its line goes on to now', () => {
+  const steps = [0.5, 0.3, 0.2].map((value, index) => ({
+    at: 10 * index,
+    units: index + 1,
+    trial: index,
+    unit: 1,
+    value
+  }));
+  const drawn = incumbent(standing([], { incumbent: steps }), 'time', 400, 200);
+  const heights = drawn.filter(shape => shape.tag === 'circle').map(shape => Number(shape.props.cy));
+  expect(heights).toEqual([...heights].sort((one, other) => one - other));
+  const line = drawn.find(shape => shape.props.class === 'dl-best-line');
+  expect(String(line?.props.d).endsWith(`390.0 ${heights.at(-1)?.toFixed(1)}`)).toBe(true);
+});
+
+test('the curves of the best are drawn last, on top of the others, and the chosen one above all', () => {
+  const lines = [3, 1, 2].map(trial => ({ trial, state: 'paused' as const, unit: [1, 2], value: [0.5, trial / 10] }));
+  const drawn = manyCurves({ unit: 'epoch', metric: { name: 'error', mode: 'min' }, of: 3, lines }, 12, 2, 400, 200);
+  expect(ofTrials(drawn)).toEqual([2, 1, 3, 2]);
+});
+
+describe('parallel coordinates', () => {
+  const rows = [row(1, 0.1, { lr: 1e-3, opt: 'sgd', momentum: 0.9 }), row(2, 0.4, { lr: 1e-2, opt: 'adam' })];
+  const told = standing(rows);
+  const axes = axesOf(told, SPACE);
+
+  test('have an axis a hyperparameter, and the metric last', () => {
+    expect(axes.map(axis => axis.name)).toEqual(['lr', 'opt', 'momentum', 'error']);
+  });
+
+  test('a trial without a hyperparameter goes on to the next axis', () => {
+    const drawn = parallel(told, axes, new Map(), null, 600, 300);
+    const corners = (trial: number): number =>
+      String(drawn.find(shape => shape.props['data-trial'] === trial)?.props.d).split(/[ML]/).length - 1;
+    expect([corners(1), corners(2)]).toEqual([4, 3]);
+  });
+
+  test('the best lies on top', () => {
+    expect(ofTrials(parallel(told, axes, new Map(), null, 600, 300))).toEqual([2, 1]);
+  });
+
+  test('a brush chooses, and who does not have what is brushed is not chosen', () => {
+    expect(rows.map(each => within(each, axes, new Map([['lr', [0, 0.4]]])))).toEqual([true, false]);
+    expect(rows.map(each => within(each, axes, new Map([['momentum', [0, 1]]])))).toEqual([true, false]);
+    expect(rows.map(each => within(each, axes, new Map()))).toEqual([true, true]);
+  });
+
+  test('a height is the share that it was drawn at', () => {
+    const place = geometry(4, 600, 300);
+    for (const share of [0, 0.25, 0.7, 1]) {
+      expect(place.share(place.y(share))).toBeCloseTo(share, 2);
+    }
+    expect([place.nearest(place.x(2)), place.share(-100), place.share(1000)]).toEqual([2, 1, 0]);
+  });
+});
+
+describe('pairs', () => {
+  const rows = [
+    row(1, 0.3, { lr: 1e-4, opt: 'sgd' }),
+    row(2, 0.1, { lr: 1.1e-4, opt: 'sgd' }),
+    row(3, 0.2, { lr: 0.09, opt: 'adam' }),
+    row(4, null, { lr: 0.09, opt: 'adam' })
+  ];
+  const told = standing(rows, { params: ['lr', 'opt'] });
+  const [lr, opt] = axesOf(told, SPACE);
+
+  test('a field holds the trials that lie in it, the best first', () => {
+    if (lr && opt) {
+      const { columns, found } = fields(told, lr, opt);
+      expect(columns).toBe(8);
+      expect(found.map(field => [field.column, field.row, field.trials.map(each => each.trial)])).toEqual([
+        [0, 0, [2, 1]],
+        [7, 1, [3]]
+      ]);
+    }
+    expect.assertions(2);
+  });
+
+  test('every trial that has both is a dot', () => {
+    const drawn = lr && opt ? scatter(told, lr, opt, null, 400, 300) : [];
+    expect(ofTrials(drawn).sort()).toEqual([1, 2, 3, 4]);
+  });
+});
+
+describe('steering', () => {
+  const paused = row(7, 0.1);
+  const inState = (state: ExperimentState, connection: Connection = 'live'): Look => ({
+    ...{ number: 12, curves: [], trial: 1, captured: [], search: null, trouble: null, at: 100 },
+    overview: overview({ experiment: experiment({ state }) }),
+    connection
+  });
+
+  test.each([
+    ['paused', ['promote', 'prune']],
+    ['running', ['prune']],
+    ['queued', ['prune']],
+    ['stopping', []],
+    ['completed', []],
+    ['pruned', []],
+    ['failed', []]
+  ] as const)('of a trial that is %s: %j', (state, steers) => {
+    expect(steersFor(inState('active'), { ...paused, state })).toEqual(steers);
+    expect(steersFor(inState('paused'), { ...paused, state })).toEqual(steers);
+  });
+
+  test.each(['connecting', 'lost', 'ended', 'gone', 'foreign'] as const)('is not offered when %s', connection => {
+    expect(steersFor(inState('active', connection), paused)).toEqual([]);
+  });
+
+  test('of a search that has ended no trial goes on, and only one that has completed may have more', () => {
+    for (const state of ['stopping', 'stopped', 'completed', 'failed'] as const) {
+      expect(steersFor(inState(state), paused)).toEqual([]);
+      expect(mayHaveMore(inState(state, 'ended'))).toBe(state === 'completed');
+    }
+    expect(mayHaveMore(inState('active'))).toBe(false);
+    expect(mayHaveMore(inState('completed', 'connecting'))).toBe(false);
+  });
+});
+
+test('importances are bars by size, the largest first', () => {
+  const told = { unit: 4, trials: 20, shares: { lr: 0.25, width: 0.75 }, missing: '' };
+  const { shapes } = bars(told, 500);
+  const names = shapes.filter(shape => shape.props.class === 'dl-axis-name').map(shape => shape.text);
+  const lengths = shapes.filter(shape => shape.tag === 'rect').map(shape => Number(shape.props.width));
+  expect(names).toEqual(['width', 'lr']);
+  expect((lengths[0] ?? 0) / (lengths[1] ?? 1)).toBeCloseTo(3);
+});
+
+test('a path is interrupted where there is nothing', () => {
+  expect(pathOf([[0, 1], [2, 3], null, [4, 5], [6, 7]])).toBe('M0.0 1.0L2.0 3.0M4.0 5.0L6.0 7.0');
+});
+
+test('the table has a column a hyperparameter, and says what is not shown', () => {
+  const columns = columnsOf(standing([]));
+  expect(columns.map(column => column.name)).toEqual([
+    ...['trial', 'state', 'unit', 'best', 'value'],
+    ...['lr', 'opt', 'momentum', 'seconds']
+  ]);
+  const failed = { ...row(7, null, { lr: 0.003 }), state: 'failed' as const, failure: 'KeyError' };
+  expect(columns.map(column => column.cell(failed))).toEqual([
+    ...['12.7', 'failed: KeyError', '1/4', '', 'nan'],
+    ...['0.003', '', '', '2.0 s']
+  ]);
+  expect(noteText(10, 10, 10, 10)).toBe('');
+  expect(noteText(200, 500, 500, 10000)).toBe('200 of 10000 trials are shown; job.trials() has them all');
+  expect(noteText(3, 3, 10, 10)).toBe('3 of 10 trials lie within what was chosen');
+});
+
+test('what a search has used is told with what it may', () => {
+  const { search } = standing([]);
+  const told = standing([], { search: { ...search, budget: 3600 }, closed: 'budget' });
+  expect(spentText(told)).toBe(
+    'asha, 1/4 goes on from each rung \u00b7 8 epochs trained in 12 s of 1 h 00 min of slot time; its budget is used up'
+  );
+});

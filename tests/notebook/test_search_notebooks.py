@@ -1,0 +1,50 @@
+"""The notebooks that search run from top to bottom in a real kernel, each on two slots."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
+
+pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(900)]
+
+
+def executed(name: str, folder: Path) -> list[Any]:
+    """The cells of a notebook of `binder/`, with what they have put out."""
+    done = subprocess.run([sys.executable, DEMO, folder, name], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return list(nbformat.read(folder / f"{name}.executed.ipynb", as_version=4).cells)
+
+
+def text(cell: Any) -> str:
+    """All that a cell has put out, as plain text."""
+    plain = (each.get("text") or each.get("data", {}).get("text/plain", "") for each in cell.get("outputs", ()))
+    return "".join(plain)
+
+
+def pictures(cells: list[Any]) -> int:
+    """How many the cells have drawn that no magic did."""
+    drawn = [each for cell in cells if "%dl" not in cell.source for each in cell.get("outputs", ())]
+    return sum("image/png" in each.get("data", {}) for each in drawn)
+
+
+def test_a_search_finds_a_network_that_knows_digits_in_less_than_all_epochs(tmp_path: Path):
+    cells = executed("search", tmp_path)
+    said = next(text(cell) for cell in cells if "epochs trained instead of 192" in text(cell))
+    assert int(said.split()[0]) <= 96
+    assert float(text(cells[-2]).split("%")[0]) >= 90
+    assert pictures(cells) == 1
+
+
+def test_an_architecture_is_found_drawn_and_trained_alone(tmp_path: Path):
+    cells = executed("architectures", tmp_path)
+    assert pictures(cells) == 2
+    alone = text(cells[-1])
+    assert "completed" in alone
+    assert "epoch 12/12" in alone

@@ -1,0 +1,49 @@
+"""A gang that waits at its target hears of the next one through its launcher, which asks often enough."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from kernel_backend.store.sql import SqlStore
+from tests.world import until
+
+pytestmark = pytest.mark.distributed
+
+
+def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(own_world):
+    world, client = own_world, own_world.serve()
+    whole = world.submit(epochs=4).experiment.number
+    assert world.ended(whole).state == "completed"
+    number = world.submit(epochs=4, pause=0.05).experiment.number
+    world.reached(number, 4)
+    client.pause(number)
+    until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
+    store = SqlStore(world.home / "daylight.db")
+    store.update_trial(number, 1, at=time.time(), until=3)
+    client.resume(number)
+    until(lambda: world.overview(number).trials[0].checkpoint == "24-2", "it commits at its target")
+    store.update_trial(number, 1, at=time.time(), until=4)
+    store.close()
+    ended = world.ended(number)
+    assert (ended.state, ended.trials[0].attempt, ended.trials[0].until) == ("completed", 2, 4)
+    assert world.weights(number) == world.weights(whole)
+
+
+def test_nobody_is_asked_to_step_aside_who_leaves_because_nobody_answered(own_world):
+    world, client = own_world, own_world.serve()
+    number = world.submit(epochs=4, pause=0.05).experiment.number
+    world.reached(number, 4)
+    client.pause(number)
+    until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
+    store = SqlStore(world.home / "daylight.db")
+    store.update_trial(number, 1, at=time.time(), until=3)
+    client.resume(number)
+    until(lambda: world.overview(number).trials[0].attempt == 3, "it leaves and comes back")
+    store.update_trial(number, 1, at=time.time(), until=4)
+    store.close()
+    ended = world.ended(number)
+    assert (ended.state, ended.trials[0].failures) == ("completed", 0)
+    assert [attempt.outcome for attempt in ended.attempts][:2] == ["released", "released"]
+    assert not [text for text in ended.warnings if "step aside" in text]
