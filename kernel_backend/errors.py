@@ -48,6 +48,12 @@ class Unauthenticated(DaylightError):
     http_status = 401
 
 
+class Forbidden(DaylightError):
+    """It is known who asks, and he may not."""
+
+    http_status = 403
+
+
 class NotFound(DaylightError):
     """There is no such thing, or none that you may see."""
 

@@ -11,11 +11,10 @@ from kernel_backend.model.reports import Delivery
 class Records(ApiHandler):
     """The records of one attempt."""
 
-    def authenticate(self) -> str:
-        """The name of the speaking attempt: its own token lets it in, which `deliver` checks."""
+    async def authenticate(self) -> None:
+        """No person: the attempt's own token lets it in, which `deliver` checks."""
         if not self.bearer:
             raise Unauthenticated("no valid token: send the attempt's own as Authorization: Bearer")
-        return str(self.path_args[0])
 
     async def post(self, key: str) -> None:
         """Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token."""

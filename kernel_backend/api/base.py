@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +15,7 @@ from tornado.websocket import WebSocketHandler
 
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge, Unauthenticated
 from kernel_backend.identity.base import Identity
+from kernel_backend.model.people import Person
 from kernel_backend.model.record import Record
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Use:
 class Guarded(RequestHandler):
     """A handler that answers only to a known token, REST and websocket alike."""
 
-    who: str | None = None  # the user's name, once known
+    who: Person | None = None
+    known = False  # whether it was let in
     prepared = False  # whether the request was let in, and its body read
 
     @property
@@ -59,9 +60,9 @@ class Guarded(RequestHandler):
         return found
 
     @property
-    def user(self) -> str:
-        """The name of the user who asks."""
-        assert self.who is not None, "prepare() has let nobody in"
+    def user(self) -> Person:
+        """Who asks."""
+        assert self.who is not None, "prepare() has let no person in"
         return self.who
 
     @property
@@ -70,20 +71,20 @@ class Guarded(RequestHandler):
         scheme, _, token = self.request.headers.get("Authorization", "").partition(" ")
         return token.strip() if scheme.lower() == "bearer" else ""
 
-    def authenticate(self) -> str:
-        """The name of whoever asks; raises Unauthenticated."""
+    async def authenticate(self) -> Person | None:
+        """Whoever asks; None for who is no person (a launcher has a token of its own). Raises Unauthenticated."""
         identity: Identity = self.settings["identity"]
-        name = identity.who(self.bearer) if self.bearer else None
-        if name is None:
+        person = await identity.who(self.bearer) if self.bearer else None
+        if person is None:
             raise Unauthenticated("no valid token: send the one in DAYLIGHT_HOME/token as Authorization: Bearer")
-        return name
+        return person
 
-    def prepare(self) -> Awaitable[None] | None:
+    async def prepare(self) -> None:
         """Let nobody in without a token."""
-        self.who = self.authenticate()
+        self.who = await self.authenticate()
+        self.known = True
         use: Use = self.settings["use"]
         use.last = time.monotonic()
-        return None
 
     def set_default_headers(self) -> None:
         """Nothing of the service is cached, framed or sniffed."""
@@ -119,7 +120,7 @@ class Guarded(RequestHandler):
     def _as_ours(self, status: int, error: BaseException | None) -> DaylightError:
         if isinstance(error, DaylightError):
             return error
-        if self.who is None:  # whatever is wrong with it, a stranger hears only this
+        if not self.known:  # whatever is wrong with it, a stranger hears only this
             return Unauthenticated("no valid token")
         if status == 405:
             return MethodNotAllowed(f"{self.request.method} is not possible here: {self.request.path}")
@@ -152,14 +153,13 @@ class ApiHandler(Guarded):
         """Begin without a body."""
         self._body = bytearray()
 
-    def prepare(self) -> Awaitable[None] | None:
+    async def prepare(self) -> None:
         """Let nobody in without a token, and nothing beyond the limit."""
-        super().prepare()
+        await super().prepare()
         length = self.request.headers.get("Content-Length", "0")
         if length.isdigit() and int(length) > self.body_limit:
             raise self._too_large()
         self.prepared = True
-        return None
 
     def data_received(self, chunk: bytes) -> None:
         """Take a piece of the body; a chunked one names no length before, so what is too much is let go."""

@@ -24,7 +24,7 @@ class Stream(Guarded, WebSocketHandler):
 
     async def prepare(self) -> None:
         """Refuse what is wrong while the answer can still be plain HTTP with a JSON body."""
-        super().prepare()
+        await super().prepare()
         self.after = self.integer("after", 0)
         self.experiment = self.maybe_integer("experiment")
         if self.experiment is not None:

@@ -1,1 +1,1 @@
-"""Who speaks: a token in, a user's name out."""
+"""Who speaks: a token in, a person out."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kernel_backend.model.people import Person
+
 
 class Identity(Protocol):
     """Knows the people by their tokens."""
 
-    def who(self, token: str) -> str | None:
-        """The user's name; None for a token that is nobody's."""
+    async def who(self, token: str) -> Person | None:
+        """Whose token this is; None for nobody's. Raises ServiceUnreachable where that cannot be found out just now."""

@@ -6,17 +6,19 @@ import hmac
 import os
 import pwd
 
+from kernel_backend.model.people import Person
+
 
 class LocalIdentity:
     """The Unix user who runs the service."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
-        self._name = _user()
+        self._person = Person(name=_user(), admin=True)
 
-    def who(self, token: str) -> str | None:
-        """The user's name, compared in constant time; None for any other token."""
-        return self._name if hmac.compare_digest(token.encode(), self._token) else None
+    async def who(self, token: str) -> Person | None:
+        """That user, whose home it is; compared in constant time, and None for any other token."""
+        return self._person if hmac.compare_digest(token.encode(), self._token) else None
 
 
 def _user() -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kernel_backend.artifacts.read import opened, pieces
 from kernel_backend.home import artifact_folder
 from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.people import Person
 from kernel_backend.service.visible import visible
 from kernel_backend.store.base import Store
 
@@ -29,12 +30,12 @@ class ArtifactVerbs:
     def __init__(self, store: Store, home: Path) -> None:
         self._store, self._home = store, home
 
-    async def listed(self, who: str, number: int) -> list[Artifact]:
+    async def listed(self, who: Person, number: int) -> list[Artifact]:
         """What the trials of an experiment have kept, by trial and name; raises NotFound."""
         await visible(self._store, who, number)
         return await asyncio.to_thread(self._store.artifacts, number)
 
-    async def read(self, who: str, number: int, trial: int, name: str) -> Opened:
+    async def read(self, who: Person, number: int, trial: int, name: str) -> Opened:
         """One of them; raises NotFound."""
         await visible(self._store, who, number)
         artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)

@@ -13,9 +13,10 @@ from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUn
 from kernel_backend.model.checkpoints import Collected, Collection, Which, choose
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import CheckpointInfo
+from kernel_backend.model.people import Person
 from kernel_backend.service.collect import collect, reasons, shelves
 from kernel_backend.service.verified import Verified
-from kernel_backend.service.visible import visible
+from kernel_backend.service.visible import changeable, visible
 from kernel_backend.store.base import Store
 
 ALL = 2**31 - 1  # experiments at once
@@ -34,24 +35,24 @@ class CheckpointVerbs:
         self._verified = Verified()
         self._reading = asyncio.Lock()  # bytes are verified by one request at a time: the disks have other work
 
-    async def listed(self, who: str, number: int) -> list[CheckpointInfo]:
+    async def listed(self, who: Person, number: int) -> list[CheckpointInfo]:
         """The committed checkpoints of an experiment's trials, oldest first, and why each is kept."""
         experiment = await visible(self._store, who, number)
         return await _asked(self._listed, experiment)
 
-    async def best(self, who: str, number: int, trial: int) -> str:
+    async def best(self, who: Person, number: int, trial: int) -> str:
         """The id of a trial's best checkpoint by its experiment's metric; raises NotFound where there is none."""
         experiment = await visible(self._store, who, number)
         return await _asked(self._best, experiment, trial)
 
-    async def manifest(self, who: str, number: int, trial: int, checkpoint: str) -> bytes:
+    async def manifest(self, who: Person, number: int, trial: int, checkpoint: str) -> bytes:
         """A checkpoint's manifest as its writer wrote it: JSON with a digest of itself; raises NotFound."""
         await visible(self._store, who, number)
         _, manifest = await _asked(self._find, number, trial, checkpoint)
         return dump(manifest)
 
     async def part(
-        self, who: str, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
+        self, who: Person, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
     ) -> tuple[int, AsyncIterator[bytes]]:
         """How many bytes one part has from an offset on, and these in pieces, once all of it was verified.
 
@@ -70,7 +71,7 @@ class CheckpointVerbs:
             raise
         return max(0, part.size - offset), _pieces(stream)
 
-    async def verify(self, who: str, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
+    async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Read every byte of a checkpoint, and tell what was found. Nothing is set aside by looking."""
         experiment = await visible(self._store, who, number)
         async with self._reading:
@@ -78,24 +79,24 @@ class CheckpointVerbs:
             await _asked(self._verified.read, place, manifest)
         return await _asked(self._info, experiment, trial, checkpoint)
 
-    async def pin(self, who: str, number: int, trial: int, checkpoint: str, pinned: bool) -> CheckpointInfo:
+    async def pin(self, who: Person, number: int, trial: int, checkpoint: str, pinned: bool) -> CheckpointInfo:
         """Have it kept whatever the rules say, or no longer."""
-        experiment = await visible(self._store, who, number)
+        experiment = await changeable(self._store, who, number)
         place, _ = await _asked(self._find, number, trial, checkpoint)
         await _asked(place.pin, checkpoint, pinned)
         return await _asked(self._info, experiment, trial, checkpoint)
 
-    async def delete(self, who: str, number: int, trial: int, checkpoint: str) -> None:
+    async def delete(self, who: Person, number: int, trial: int, checkpoint: str) -> None:
         """Delete one for good; raises Conflict for what is pinned, and for what its trial may still need."""
-        experiment = await visible(self._store, who, number)
+        experiment = await changeable(self._store, who, number)
         await _asked(self._delete, experiment, trial, checkpoint)
 
-    async def collect(self, who: str, asked: Collection) -> Collected:
+    async def collect(self, who: Person, asked: Collection) -> Collected:
         """Apply the rules to one experiment of the person's, or to all of them."""
         if asked.experiment is not None:
-            chosen = [await visible(self._store, who, asked.experiment)]
+            chosen = [await changeable(self._store, who, asked.experiment)]
         else:
-            chosen = await _asked(self._store.experiments, who, None, None, ALL)
+            chosen = await _asked(self._store.experiments, who.name, None, None, ALL)
         done = [await _asked(self._collect, each, asked.dry_run) for each in chosen]
         return Collected(
             goes=tuple(each for one in done for each in one.goes),

@@ -18,6 +18,7 @@ from kernel_backend.model.code import is_code
 from kernel_backend.model.diff import Diff, HistoryEntry
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.facts import known
+from kernel_backend.model.people import Person
 from kernel_backend.model.snapshot import CAPTURED, DATA, Snapshot
 from kernel_backend.service.visible import visible
 from kernel_backend.snapshots.archive import Archive
@@ -33,14 +34,14 @@ class CompareVerbs:
         self._store, self._archive, self._places = store, archive, places
         self._submitted = lru_cache(REMEMBERED)(self._read)
 
-    async def diff(self, who: str, a: int, b: int) -> Diff:
+    async def diff(self, who: Person, a: int, b: int) -> Diff:
         """What differs between two of the person's experiments; raises NotFound."""
         before, after = await visible(self._store, who, a), await visible(self._store, who, b)
         return await asyncio.to_thread(self._diff, before, after)
 
-    async def history(self, who: str, search: str | None, limit: int) -> list[HistoryEntry]:
+    async def history(self, who: Person, search: str | None, limit: int) -> list[HistoryEntry]:
         """The person's experiments, newest first: each with what has changed since the one before it."""
-        shown = await asyncio.to_thread(self._store.experiments, who, None, search, limit)
+        shown = await asyncio.to_thread(self._store.experiments, who.name, None, search, limit)
         return await asyncio.to_thread(lambda: list(map(self._entry, shown)))
 
     def _diff(self, before: Experiment, after: Experiment) -> Diff:

@@ -10,6 +10,7 @@ from kernel_backend.errors import Conflict, InvalidRequest
 from kernel_backend.model import events as e
 from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.people import Person
 from kernel_backend.model.search import Prune, Search, Settings
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing
 from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, ExperimentState
@@ -19,7 +20,7 @@ from kernel_backend.search.settings import settings_of
 from kernel_backend.search.standing import Page, Story, curves, judged, standing
 from kernel_backend.search.study import importance
 from kernel_backend.service.loop import Loop
-from kernel_backend.service.visible import visible
+from kernel_backend.service.visible import changeable, visible
 from kernel_backend.store.base import Store
 
 KEPT = 8  # searches whose logs stay folded: their next picture reads on from there
@@ -36,7 +37,7 @@ class SearchVerbs:
 
     # Looking
 
-    async def standing(self, who: str, number: int, sort: str = "best", limit: int = 100, offset: int = 0) -> Standing:
+    async def standing(self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0) -> Standing:
         """How it stands, with so many of its trials; `sort` is a column, `-` before it turns it round.
 
         Raises NotFound, Conflict where it is no search, and InvalidRequest for no such column.
@@ -45,13 +46,13 @@ class SearchVerbs:
         async with self._turn:
             return await asyncio.to_thread(self._standing, experiment, Page(sort, limit, offset))
 
-    async def curves(self, who: str, number: int, limit: int, points: int) -> SearchCurves:
+    async def curves(self, who: Person, number: int, limit: int, points: int) -> SearchCurves:
         """The learning curves of its trials, the best first; raises as `standing` does."""
         experiment = await visible(self._store, who, number)
         async with self._turn:
             return await asyncio.to_thread(self._curves, experiment, limit, points)
 
-    async def importance(self, who: str, number: int) -> Importance:
+    async def importance(self, who: Person, number: int) -> Importance:
         """Which hyperparameters make the difference; raises as `standing` does."""
         experiment = await visible(self._store, who, number)
         async with self._turn:
@@ -92,7 +93,7 @@ class SearchVerbs:
 
     # Steering
 
-    async def promote(self, who: str, number: int, trial: int) -> None:
+    async def promote(self, who: Person, number: int, trial: int) -> None:
         """Let a trial go on next, whatever its rank; raises NotFound, and Conflict where it has ended."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
@@ -101,7 +102,7 @@ class SearchVerbs:
         await asyncio.to_thread(self._loop.searches.promote, experiment, trial)
         self._changed()
 
-    async def prune(self, who: str, number: int, trial: int) -> None:
+    async def prune(self, who: Person, number: int, trial: int) -> None:
         """Give a trial up for good; raises NotFound, and Conflict where it has ended. Twice changes nothing."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
@@ -114,7 +115,7 @@ class SearchVerbs:
             await asyncio.to_thread(self._loop.searches.hear, experiment)
         self._changed()
 
-    async def extend(self, who: str, number: int, asked: Extension) -> None:
+    async def extend(self, who: Person, number: int, asked: Extension) -> None:
         """Let a search have more trials, more slot time or more time; one that has completed is open again.
 
         Raises NotFound, InvalidRequest where nothing is asked for, and Conflict where it was stopped or has failed,
@@ -123,7 +124,7 @@ class SearchVerbs:
         if asked == Extension():
             raise InvalidRequest("extend by what? write --trials 100, --budget 20gpuh or --max-time 8h")
         async with self._loop.settling:  # else it might complete between the two writes
-            before = await visible(self._store, who, number)
+            before = await changeable(self._store, who, number)
             ended = before.state in EXPERIMENT_ENDED and before.state is not ExperimentState.COMPLETED
             if ended or before.state is ExperimentState.STOPPING:
                 raise Conflict(f"experiment #{number} is {before.state}: only a completed search can be extended")
@@ -149,8 +150,8 @@ class SearchVerbs:
         self._store.advance_experiment(number, e.Extended(), now, config=config)
         self._loop.searches.forget(number)  # it is built anew, with what it may spend now
 
-    async def _open(self, who: str, number: int) -> Experiment:
-        experiment = await visible(self._store, who, number)
+    async def _open(self, who: Person, number: int) -> Experiment:
+        experiment = await changeable(self._store, who, number)
         _settings(experiment)  # raises Conflict
         if experiment.state in EXPERIMENT_ENDED:
             hint = f": daylight extend {number} --trials N opens it again" if experiment.state == "completed" else ""

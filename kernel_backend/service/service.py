@@ -24,6 +24,7 @@ from kernel_backend.model.experiment import Config, Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk, NodeUse, Overview
+from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, StoredReport
 from kernel_backend.model.resumption import resized_note
 from kernel_backend.model.search_rules import check_search
@@ -43,7 +44,7 @@ from kernel_backend.service.loop import Loop, digest
 from kernel_backend.service.overviews import Overviews
 from kernel_backend.service.searching import SearchVerbs
 from kernel_backend.service.twins import Twins
-from kernel_backend.service.visible import visible
+from kernel_backend.service.visible import changeable, visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 
@@ -105,7 +106,7 @@ class Service:
         """Store an archive under its sha256; raises InvalidRequest where the two do not agree."""
         await asyncio.to_thread(self._archive.put, id, data)
 
-    async def submit_once(self, who: str, submission: Submission) -> tuple[Overview, bool]:
+    async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
         """The new experiment, queued, or the one that goes on and is the same; and whether it is new.
 
         Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk: what
@@ -121,7 +122,7 @@ class Service:
                 return await self._add(who, draft), True
         return await self.overview(who, twin), False
 
-    async def _draft(self, who: str, submission: Submission, begins_from: str | None = None) -> Draft:
+    async def _draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
         params, space = await asyncio.to_thread(self._bind, submission)
@@ -135,8 +136,8 @@ class Service:
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return Draft(
             name=submission.name or "",
-            owner=who,
-            group=who,
+            owner=who.name,
+            group=who.group,
             snapshot=submission.snapshot,
             config=submission.config.model_copy(update={"threads": threads}),
             params=params,
@@ -148,7 +149,7 @@ class Service:
             begins_from=await self._beginning(who, submission.config, begins_from),
         )
 
-    async def _beginning(self, who: str, config: Config, before: str | None) -> str | None:
+    async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
         """The checkpoint that trials begin from: `before`, unless a search is asked to begin with other weights.
 
         Theirs is pinned: the last trial of a long search shall find what the first one found.
@@ -163,7 +164,7 @@ class Service:
         await self.checkpoints.pin(who, source.experiment, source.trial, id, pinned=True)
         return f"{owner}/{id}{WEIGHTS}"
 
-    async def _add(self, who: str, draft: Draft) -> Overview:
+    async def _add(self, who: Person, draft: Draft) -> Overview:
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
         await asyncio.to_thread(self._preparation.keep, draft.snapshot, draft.python)
         self._changed()
@@ -180,7 +181,7 @@ class Service:
             check_searcher(submission.config.search, bound.space, source)
         return bound
 
-    async def rerun(self, who: str, number: int, asked: Rerun) -> Overview:
+    async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
         """An experiment's snapshot again, with its seeds and threads: another experiment, queued.
 
         Of a search, `asked.trial` is trained alone where one is named. Raises NotFound, InvalidRequest for what is
@@ -192,7 +193,7 @@ class Service:
         trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
         return await self._add(who, await self._draft(who, alone(before, trial, asked), trial.begins_from))
 
-    async def verify(self, who: str, number: int, asked: Rerun) -> Overview:
+    async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
         """The first steps from an experiment's first checkpoint again, up to its next: another experiment, queued.
 
         With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits agree.
@@ -213,40 +214,40 @@ class Service:
 
     # Looking
 
-    async def overview(self, who: str, number: int) -> Overview:
+    async def overview(self, who: Person, number: int) -> Overview:
         """One experiment as a person looks at it; raises NotFound for what is not theirs, too."""
         await self._visible(who, number)
         picture = await self._loop.picture()
         (overview,) = await asyncio.to_thread(lambda: self._overviews.complete([self._store.overview(number)], picture))
         return overview
 
-    async def overviews(self, who: str, state: str | None, search: str | None, limit: int) -> list[Overview]:
+    async def overviews(self, who: Person, state: str | None, search: str | None, limit: int) -> list[Overview]:
         """The person's experiments, newest first."""
         picture = await self._loop.picture()
         return await asyncio.to_thread(
-            lambda: self._overviews.complete(self._store.overviews(who, state, search, limit), picture)
+            lambda: self._overviews.complete(self._store.overviews(who.name, state, search, limit), picture)
         )
 
     async def reports(
-        self, who: str, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
+        self, who: Person, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
     ) -> list[StoredReport]:
         """A trial's reports in the order in which they became known."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
-    async def facts(self, who: str, number: int, trial: int) -> list[StoredFact]:
+    async def facts(self, who: Person, number: int, trial: int) -> list[StoredFact]:
         """What a trial's attempts have found out about what its result depends on, in their order."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.facts, number, trial)
 
-    async def curves(self, who: str, number: int, trial: int, points: int) -> Curves:
+    async def curves(self, who: Person, number: int, trial: int, points: int) -> Curves:
         """A trial's curves, of at most `points` points each."""
         await self._visible(who, number)
         return await self._curves.curves(number, trial, points)
 
     async def logs(
         self,
-        who: str,
+        who: Person,
         number: int,
         trial: int,
         attempt: int | None,
@@ -266,18 +267,18 @@ class Service:
         speaker = rank if rank is not None else chosen.failure.rank if chosen.failure else 0
         return await self._engine.logs(chosen.id, speaker, offset, tail)
 
-    async def source(self, who: str, number: int) -> tuple[str, Snapshot]:
+    async def source(self, who: Person, number: int) -> tuple[str, Snapshot]:
         """The definition's text and the snapshot's description."""
         experiment = await self._visible(who, number)
         text = await asyncio.to_thread(self._archive.read, experiment.snapshot, "definition.py")
         return text.decode(), await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
 
-    async def environment(self, who: str, number: int) -> EnvironmentInfo:
+    async def environment(self, who: Person, number: int) -> EnvironmentInfo:
         """What it ran with, and the lock of that."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._preparation.info, experiment.snapshot)
 
-    async def archive(self, who: str, number: int) -> bytes:
+    async def archive(self, who: Person, number: int) -> bytes:
         """The snapshot's archive: definition, project files and description."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
@@ -297,7 +298,7 @@ class Service:
             for node in picture.nodes.values()
         ]
 
-    async def watch(self, who: str, after: int, experiment: int | None) -> AsyncIterator[Message]:
+    async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncIterator[Message]:
         """Every message after sequence number `after`, then each new one as it becomes known; no end."""
         if experiment is not None:
             await self._visible(who, experiment)
@@ -313,21 +314,21 @@ class Service:
 
     # Changing
 
-    async def stop(self, who: str, number: int) -> Overview:
+    async def stop(self, who: Person, number: int) -> Overview:
         """End an experiment for good; its checkpoints stay. Stopping what is stopping changes nothing."""
         return await self._change(who, number, e.Stop(), {ExperimentState.STOPPING, ExperimentState.STOPPED})
 
-    async def pause(self, who: str, number: int) -> Overview:
+    async def pause(self, who: Person, number: int) -> Overview:
         """Have an experiment commit a checkpoint and give its slots back until it is resumed."""
         return await self._change(who, number, e.Paused(), {ExperimentState.PAUSED})
 
-    async def resume(self, who: str, number: int, slots: int | None = None) -> Overview:
+    async def resume(self, who: Person, number: int, slots: int | None = None) -> Overview:
         """Queue a paused experiment again; it goes on from its newest checkpoint, with `slots` from here on.
 
         Raises Conflict where other slots are asked for one that is not paused, and ImpossibleAsk as `submit_once` does.
         What other slots mean for its result becomes a note of each trial that has begun.
         """
-        before = await self._visible(who, number)
+        before = await changeable(self._store, who, number)
         if slots is None or slots == before.config.slots:
             return await self._change(who, number, e.Resumed(), {ExperimentState.ACTIVE})
         if before.state is ExperimentState.ACTIVE:
@@ -347,9 +348,9 @@ class Service:
                 self._store.note(key, text, time.time())
 
     async def _change(
-        self, who: str, number: int, event: e.Event, already: set[ExperimentState], **changes: Any
+        self, who: Person, number: int, event: e.Event, already: set[ExperimentState], **changes: Any
     ) -> Overview:
-        experiment = await self._visible(who, number)
+        experiment = await changeable(self._store, who, number)
         if experiment.state not in already:
             try:
                 await asyncio.to_thread(self._store.advance_experiment, number, event, time.time(), **changes)
@@ -397,10 +398,10 @@ class Service:
         self._bus.ring()
         self._loop.wake()
 
-    async def _visible(self, who: str, number: int) -> Experiment:
+    async def _visible(self, who: Person, number: int) -> Experiment:
         return await visible(self._store, who, number)
 
-    async def _sees(self, who: str, number: int) -> bool:
+    async def _sees(self, who: Person, number: int) -> bool:
         with contextlib.suppress(NotFound):
             return (await self._visible(who, number)).number == number
         return False
