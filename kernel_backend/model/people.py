@@ -9,7 +9,9 @@ class Person(Record):
     """Somebody whom an identity knows."""
 
     name: str
-    groups: tuple[str, ...] = ()  # whose experiments they see; they ask for slots in the first, unless they name another
+    groups: tuple[
+        str, ...
+    ] = ()  # whose experiments they see; they ask for slots in the first, unless they name another
     admin: bool = False  # sees and changes everything; what they do to others' is written down
     submits: bool = True  # may have things trained
 

@@ -32,9 +32,9 @@ class Self(Record):
 
 
 class UseOverTime(Record):
-    """How many slots an account has held: `held[i]` on the average from `at[i]` to `at[i + 1]` (seconds since the epoch)."""
+    """How many slots an account has held: `held[i]` on the average from `at[i]` to `at[i + 1]`."""
 
-    at: tuple[float, ...]  # one more than `held`
+    at: tuple[float, ...]  # seconds since the epoch; one more than `held`
     held: tuple[float, ...]
     quota: Quota
 

@@ -37,7 +37,9 @@ class SearchVerbs:
 
     # Looking
 
-    async def standing(self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0) -> Standing:
+    async def standing(
+        self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0
+    ) -> Standing:
         """How it stands, with so many of its trials; `sort` is a column, `-` before it turns it round.
 
         Raises NotFound, Conflict where it is no search, and InvalidRequest for no such column.

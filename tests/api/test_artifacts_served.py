@@ -12,7 +12,10 @@ import pytest
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.people import Person
 from tests.api.served import TOKEN, Served, keep, submit, token_of
+
+BOB = Person(name="bob")
 
 KEY = AttemptId(1, 1, 1)
 HTTP = httpx.Client(timeout=20, trust_env=False)
@@ -103,7 +106,7 @@ def test_a_file_that_is_gone_or_was_swapped_for_a_link_is_told(served, client, k
 
 def test_artifacts_are_nobody_elses_and_of_others_one_learns_not_even_that(served, kept):
     verbs = served.service.artifacts
-    for ask in (lambda: verbs.listed("bob", 1), lambda: verbs.read("bob", 1, 1, "net")):
+    for ask in (lambda: verbs.listed(BOB, 1), lambda: verbs.read(BOB, 1, 1, "net")):
         with pytest.raises(NotFound, match="there is no experiment #1"):
             served.run(ask())
     assert get(served, "net", token="wrong").status_code == 401

@@ -15,9 +15,12 @@ from kernel_backend.errors import CheckpointDamaged, Conflict, DaylightError, No
 from kernel_backend.model.checkpoints import Collection
 from kernel_backend.model.experiment import Keep, Metric
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.people import Person
 from kernel_backend.service.collect import collect
 from tests.api.committed import commit, folder, names, spoil
 from tests.api.served import Served, ended, paused, submit, until
+
+BOB = Person(name="bob")
 
 KEY = AttemptId(1, 1, 1)
 RULES = {"keep": Keep(best=1, latest=1), "metric": Metric(name="loss")}
@@ -168,18 +171,18 @@ def test_nobody_reaches_what_is_anothers(served: Served, client: Client, four: P
     verbs = served.service.checkpoints
 
     for asked in (
-        lambda: verbs.listed("bob", 1),
-        lambda: verbs.manifest("bob", 1, 1, "10-1"),
-        lambda: verbs.part("bob", 1, 1, "10-1", "model"),
-        lambda: verbs.verify("bob", 1, 1, "10-1"),
-        lambda: verbs.pin("bob", 1, 1, "10-1", True),
-        lambda: verbs.delete("bob", 1, 1, "10-1"),
-        lambda: verbs.collect("bob", Collection(experiment=1)),
-        lambda: served.service.archive("bob", 1),
+        lambda: verbs.listed(BOB, 1),
+        lambda: verbs.manifest(BOB, 1, 1, "10-1"),
+        lambda: verbs.part(BOB, 1, 1, "10-1", "model"),
+        lambda: verbs.verify(BOB, 1, 1, "10-1"),
+        lambda: verbs.pin(BOB, 1, 1, "10-1", True),
+        lambda: verbs.delete(BOB, 1, 1, "10-1"),
+        lambda: verbs.collect(BOB, Collection(experiment=1)),
+        lambda: served.service.archive(BOB, 1),
     ):
         with pytest.raises(NotFound, match="no experiment #1"):
             served.run(asked())
-    assert served.run(verbs.collect("bob", Collection())).running == ()
+    assert served.run(verbs.collect(BOB, Collection())).running == ()
     assert len(names(four)) == 4
 
 

@@ -172,7 +172,7 @@ class Lab:
     def _ready(self, kernel: bool) -> Lab:
         self.page.wait_for_function("() => !!window.jupyterapp", timeout=LATE)
         self.page.evaluate("() => window.jupyterapp.restored.then(() => null)")
-        # What comes to the front last (a launcher, where there is nothing else) takes the focus from what is typed into.
+        # What comes to the front last (a launcher, where there is nothing else) takes the focus away.
         self.page.wait_for_function(f"() => !!{CURRENT}", timeout=LATE)
         if kernel:
             self._until_idle()
