@@ -33,8 +33,8 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, Illeg
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import WEIGHTS, checkpoint_step
 from kernel_backend.service import earlier
-from kernel_backend.service.admission import check_searcher, check_size
-from kernel_backend.service.again import again, alone
+from kernel_backend.service.admission import check_searcher, check_size, group_of
+from kernel_backend.service.again import again, alone, as_asked_by
 from kernel_backend.service.artifacts import ArtifactVerbs
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.checkpoints import CheckpointVerbs
@@ -125,6 +125,7 @@ class Service:
     async def _draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
+        group = group_of(who, submission.config)
         params, space = await asyncio.to_thread(self._bind, submission)
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, submission.snapshot)
@@ -137,7 +138,7 @@ class Service:
         return Draft(
             name=submission.name or "",
             owner=who.name,
-            group=who.group,
+            group=group,
             snapshot=submission.snapshot,
             config=submission.config.model_copy(update={"threads": threads}),
             params=params,
@@ -187,7 +188,7 @@ class Service:
         Of a search, `asked.trial` is trained alone where one is named. Raises NotFound, InvalidRequest for what is
         no option, and what `submit_once` raises.
         """
-        before = await self._visible(who, number)
+        before = as_asked_by(who, await self._visible(who, number))
         if asked.trial is None:
             return await self._add(who, await self._draft(who, again(before, asked), before.begins_from))
         trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
@@ -199,7 +200,7 @@ class Service:
         With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits agree.
         Raises NotFound where there is no checkpoint, and what `rerun` raises.
         """
-        before = await self._visible(who, number)
+        before = as_asked_by(who, await self._visible(who, number))
         kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
         first = [each for each in kept if each.trial == 1][:2]
         if not first:
