@@ -360,7 +360,7 @@ class Loop:
 
     async def _put_aside(self, preempt: Preempt) -> None:
         """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""
-        number, index, _ = preempt.run.key
+        number, index = preempt.run.key.experiment, preempt.run.key.trial
         trial = await asyncio.to_thread(self._store.trial, number, index)
         if trial.state not in (TrialState.STARTING, TrialState.RUNNING):
             return
