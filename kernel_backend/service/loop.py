@@ -73,9 +73,10 @@ class Loop:
         environments: Environments,
         home: Path,
         bus: Bus,
+        url: str | None = None,
     ) -> None:
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
-        self._places, self._home = places, home
+        self._places, self._home, self._url = places, home, url
         self.preparation = Preparation(archive, environments, self.wake)
         self.beginnings = Beginnings(places, self.wake)
         self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
@@ -460,6 +461,7 @@ class Loop:
             until=trial.until,
             resume_from=attempt.resume_from,
             home=str(self._home),
+            service_url=self._url,
         )
 
 

@@ -62,7 +62,9 @@ class Service:
         places: Places,
         environments: Environments,
         home: Path,
+        url: str | None = None,
     ) -> None:
+        """`url` is where launchers reach the service that cannot look into its home."""
         self._store, self._archive, self._engine = store, archive, engine
         self._curves = CurveReader(store)
         self._twins, self._submitting = Twins(archive), asyncio.Lock()
@@ -70,7 +72,7 @@ class Service:
         self.artifacts = ArtifactVerbs(store, home)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, environments, home, self._bus)
+        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, url)
         self._preparation = self._loop.preparation
         self._overviews = Overviews(archive, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
