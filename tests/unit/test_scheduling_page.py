@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 from pathlib import Path
 
+from kernel_backend.model.experiment import FIRST
 from kernel_backend.model.quotas import Quota
 from tests.clusters import Cluster, nodes
 
@@ -12,7 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "scheduling.md"
 
 
 def test_every_example_of_the_page_says_what_happens():
-    names = {"Cluster": Cluster, "nodes": nodes, "Quota": Quota}
+    names = {"Cluster": Cluster, "nodes": nodes, "Quota": Quota, "FIRST": FIRST}
     done = doctest.testfile(str(PAGE), module_relative=False, globs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert done.attempted > 50
     assert done.failed == 0
