@@ -116,7 +116,7 @@ class Picture:
         return [node for node in self.of_pool(pool) if node.healthy and not node.drained]
 
     def add(self, ask: Ask) -> None:
-        """Take in a new ask, or one that has changed; none has a higher priority than an admin gave or its owner may."""
+        """Take in a new ask, or one that has changed; its priority is what quotas allow, or what an admin gave."""
         highest = max(self.users.quota(ask.owner).priority, self.groups.quota(ask.group).priority)
         lowered = ask.priority > highest and not ask.by_admin
         self.queue.add(replace(ask, priority=highest) if lowered else ask, self.at)
