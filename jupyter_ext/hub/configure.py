@@ -21,7 +21,7 @@ SCOPES = {
     },
 }
 # What the service itself may ask of the hub, and what the servers' own tokens may beside what hubs let them.
-READS = ["list:groups", "read:groups", "list:users", "read:users"]
+READS = ["list:groups", "read:groups", "list:users", "read:users", "read:servers"]
 OF_SERVERS = ["users:activity!user", "access:servers!server", USES, SUBMIT, ADMIN]
 
 
