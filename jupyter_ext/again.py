@@ -60,8 +60,11 @@ def plan(
         found = ", ".join(map(str, packages(snapshot.environment, here)[:NAMED]))
         notes.append(f"the packages here are not those of #{number} ({found}): it trains in the locked environment")
     experiment = client.experiment(number).experiment
+    if experiment.config.search is not None and trial is None and "max_time" in given:
+        given["search"] = {**given.get("search", {}), "max_time": given.pop("max_time")}
     if "search" in given:
         given["search"] = _searched(experiment.config.search, given["search"])
+        given["max_time"] = None  # of a search it is the search's
     back = _data(client, experiment, snapshot, {**experiment.params, **params}, data)
     notes += [f"{each}, since #{number}: it is read as it was, by links" for each in back.notes]
     notes += [f"data is not as it was: {each}" for each in back.beyond]

@@ -20,6 +20,7 @@ _CADENCE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|epochs?|steps?)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
 _SLOT_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(?:gpu|slot)-?)?([smh])", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?B)?", re.IGNORECASE)
+MOST_PRIORITY = 1000
 _BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -134,6 +135,12 @@ class Config(Record):
 
     form: Literal["functions"] = "functions"
     slots: int = Field(1, ge=1)
+    pool: str | None = Field(None, min_length=1)  # None: the one there is, or that of the service's choice
+    one_node: bool = False  # the gang is kept to one node
+    group: str | None = Field(None, min_length=1)  # for which slots are asked; None: the owner's first
+    priority: int = Field(0, ge=-MOST_PRIORITY, le=MOST_PRIORITY)  # as far as quotas allow it
+    preemptible: bool = False  # it may pass those for whom slots are kept, and goes when these need its own
+    max_time: float | None = Field(None, gt=0)  # seconds from an attempt's start on; then it is paused. Of no search
     backend: BackendChoice = "auto"
     device: Literal["auto", "cpu"] = "auto"  # auto: whatever the slots are
     threads: int | None = Field(None, ge=1)  # per slot; None until the service fixes it at submit

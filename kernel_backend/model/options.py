@@ -53,6 +53,10 @@ def _switch(flag: str, group: str, text: str) -> Option:
     return Option((flag,), group, text, {"action": "store_true"})
 
 
+def _on(flag: str, group: str, text: str, config: str) -> Option:
+    return Option((flag,), group, text, {"action": "store_const", "const": True}, config=config)
+
+
 def _list(flag: str, group: str, metavar: str, text: str, host: Host = "both") -> Option:
     return Option((flag,), group, text, {"metavar": metavar, "action": "append"}, host=host)
 
@@ -62,6 +66,23 @@ _NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
 
 OPTIONS: tuple[Option, ...] = (
     _setting("--slots", "resources", "N", "how many slots (GPUs, or shares of the CPU) train together [1]"),
+    _on("--one-node", "resources", "all of them on one node", "one_node"),
+    _setting("--pool", "resources", "NAME", "the pool of nodes to train on [where there is one: that]"),
+    _setting("--group", "resources", "NAME", "the one of your groups for which slots are asked [your first]"),
+    _setting("--priority", "resources", "N", "whose turn is first, as far as your quota allows [0]"),
+    _on(
+        "--preemptible",
+        "resources",
+        "it may start ahead of those for whom slots are kept, and steps aside when they need them",
+        "preemptible",
+    ),
+    _setting(
+        "--max-time",
+        "resources",
+        "TIME",
+        "8h: it is paused with a checkpoint after as long on its slots; a search ends as long after its submission "
+        "[none]",
+    ),
     _setting("--backend", "resources", "NAME", "how they talk: auto, horovod or torch [auto]"),
     _setting("--device", "resources", "NAME", "auto or cpu: train on the CPU of a machine that has GPUs [auto]"),
     _setting("--threads", "resources", "N", "CPU threads of each slot [cores of the node / its slots]"),
@@ -87,12 +108,11 @@ OPTIONS: tuple[Option, ...] = (
         "NAME",
         "what proposes new trials: kde, random, sobol, tpe, gp, cmaes [asha kde, hyperband and pbt random]",
     ),
-    Option(
-        ("--stopping",),
+    _on(
+        "--stopping",
         "search",
         "asha and hyperband end a trial at a rung for good, and never resume one",
-        {"action": "store_const", "const": True},
-        config="search.stopping",
+        "search.stopping",
     ),
     _search("--eta", "N", "one of so many trials goes on to the next rung [4]"),
     _search("--first-rung", "N", "epochs, or steps, of a trial before it is judged [1/256 of all, at least 1]"),
@@ -101,7 +121,6 @@ OPTIONS: tuple[Option, ...] = (
     _search("--interval", "N", "of pbt: epochs, or steps, between its rounds [1/20 of all, at least 1]"),
     _search("--parallel", "N", "trials that train at once, at most [as many as there is room for]"),
     _search("--budget", "TIME", "slot time of all trials: 20gpuh, 2slot-h, 30m [none]"),
-    _search("--max-time", "TIME", "time from the submission on: 8h [none]"),
     _search(
         "--warm",
         "NUMBER",

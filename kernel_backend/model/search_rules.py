@@ -42,6 +42,8 @@ def _problems(config: Config, space: Space) -> Iterator[str]:
         yield from _none(search, space)
     elif not space.parameters and search.method != "custom":
         yield f"--search {search.method} has nothing to search: write a range or a list, such as lr=1e-4..1e-1:log"
+    elif config.max_time is not None:
+        yield "max_time of a search is search.max_time: config.max_time is how long a plain training holds its slots"
     yield from _strangers(search)
     yield from _warm(search)
     yield from _units(search, config)

@@ -27,6 +27,7 @@ from kernel_backend.model.options import OPTIONS
 from kernel_backend.model.search import Search
 
 _FLAGS = {option.config: option.flags[0] for option in OPTIONS if option.config}
+_FLAGS["search.max_time"] = _FLAGS["max_time"]  # one option: of a search it is the search's
 
 
 def to_config(namespace: argparse.Namespace) -> Config:
@@ -48,6 +49,8 @@ def given_settings(namespace: argparse.Namespace) -> dict[str, Any]:
     given |= {name: _parsed(name, given[name]) for name in _PARSERS if name in given}
     if "steps" in given and "epochs" in given:
         raise InvalidRequest("--steps and --epochs exclude each other: --steps says how many there are in all")
+    if "max_time" in given and any(name.startswith("search.") for name in given):
+        given["search.max_time"] = given.pop("max_time")
     given = _nested(given)
     _validated(given)
     return given
@@ -99,7 +102,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "metric": parse_metric,
     "on_log": _log_policies,
     "search.budget": parse_slot_time,
-    "search.max_time": parse_duration,
+    "max_time": parse_duration,
     "search.warm": _references,
 }
 
@@ -119,9 +122,11 @@ def to_words(config: Config) -> list[str]:
 def _value(config: Config, path: str) -> Any:
     """What the configuration has there; None where there is no search, and for what a search has anyway."""
     record, _, field = path.rpartition(".")
+    search = config.search
+    if path == "max_time":
+        return search.max_time if search else config.max_time
     if not record:
         return getattr(config, field)
-    search = config.search
     if search is None:
         return None
     if field == "method":
@@ -166,7 +171,10 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "on_log": lambda policies: [[each.pattern, each.action] for each in policies if each not in LOG_POLICIES],
     "search.stopping": lambda _: [[]],
     "search.budget": lambda seconds: [[duration_word(seconds)]],
-    "search.max_time": lambda seconds: [[duration_word(seconds)]],
+    "max_time": lambda seconds: [[duration_word(seconds)]],
+    "one_node": lambda on: [[]] if on else [],
+    "preemptible": lambda on: [[]] if on else [],
+    "priority": lambda priority: [[str(priority)]] if priority else [],
     "search.warm": lambda references: [[each] for each in references],
 }
 
@@ -192,6 +200,8 @@ def _complaint(found: dict[str, Any]) -> str:
     limits = found.get("ctx", {})
     if "ge" in limits:
         reason = f"must be at least {limits['ge']}"
+    elif "le" in limits:
+        reason = f"must be at most {limits['le']}"
     elif "gt" in limits:
         reason = f"must be greater than {limits['gt']:g}"
     elif "lt" in limits:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernel_backend.errors import ImpossibleAsk, InvalidRequest
+from kernel_backend.errors import Forbidden, ImpossibleAsk, InvalidRequest
 from kernel_backend.model.custom import check_class
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.people import Person
 from kernel_backend.model.resources import Node
 from kernel_backend.model.search import Search
 from kernel_backend.model.space import Space
+from kernel_backend.model.values import nearest
 from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.search import grid
 from kernel_backend.search.optuna import check_installed
@@ -22,6 +24,15 @@ def check_searcher(search: Search, space: Space, source: str) -> None:
     if search.method == "custom" and search.source is not None:
         check_class(source, search.source)
     check_installed(search.sampler or search.method)
+
+
+def group_of(who: Person, config: Config) -> str:
+    """For which group slots are asked; raises Forbidden for one that is not theirs, with the nearest that is."""
+    theirs = who.groups or (who.name,)  # of whoever is in none there is a group of one
+    if config.group is None or config.group in theirs:
+        return config.group or who.group
+    near = nearest(config.group, theirs)
+    raise Forbidden(f"--group {config.group}: you are not in that group{near}; you are in {', '.join(theirs)}")
 
 
 def check_size(config: Config, nodes: Sequence[Node]) -> None:

@@ -7,8 +7,16 @@ from pydantic import ValidationError
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Experiment, Submission
+from kernel_backend.model.people import Person
 from kernel_backend.model.space import Space
 from kernel_backend.model.trial import Trial
+
+
+def as_asked_by(who: Person, before: Experiment) -> Experiment:
+    """The same, for the first group of whoever trains it again where they are not in the one it was for."""
+    if before.config.group in (None, who.name, *who.groups):
+        return before
+    return before.model_copy(update={"config": before.config.model_copy(update={"group": None})})
 
 
 def alone(before: Experiment, trial: Trial, asked: Rerun) -> Submission:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kernel_backend.model.quotas import Quota
+from kernel_backend.model.servers import Server
 
 
 class Roster(Protocol):
@@ -23,6 +24,10 @@ class Roster(Protocol):
     def drained(self) -> frozenset[str]:
         """Names of nodes on which nothing new is started."""
 
+    @property
+    def servers(self) -> Sequence[Server]:
+        """Notebook servers that hold slots beside the jobs; `scheduler.servers.take_in` has a picture hold them."""
+
 
 class Everybody:
     """Nobody is bounded, no node is drained: a service for one person who has changed nothing."""
@@ -30,3 +35,4 @@ class Everybody:
     users: Mapping[str, Quota] = {}
     groups: Mapping[str, Quota] = {}
     drained: frozenset[str] = frozenset()
+    servers: Sequence[Server] = ()

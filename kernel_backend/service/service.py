@@ -33,8 +33,8 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, Illeg
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import WEIGHTS, checkpoint_step
 from kernel_backend.service import earlier
-from kernel_backend.service.admission import check_searcher, check_size
-from kernel_backend.service.again import again, alone
+from kernel_backend.service.admission import check_searcher, check_size, group_of
+from kernel_backend.service.again import again, alone, as_asked_by
 from kernel_backend.service.artifacts import ArtifactVerbs
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.checkpoints import CheckpointVerbs
@@ -62,7 +62,9 @@ class Service:
         places: Places,
         environments: Environments,
         home: Path,
+        url: str | None = None,
     ) -> None:
+        """`url` is where launchers reach the service that cannot look into its home."""
         self._store, self._archive, self._engine = store, archive, engine
         self._curves = CurveReader(store)
         self._twins, self._submitting = Twins(archive), asyncio.Lock()
@@ -70,7 +72,7 @@ class Service:
         self.artifacts = ArtifactVerbs(store, home)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, environments, home, self._bus)
+        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, url)
         self._preparation = self._loop.preparation
         self._overviews = Overviews(archive, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
@@ -125,6 +127,7 @@ class Service:
     async def _draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
+        group = group_of(who, submission.config)
         params, space = await asyncio.to_thread(self._bind, submission)
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, submission.snapshot)
@@ -137,7 +140,7 @@ class Service:
         return Draft(
             name=submission.name or "",
             owner=who.name,
-            group=who.group,
+            group=group,
             snapshot=submission.snapshot,
             config=submission.config.model_copy(update={"threads": threads}),
             params=params,
@@ -187,7 +190,7 @@ class Service:
         Of a search, `asked.trial` is trained alone where one is named. Raises NotFound, InvalidRequest for what is
         no option, and what `submit_once` raises.
         """
-        before = await self._visible(who, number)
+        before = as_asked_by(who, await self._visible(who, number))
         if asked.trial is None:
             return await self._add(who, await self._draft(who, again(before, asked), before.begins_from))
         trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
@@ -199,7 +202,7 @@ class Service:
         With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits agree.
         Raises NotFound where there is no checkpoint, and what `rerun` raises.
         """
-        before = await self._visible(who, number)
+        before = as_asked_by(who, await self._visible(who, number))
         kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
         first = [each for each in kept if each.trial == 1][:2]
         if not first:

@@ -67,6 +67,16 @@ def test_every_setting_reaches_its_field():
         hang_timeout=120,
     )
     assert config("--loader-workers auto") == Config()
+    line = "--pool a100 --one-node --group vision --priority -5 --preemptible --max-time 8h"
+    assert config(line) == Config(
+        pool="a100", one_node=True, group="vision", priority=-5, preemptible=True, max_time=28_800
+    )
+
+
+def test_the_longest_time_of_a_search_is_the_searchs_and_of_a_training_the_configurations():
+    searched = config("--max-time 2h --search asha")
+    assert (searched.max_time, searched.search.max_time) == (None, 7200)
+    assert (config("--max-time 2h").max_time, config("--max-time 2h").search) == (7200, None)
 
 
 def test_every_setting_of_a_search_reaches_its_field():
@@ -143,6 +153,9 @@ def test_values_that_are_no_text_are_taken_as_they_are():
         ("--hang-timeout never", "--hang-timeout never: 'never' is no length of time"),
         ("--on-log [ cancel_retries", "--on-log \\[ cancel_retries: '\\[' is no regular expression"),
         ("--on-log a retry", "--on-log a retry: 'retry' is no action: write cancel_retries or exclude_node"),
+        ("--priority 1001", "^--priority 1001: must be at most 1000$"),
+        ("--priority high", "^--priority high: must be a whole number$"),
+        ("--max-time soon", "^--max-time soon: 'soon' is no length of time"),
         ("--epoch 3", "no option --epoch: did you mean --epochs?"),
         ("--epoch=3", "no option --epoch: did you mean --epochs?"),
         ("--zzz", "no option --zzz: see --help"),
@@ -206,6 +219,7 @@ def test_the_help_has_the_groups():
         "--search pbt --population 8 --interval 2",
         "--search custom:Mine --trials 3",
         "--search grid",
+        "--pool a100 --one-node --group vision --priority -5 --preemptible --max-time 90m",
     ],
 )
 def test_a_configuration_can_be_spelled_out_and_read_again(line):

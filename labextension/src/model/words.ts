@@ -95,6 +95,12 @@ export interface Space {
 export interface Config {
   form: 'functions';
   slots: number;
+  pool: string | null;
+  one_node: boolean;
+  group: string | null;
+  priority: number;
+  preemptible: boolean;
+  max_time: number | null;
   backend: 'auto' | 'horovod' | 'torch';
   device: 'auto' | 'cpu';
   threads: number | null;
