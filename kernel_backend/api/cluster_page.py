@@ -63,7 +63,16 @@ class Bundle(Cluster):
         self.finish((BUNDLE / name).read_bytes())
 
 
+class Slash(Page):
+    """The address as people type it: what the page loads is below it."""
+
+    def get(self) -> None:
+        """Lead to the page."""
+        self.redirect(f"{self.request.path}/")
+
+
 PAGES: list[tuple[str, type[RequestHandler]]] = [
+    ("", Slash),
     ("/", Cluster),
     (r"/static/(main-[A-Z0-9]+\.(?:js|css))", Bundle),
 ]
