@@ -68,6 +68,7 @@ RECORDS: list[type[Record]] = [
     overview.Wait,
     overview.Overview,
     overview.LogChunk,
+    overview.NodeRun,
     overview.NodeUse,
     people.Person,
     quotas.SlotHours,
