@@ -21,6 +21,7 @@ from traitlets.config import Application as Program
 
 from kernel_backend import __version__, discovery
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
+from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.api.routes import application
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.local import LocalEngine
@@ -144,7 +145,7 @@ class Daylight(Program):
 
     async def _serve_owner(self, home: Path, stop: asyncio.Event) -> None:
         use, service = Use(), self._service(home)
-        app = application(service, LocalIdentity(discovery.ensure_token(home)), use)
+        app = application(service, LocalIdentity(discovery.ensure_token(home)), use, pages=PAGES)
         async with _listening(home, app, service, use, (self.host, self.port)):
             await self._until_done(service, use, stop)
 
@@ -157,7 +158,7 @@ class Daylight(Program):
             prefix=hub.prefix,
             browsers=hub.browsers,
             secret=discovery.ensure_token(home),
-            pages=hub.pages,
+            pages=[*hub.pages, *PAGES],
         )
         async with _listening(home, app, service, use, (hub.host, hub.port), hub.prefix):
             await stop.wait()
