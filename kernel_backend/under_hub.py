@@ -55,6 +55,12 @@ class UnderHub:
         self._directory, self._kept = HubDirectory(api), home / FILE
 
     @property
+    def url(self) -> str:
+        """Where launchers reach the service: where it stays, however often it is started anew."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.prefix}"
+
+    @property
     def pages(self) -> list[tuple[str, type[RequestHandler]]]:
         """Where the hub sends browsers back to."""
         return [("/oauth_callback", self.browsers.callback())]

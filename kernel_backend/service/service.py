@@ -44,7 +44,7 @@ from kernel_backend.service.loop import Loop, digest
 from kernel_backend.service.overviews import Overviews
 from kernel_backend.service.searching import SearchVerbs
 from kernel_backend.service.twins import Twins
-from kernel_backend.service.visible import changeable, visible
+from kernel_backend.service.visible import changeable, may_submit, visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 
@@ -104,8 +104,9 @@ class Service:
         """Whether the archive holds this snapshot."""
         return await asyncio.to_thread(self._archive.has, id)
 
-    async def put_snapshot(self, id: str, data: bytes) -> None:
-        """Store an archive under its sha256; raises InvalidRequest where the two do not agree."""
+    async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
+        """Store an archive under its sha256; raises InvalidRequest where the two do not agree, and Forbidden."""
+        may_submit(who)
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
@@ -125,6 +126,7 @@ class Service:
         return await self.overview(who, twin), False
 
     async def _draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
+        may_submit(who)
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
         group = group_of(who, submission.config)
@@ -224,11 +226,25 @@ class Service:
         (overview,) = await asyncio.to_thread(lambda: self._overviews.complete([self._store.overview(number)], picture))
         return overview
 
-    async def overviews(self, who: Person, state: str | None, search: str | None, limit: int) -> list[Overview]:
-        """The person's experiments, newest first."""
+    async def overviews(
+        self,
+        who: Person,
+        state: str | None,
+        search: str | None,
+        limit: int,
+        owner: str | None = None,
+        group: str | None = None,
+    ) -> list[Overview]:
+        """The person's experiments, newest first; or those of an owner or of a group, as far as they may see them.
+
+        The empty group is all that they may see.
+        """
+        mine = who.name if owner is None and group is None else owner
         picture = await self._loop.picture()
         return await asyncio.to_thread(
-            lambda: self._overviews.complete(self._store.overviews(who.name, state, search, limit), picture)
+            lambda: self._overviews.complete(
+                self._store.overviews(mine, state, search, limit, group or None, seen_by=who), picture
+            )
         )
 
     async def reports(
