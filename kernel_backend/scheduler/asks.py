@@ -53,6 +53,7 @@ class Ask:
     group: str = ""
     pool: str = LOCAL
     priority: int = 0
+    given: bool = False  # the priority, by an admin: it counts whatever quotas allow
     one_node: bool = False
     preemptible: bool = False  # it may be put aside for one that it has overtaken
     max_time: float | None = None  # seconds after which it ends at the latest
@@ -99,7 +100,6 @@ class Run:
     pool: str = LOCAL
     committed: float | None = None  # when this attempt's first checkpoint was
     ends: float | None = None  # at the latest
-    likely: float | None = None  # when it ends as such runs do
     passed: bool = False  # it was started ahead of a reservation, and goes when that needs its slots
     leaving: float | None = None  # when it was asked to go
     reservation: Reservation | None = field(default=None, compare=False)  # by which it was started
