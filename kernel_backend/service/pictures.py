@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -38,8 +38,17 @@ class Pictures:
     `looking`, while it stays as it is.
     """
 
-    def __init__(self, store: Store, engine: Engine, roster: Roster, asking: Asking, rules: Rules) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        roster: Roster,
+        asking: Asking,
+        rules: Rules,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._store, self._engine, self._roster, self._asking, self._rules = store, engine, roster, asking, rules
+        self._clock = clock
         self._turn = asyncio.Lock()
         self._starting: dict[Key, Start] = {}  # trials whose attempts are being made
         self._begin()
@@ -90,7 +99,7 @@ class Pictures:
                 self._picture = picture
             else:
                 picture = self._picture
-                picture.pass_to(time.time())
+                picture.pass_to(self._clock())
                 self._set_nodes(picture, nodes)
                 await self._set_quotas(picture)
                 for change in changes:
@@ -146,7 +155,7 @@ class Pictures:
 
     async def _afresh(self, nodes: Iterable[Node]) -> Picture:
         users, groups = self._roster.users, self._roster.groups
-        picture = Picture(nodes, at=time.time(), users=users, groups=groups, rules=self._rules)
+        picture = Picture(nodes, at=self._clock(), users=users, groups=groups, rules=self._rules)
         spells, _ = await asyncio.gather(
             asyncio.to_thread(self._store.spells, self._horizon(picture)), asyncio.to_thread(self._claims.read)
         )
@@ -271,7 +280,7 @@ class Pictures:
         self._numbers[key] = attempt.number
         picture.hold(run, charged=charged)
         trial = self.mirror.trial(*key[:2])
-        self._watch(picture, run, trial, time.time())
+        self._watch(picture, run, trial, self._clock())
 
     def _watch(self, picture: Picture, run: Run, trial: Trial | None, at: float) -> None:
         """What becomes known of a gang: its first checkpoint, and that it was asked to go."""
