@@ -1,7 +1,7 @@
 """Which asks start now, and who steps aside. Nothing is started, saved or slept on here.
 
-First those that an admin has put ahead, those within a guarantee and those that something is kept for, then by priority
-and by share. See docs/scheduling.md, whose examples are tests.
+First those whom an admin has put ahead, then those within a guarantee, then those that something is kept for, then by
+priority and by share. See docs/scheduling.md, whose examples are tests.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class _Pass:
         self.preempts: dict[Key, Preempt] = {}
         self.starts: list[Start] = []
 
-    # The classes
+    # The four classes
 
     def serve_first(self) -> None:
-        """Give those their turn that an admin has put ahead of everybody."""
+        """Give those their turn whom an admin has put ahead of everything."""
         for lines in self._lines:
             if lines[0].key.priority >= FIRST:
                 self._walk(lines, guaranteed=False)
@@ -143,7 +143,7 @@ class _Pass:
             if guaranteed and self._take_back(ask, lent=True):
                 return True
             if not guaranteed and not self._headed:
-                self._keep(ask)
+                self._keep(ask, firm=ask.priority >= FIRST)
         return False
 
     def _next_of_each_shape(self, line: Line) -> list[Ask]:

@@ -133,7 +133,7 @@ class Picture:
     def add(self, ask: Ask) -> None:
         """Take in a new ask, or one that has changed; nobody asks with a higher priority than is his, or was given."""
         highest = max(self.users.quota(ask.owner).priority, self.groups.quota(ask.group).priority)
-        if ask.priority > highest and not ask.given:
+        if ask.priority > highest and not ask.by_admin:
             ask = replace(ask, priority=highest)
         if self.queue.asks.get(ask.key) != ask:
             self.queue.add(ask, self.at)

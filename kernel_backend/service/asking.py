@@ -93,7 +93,7 @@ def _ask(
         group=experiment.group,
         pool=pool,
         priority=config.priority if experiment.priority is None else experiment.priority,
-        given=experiment.priority is not None,
+        by_admin=experiment.priority is not None,
         one_node=config.one_node,
         preemptible=config.preemptible,
         max_time=config.max_time,

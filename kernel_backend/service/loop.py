@@ -72,12 +72,13 @@ class Loop:
         environments: Environments,
         home: Path,
         bus: Bus,
+        url: str | None = None,
         roster: Roster | None = None,
         rules: Rules | None = None,
     ) -> None:
         """`roster` says who may have what; without one everybody may have all there is."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
-        self._places, self._home = places, home
+        self._places, self._home, self._url = places, home, url
         self.preparation = Preparation(archive, environments, self.wake)
         self.beginnings = Beginnings(places, self.wake)
         self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
@@ -281,7 +282,7 @@ class Loop:
 
     async def _put_aside(self, preempt: Preempt) -> None:
         """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""
-        number, index, _ = preempt.run.key
+        number, index = preempt.run.key.experiment, preempt.run.key.trial
         trial = await asyncio.to_thread(self._store.trial, number, index)
         if trial.state not in (TrialState.STARTING, TrialState.RUNNING):
             return
@@ -304,6 +305,8 @@ class Loop:
     async def _grant(self, start: Start) -> None:
         """Let a search say whose the gang is; a trial that cannot have it yet asks by itself from now on."""
         experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
+        if experiment.state is not ExperimentState.ACTIVE:  # it has been paused since
+            return
         trial = await asyncio.to_thread(self.searches.vacancy, experiment)
         self._asking.got(experiment.number, time.time())
         self._bus.ring()
@@ -379,6 +382,7 @@ class Loop:
             until=trial.until,
             resume_from=attempt.resume_from,
             home=str(self._home),
+            service_url=self._url,
         )
 
 

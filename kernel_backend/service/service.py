@@ -64,10 +64,14 @@ class Service:
         places: Places,
         environments: Environments,
         home: Path,
+        url: str | None = None,
         roster: Roster | None = None,
         rules: Rules | None = None,
     ) -> None:
-        """`roster` says who may have what; without one everybody may have all there is."""
+        """`url` is where launchers reach the service that cannot look into its home.
+
+        `roster` says who may have what; without one everybody may have all there is.
+        """
         self._store, self._archive, self._engine = store, archive, engine
         self._curves = CurveReader(store)
         self._twins, self._submitting = Twins(archive), asyncio.Lock()
@@ -75,7 +79,7 @@ class Service:
         self.artifacts = ArtifactVerbs(store, home)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, roster, rules)
+        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, url, roster, rules)
         self._preparation = self._loop.preparation
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)

@@ -8,7 +8,7 @@ StoreUnavailable.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from pydantic import Field
@@ -61,6 +61,10 @@ class Draft(Record):
 Held = tuple[float, float | None, int]  # slots were held from, until (None: they still are), and how many
 
 
+# What an experiment is to become, field by field but for its state, and what is to be kept of who has done it.
+Change = Callable[[Experiment], tuple[Mapping[str, Any], Deed | None]]
+
+
 class Sharing(Protocol):
     """What a store knows of who may have what. A change and its deed are one transaction; `Deed.seq` is the store's."""
 
@@ -76,8 +80,11 @@ class Sharing(Protocol):
     def set_drained(self, node: str, drained: bool, deed: Deed) -> bool:
         """Drain a node, or no longer; false, and no deed, where it was so already."""
 
-    def update_experiment(self, number: int, at: float, deed: Deed | None = None, **changes: Any) -> Experiment:
-        """The experiment with `changes` to fields other than its state; raises NotFound."""
+    def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
+        """The experiment with other fields, by what `change` makes of it, and a deed where that gives one.
+
+        Raises NotFound, and what `change` raises: then nothing is written.
+        """
 
     def write_down(self, deed: Deed) -> Deed:
         """Keep a deed, with its number."""

@@ -15,7 +15,7 @@ from typing_extensions import override
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.sharing import AccountKind, Deed
 from kernel_backend.store import tables
-from kernel_backend.store.base import Held, Sharing
+from kernel_backend.store.base import Change, Held, Sharing
 from kernel_backend.store.tables import from_row, rows_of
 from kernel_backend.store.transaction import Transaction, changed, get_experiment
 
@@ -66,9 +66,10 @@ class SqlSharing(Sharing):
             return True
 
     @override
-    def update_experiment(self, number: int, at: float, deed: Deed | None = None, **changes: Any) -> Experiment:
+    def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
         with self._writing() as tx:
             before = get_experiment(tx.db, number)
+            changes, deed = change(before)
             experiment = changed(before, {**changes, "state": before.state})
             tx.save(experiment)
             tx.say(at, experiment)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from store_contract import GANG, draft, placed
 
-from kernel_backend.errors import NotFound
+from kernel_backend.errors import Forbidden, NotFound
 from kernel_backend.model import events
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.sharing import Deed
@@ -19,6 +19,10 @@ from kernel_backend.store.base import Store
 
 def deed(act: str = "quota", on: str = "user dave", **fields: Any) -> Deed:
     return Deed(**({"at": 7.0, "who": "ada", "act": act, "on": on, "detail": "limit 4 -> 8"} | fields))
+
+
+def refuse(before: Experiment) -> NoReturn:
+    raise Forbidden(f"#{before.number} is not yours")
 
 
 class SharingContract:
@@ -74,7 +78,9 @@ class SharingContract:
     def test_what_cannot_be_done_leaves_no_deed(self, store: Store) -> None:
         store.add_experiment(draft(), at=1.0)
         with pytest.raises(NotFound):
-            store.update_experiment(9, 2.0, deed("priority", "#9"), priority=3)
+            store.update_experiment(9, 2.0, lambda _: ({"priority": 3}, deed("priority", "#9")))
+        with pytest.raises(Forbidden):
+            store.update_experiment(1, 2.0, refuse)
         store.advance_experiment(1, events.Stop(), 2.0, deed("stop", "#1"))
         with pytest.raises(IllegalTransition):
             store.advance_experiment(1, events.Resumed(), 3.0, deed("resume", "#1"))
@@ -83,13 +89,15 @@ class SharingContract:
 
     def test_a_priority_is_told_to_whoever_watches(self, store: Store) -> None:
         store.add_experiment(draft(), at=1.0)
-        changed = store.update_experiment(1, 2.0, deed("priority", "#1"), priority=5)
+        changed = store.update_experiment(1, 2.0, lambda _: ({"priority": 5}, deed("priority", "#1")))
         assert store.experiment(1) == changed
         assert changed.priority == 5
         newest = store.messages(0)[-1]
         assert (newest.type, Experiment.model_validate(newest.data)) == ("experiment", changed)
+        assert [each.act for each in store.audit()] == ["priority"]
         config = Config(slots=2, priority=-3)
-        assert store.update_experiment(1, 3.0, config=config, priority=None).config == config
+        assert store.update_experiment(1, 3.0, lambda _: ({"config": config, "priority": None}, None)).config == config
+        assert len(store.audit()) == 1
 
     def test_what_an_account_held_is_what_its_attempts_had(self, store: Store) -> None:
         def train(owner: str, group: str, begun: float, ended: float | None) -> None:
