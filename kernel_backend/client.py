@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +22,8 @@ from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
+from kernel_backend.model.sharing import Account, AccountKind, Deed, Pool, UseOverTime, Waiting
+from kernel_backend.model.sharing import Self as Me
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing, TrialRow
 from kernel_backend.model.stream import Message
@@ -307,6 +309,62 @@ class Client:
         """The curves as a PNG."""
         return self._call("GET", f"/api/experiments/{number}/picture.png", params={"dark": int(dark)}).content
 
+    def me(self) -> Me:
+        """Who asks, and what is theirs and their groups'."""
+        return Me.model_validate(self._json("GET", "/api/me"))
+
+    def accounts(self) -> list[Account]:
+        """Users and groups with their quotas and use: for admins all, for others their own."""
+        return [Account.model_validate(each) for each in self._json("GET", "/api/accounts")["accounts"]]
+
+    def set_quota(self, kind: AccountKind, name: str, given: Mapping[str, Any]) -> Account:
+        """Set some numbers of a quota: fields of Quota, `none` for no limit, None for the hub's number again.
+
+        Raises Forbidden for whoever is no admin, and InvalidRequest with the number that cannot be.
+        """
+        body = self._json("PUT", f"{_account(kind, name)}/quota", again=True, json=dict(given))
+        return Account.model_validate(body)
+
+    def clear_quota(self, kind: AccountKind, name: str) -> Account:
+        """Have all numbers of a quota be the hub's again; raises Forbidden for whoever is no admin."""
+        return Account.model_validate(self._json("DELETE", f"{_account(kind, name)}/quota", again=True))
+
+    def usage(
+        self, kind: AccountKind, name: str, since: float | None = None, until: float | None = None, points: int = 200
+    ) -> UseOverTime:
+        """How many slots an account has held over time, of the last week by default; raises NotFound."""
+        whole = {"since": since and int(since), "until": until and int(until), "points": points}
+        return UseOverTime.model_validate(self._json("GET", f"{_account(kind, name)}/use", params=_given(**whole)))
+
+    def queue(self) -> list[Waiting]:
+        """What waits, in the order of the turns, pool by pool."""
+        return [Waiting.model_validate(each) for each in self._json("GET", "/api/queue")["queue"]]
+
+    def set_priority(self, number: int, priority: int) -> Overview:
+        """Give an experiment another priority; raises NotFound, Forbidden, InvalidRequest, Conflict."""
+        return self._overview("POST", f"/api/queue/{number}/priority", again=True, json={"priority": priority})
+
+    def put_first(self, number: int) -> Overview:
+        """Put an experiment ahead of everything that waits; raises NotFound, and Forbidden for whoever is no admin."""
+        return self._overview("POST", f"/api/queue/{number}/first", again=True)
+
+    def drain(self, name: str) -> NodeUse:
+        """Start nothing more on a node; raises NotFound, and Forbidden for whoever is no admin."""
+        return NodeUse.model_validate(self._json("POST", f"/api/nodes/{_part(name)}/drain", again=True))
+
+    def undrain(self, name: str) -> NodeUse:
+        """Start gangs on a node again; raises as `drain` does."""
+        return NodeUse.model_validate(self._json("POST", f"/api/nodes/{_part(name)}/undrain", again=True))
+
+    def pools(self) -> list[Pool]:
+        """The pools: what they have, what of it is in use, and how many wait."""
+        return [Pool.model_validate(each) for each in self._json("GET", "/api/pools")["pools"]]
+
+    def audit(self, before: int | None = None, limit: int = 100) -> list[Deed]:
+        """What admins have done, newest first, before number `before`; raises Forbidden for whoever is no admin."""
+        body = self._json("GET", "/api/audit", params=_given(before=before, limit=limit))
+        return [Deed.model_validate(each) for each in body["audit"]]
+
     def nodes(self) -> list[NodeUse]:
         """The nodes and how much of each is in use."""
         return [NodeUse.model_validate(each) for each in self._json("GET", "/api/nodes")["nodes"]]
@@ -455,6 +513,15 @@ def _running(home: Path | None) -> Address:
     if address is None:
         raise ServiceUnreachable("no Daylight service runs: start it with: daylight serve")
     return address
+
+
+def _account(kind: AccountKind, name: str) -> str:
+    return f"/api/accounts/{kind}/{_part(name)}"
+
+
+def _part(name: str) -> str:
+    """A name as a part of an address, whatever it is: a dot alone would be taken for a way up."""
+    return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
 
 
 def _kept(number: int, trial: int, checkpoint: str) -> str:

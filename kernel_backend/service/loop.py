@@ -9,7 +9,7 @@ import logging
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
-from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import HOLDING_SLOTS, LIVE, ExperimentState, Outcome, TrialState
@@ -45,6 +44,7 @@ from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
 from kernel_backend.service.preparation import Preparation
+from kernel_backend.service.roster import Roster
 from kernel_backend.service.searches import Searches
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.snapshots.shipped import working_folder
@@ -73,14 +73,14 @@ class Loop:
         environments: Environments,
         home: Path,
         bus: Bus,
+        roster: Roster,
     ) -> None:
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
         self._places, self._home = places, home
         self.preparation = Preparation(archive, environments, self.wake)
         self.beginnings = Beginnings(places, self.wake)
         self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
-        self.users: Mapping[str, Quota] = {}  # who may have what; who is not named may have all there is
-        self.groups: Mapping[str, Quota] = {}
+        self._roster = roster
         self.rules = Rules()
         self._reservations: tuple[Reservation, ...] = ()  # what was kept for whom, the last time
         self._committed: dict[AttemptId, float] = {}  # when an attempt's first checkpoint was seen
@@ -131,7 +131,9 @@ class Loop:
 
     async def picture(self) -> Picture:
         """The cluster as the scheduler sees it."""
-        nodes = tuple(await self._engine.nodes())
+        drained = self._roster.drained
+        there = await self._engine.nodes()
+        nodes = tuple(node.model_copy(update={"drained": True}) if node.name in drained else node for node in there)
         attempts = await asyncio.to_thread(self._store.open_attempts)
         trials = await asyncio.to_thread(self._store.live_trials)
         queued = [trial for trial in trials if trial.state is TrialState.QUEUED]
@@ -153,11 +155,16 @@ class Loop:
             runs,
             asks,
             time.time(),
-            users=self.users,
-            groups=self.groups,
+            users=self._roster.users,
+            groups=self._roster.groups,
             reservations=self._reservations,
             rules=self.rules,
         )
+
+    @contextlib.asynccontextmanager
+    async def looking(self) -> AsyncIterator[Picture]:
+        """The picture as it is now, which stays as it is meanwhile."""
+        yield await self.picture()
 
     def _run(self, attempt: Attempt, experiment: Experiment | None, trial: Trial | None) -> Run:
         """An attempt as the scheduler sees it; its experiment may have ended since."""
@@ -190,6 +197,8 @@ class Loop:
             preparing=self.preparation.wait(experiment),
             owner=experiment.owner,
             group=experiment.group,
+            priority=experiment.config.priority if experiment.priority is None else experiment.priority,
+            by_admin=experiment.priority is not None,
         )
         wanted = min(room, self.searches.wants(experiment)) if room > 0 else 0
         return [replace(ask, nth=nth) for nth in range(wanted)]
@@ -206,6 +215,8 @@ class Loop:
             or self.beginnings.wait(trial, trial.begins_from, or_newer=experiment.config.search is not None),
             owner=experiment.owner,
             group=experiment.group,
+            priority=experiment.config.priority if experiment.priority is None else experiment.priority,
+            by_admin=experiment.priority is not None,
         )
         if trial.attempt < 2:  # nobody rests after the first
             return ask

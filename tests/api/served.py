@@ -9,9 +9,9 @@ import json
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from kernel_backend.engines.base import Caps, GangStatus
 from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import NotFound
 from kernel_backend.home import artifact_folder
+from kernel_backend.identity.base import Identity
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.model.artifacts import file_of, media_of
 from kernel_backend.model.experiment import Config, Submission
@@ -56,18 +57,23 @@ def loss(output, target):
 """
 
 
-class StillEngine:
-    """Two CPU slots whose gangs do nothing and end when told; remembers jobs and tokens."""
+HERE = Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)
 
+
+class StillEngine:
+    """Two CPU slots, or other nodes, whose gangs do nothing and end when told; remembers jobs and tokens."""
+
+    name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Sequence[Node] = (HERE,)) -> None:
+        self.there = list(nodes)
         self.jobs: dict[AttemptId, Job] = {}
         self.tokens: dict[AttemptId, str] = {}
         self.ended: dict[AttemptId, GangStatus] = {}
 
     async def nodes(self) -> list[Node]:
-        return [Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)]
+        return self.there
 
     async def submit(self, job: Job, token: str) -> None:
         self.jobs[job.id], self.tokens[job.id] = job, token
@@ -111,6 +117,7 @@ class Served:
     home: Path
     engine: StillEngine
     port: int = 0
+    identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -151,7 +158,7 @@ class Served:
             home=self.home,
         )
         self.use = Use()
-        app = application(self.service, LocalIdentity(TOKEN), self.use)
+        app = application(self.service, self.identity, self.use)
         self._server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]
