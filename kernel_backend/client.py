@@ -12,6 +12,7 @@ from urllib.parse import quote
 from kernel_backend import discovery, errors
 from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, ServiceUnreachable
+from kernel_backend.model import sharing
 from kernel_backend.model.artifacts import Artifact, check_name
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
@@ -22,8 +23,6 @@ from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
-from kernel_backend.model.sharing import Account, AccountKind, Deed, Pool, UseOverTime, Waiting
-from kernel_backend.model.sharing import Self as Me
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing, TrialRow
 from kernel_backend.model.stream import Message
@@ -309,36 +308,43 @@ class Client:
         """The curves as a PNG."""
         return self._call("GET", f"/api/experiments/{number}/picture.png", params={"dark": int(dark)}).content
 
-    def me(self) -> Me:
-        """Who asks, and what is theirs and their groups'."""
-        return Me.model_validate(self._json("GET", "/api/me"))
+    def me(self) -> sharing.Self:
+        """Who asks, with what is theirs and what they have of it."""
+        return sharing.Self.model_validate(self._json("GET", "/api/me"))
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[sharing.Account]:
         """Users and groups with their quotas and use: for admins all, for others their own."""
-        return [Account.model_validate(each) for each in self._json("GET", "/api/accounts")["accounts"]]
+        return [sharing.Account.model_validate(each) for each in self._json("GET", "/api/accounts")["accounts"]]
 
-    def set_quota(self, kind: AccountKind, name: str, given: Mapping[str, Any]) -> Account:
+    def set_quota(self, kind: sharing.AccountKind, name: str, given: Mapping[str, Any]) -> sharing.Account:
         """Set some numbers of a quota: fields of Quota, `none` for no limit, None for the hub's number again.
 
         Raises Forbidden for whoever is no admin, and InvalidRequest with the number that cannot be.
         """
         body = self._json("PUT", f"{_account(kind, name)}/quota", again=True, json=dict(given))
-        return Account.model_validate(body)
+        return sharing.Account.model_validate(body)
 
-    def clear_quota(self, kind: AccountKind, name: str) -> Account:
+    def clear_quota(self, kind: sharing.AccountKind, name: str) -> sharing.Account:
         """Have all numbers of a quota be the hub's again; raises Forbidden for whoever is no admin."""
-        return Account.model_validate(self._json("DELETE", f"{_account(kind, name)}/quota", again=True))
+        return sharing.Account.model_validate(self._json("DELETE", f"{_account(kind, name)}/quota", again=True))
 
     def usage(
-        self, kind: AccountKind, name: str, since: float | None = None, until: float | None = None, points: int = 200
-    ) -> UseOverTime:
+        self,
+        kind: sharing.AccountKind,
+        name: str,
+        since: float | None = None,
+        until: float | None = None,
+        points: int = 200,
+    ) -> sharing.UseOverTime:
         """How many slots an account has held over time, of the last week by default; raises NotFound."""
         whole = {"since": since and int(since), "until": until and int(until), "points": points}
-        return UseOverTime.model_validate(self._json("GET", f"{_account(kind, name)}/use", params=_given(**whole)))
+        return sharing.UseOverTime.model_validate(
+            self._json("GET", f"{_account(kind, name)}/use", params=_given(**whole))
+        )
 
-    def queue(self) -> list[Waiting]:
+    def queue(self) -> list[sharing.Waiting]:
         """What waits, in the order of the turns, pool by pool."""
-        return [Waiting.model_validate(each) for each in self._json("GET", "/api/queue")["queue"]]
+        return [sharing.Waiting.model_validate(each) for each in self._json("GET", "/api/queue")["queue"]]
 
     def set_priority(self, number: int, priority: int) -> Overview:
         """Give an experiment another priority; raises NotFound, Forbidden, InvalidRequest, Conflict."""
@@ -356,14 +362,14 @@ class Client:
         """Start gangs on a node again; raises as `drain` does."""
         return NodeUse.model_validate(self._json("POST", f"/api/nodes/{_part(name)}/undrain", again=True))
 
-    def pools(self) -> list[Pool]:
+    def pools(self) -> list[sharing.Pool]:
         """The pools: what they have, what of it is in use, and how many wait."""
-        return [Pool.model_validate(each) for each in self._json("GET", "/api/pools")["pools"]]
+        return [sharing.Pool.model_validate(each) for each in self._json("GET", "/api/pools")["pools"]]
 
-    def audit(self, before: int | None = None, limit: int = 100) -> list[Deed]:
+    def audit(self, before: int | None = None, limit: int = 100) -> list[sharing.Deed]:
         """What admins have done, newest first, before number `before`; raises Forbidden for whoever is no admin."""
         body = self._json("GET", "/api/audit", params=_given(before=before, limit=limit))
-        return [Deed.model_validate(each) for each in body["audit"]]
+        return [sharing.Deed.model_validate(each) for each in body["audit"]]
 
     def nodes(self) -> list[NodeUse]:
         """The nodes and how much of each is in use."""
@@ -515,7 +521,7 @@ def _running(home: Path | None) -> Address:
     return address
 
 
-def _account(kind: AccountKind, name: str) -> str:
+def _account(kind: sharing.AccountKind, name: str) -> str:
     return f"/api/accounts/{kind}/{_part(name)}"
 
 

@@ -8,12 +8,14 @@ from typing import Any
 
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.resources import Node
+from kernel_backend.model.servers import Server
 from kernel_backend.scheduler.asks import Ask, Key, Run
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.scheduler.servers import take_in
 
 Quotas = Mapping[str, Mapping[str, Any]]
 
@@ -55,7 +57,7 @@ class Cluster:
         decisions = decide(self.picture)
         self.apply(decisions)
         starts = [f"{start.ask.experiment} starts on {_where(start.run(0.0))}" for start in decisions.starts]
-        return [*starts, *(f"{each.run.key.experiment} goes: {each.reason}" for each in decisions.preempts)]
+        return [*starts, *(f"{_who(each.run.key)} goes: {each.reason}" for each in decisions.preempts)]
 
     def apply(self, decisions: Decisions) -> None:
         self.picture.reservations = decisions.reservations
@@ -63,6 +65,10 @@ class Cluster:
             self.picture.change(preempt.run.key, leaving=self.picture.at)
         for start in decisions.starts:
             self.picture.hold(start.run(self.picture.at))
+
+    def servers(self, *present: Server) -> None:
+        """These notebook servers hold slots, and no others."""
+        take_in(self.picture, present)
 
     def ends(self, *numbers: int) -> None:
         """These are done."""
@@ -79,10 +85,14 @@ class Cluster:
         return explain(self.picture, self._asks[number]).reason
 
     def running(self) -> list[int]:
-        return sorted(key.experiment for key in self.picture.runs)
+        return sorted(key.experiment for key in self.picture.runs if not key.server)
 
     def waiting(self) -> list[int]:
         return sorted(ask.experiment for ask in self.picture.queue)
+
+
+def _who(key: Key) -> str:
+    return str(key) if key.server else str(key.experiment)
 
 
 def _where(run: Run) -> str:

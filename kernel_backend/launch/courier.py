@@ -11,6 +11,7 @@ from pathlib import Path
 from kernel_backend.errors import DaylightError, Fenced
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import SpoolReader
+from kernel_backend.model.job import Job
 from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
 
 PERIOD_S = 0.1  # between looks at the spool
@@ -30,10 +31,10 @@ class Courier(threading.Thread):
     names a further target.
     """
 
-    def __init__(self, folder: AttemptFolder, home: Path, key: str, instruct: Callable[[str], None]) -> None:
+    def __init__(self, folder: AttemptFolder, job: Job, instruct: Callable[[str], None]) -> None:
         super().__init__(name="courier", daemon=True)
         self._reader = SpoolReader(folder.spool)
-        self._folder, self._home, self._key, self._instruct = folder, home, key, instruct
+        self._folder, self._job, self._instruct = folder, job, instruct
         self._ending = threading.Event()
         self._until: int | None = None  # the newest target that was handed down
 
@@ -46,8 +47,8 @@ class Courier(threading.Thread):
         """Post until told to finish and nothing is left."""
         from kernel_backend.client import Client  # after the ranks were started: it imports an HTTP library
 
-        client = Client.at_home(self._home)
-        token = self._folder.token()
+        token, url = self._folder.token(), self._job.service_url
+        client = Client.at(url, token, patience=0.0) if url else Client.at_home(Path(self._job.home))
         waiting: list[SpoolRecord] = []
         spoken, deadline = 0.0, float("inf")
         while True:
@@ -84,7 +85,7 @@ class Courier(threading.Thread):
 
         assert isinstance(client, Client)
         try:
-            answer: Instruction = client.deliver(self._key, token, Delivery(records=tuple(records)))
+            answer: Instruction = client.deliver(self._job.id, token, Delivery(records=tuple(records)))
         except Fenced:
             self._instruct("stop")
             return True

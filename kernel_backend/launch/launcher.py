@@ -54,7 +54,7 @@ def launch(path: Path) -> None:
         _log.exception("the ranks could not be started")
         _write(folder, _never_started(error))
         return
-    courier = Courier(folder, Path(job.home), str(job.id), gang.tell)
+    courier = Courier(folder, job, gang.tell)
     courier.start()
     _write(folder, _whatever_happens(gang, folder, job, asked))
     gang.close()

@@ -33,6 +33,7 @@ class Job(Record):
     until: int | None = None  # the unit (epoch, or step where steps are counted) at whose end it asks how to go on
     resume_from: str | None = None  # "<step>-<attempt>"
     home: str  # DAYLIGHT_HOME: where the service's address is found again after it restarted
+    service_url: str | None = None  # where the service is, for launchers that cannot look into its home
 
     @property
     def id(self) -> AttemptId:

@@ -13,13 +13,16 @@ ANY_TRIAL = 0  # the trial of an ask whose search says which, when a gang is gra
 
 
 class Key(NamedTuple):
-    """A trial, or (`trial` 0) the nth gang that a search could use."""
+    """A trial, or (`trial` 0) the nth gang that a search could use, or a notebook server."""
 
     experiment: int
     trial: int
     nth: int = 0
+    server: str = ""  # its full name, as `dave/`
 
     def __str__(self) -> str:
+        if self.server:
+            return f"notebook server {self.server}"
         return f"#{self.experiment}" if self.trial == ANY_TRIAL else f"#{self.experiment}.{self.trial}"
 
 
@@ -103,6 +106,7 @@ class Run:
     likely: float | None = None  # when it ends as such runs do
     passed: bool = False  # it was started ahead of a reservation, and goes when that needs its slots
     leaving: float | None = None  # when it was asked to go
+    last_activity: float | None = None  # of a notebook server
     reservation: Reservation | None = field(default=None, compare=False)  # by which it was started
 
     @cached_property

@@ -12,7 +12,7 @@ from kernel_backend.scheduler.rules import Rules
 
 
 def ripe(runs: Iterable[Run], rules: Rules, at: float) -> list[Run]:
-    """Those of `runs` that may be put aside now, the youngest first, and of equals those that hold least.
+    """Those of `runs` that may be put aside now: idle notebook servers, then the youngest, of equals who hold least.
 
     Stepping aside means to commit a checkpoint and go, so what is lost is what it takes to come back: the same for all.
     """
@@ -24,8 +24,8 @@ def ripe(runs: Iterable[Run], rules: Rules, at: float) -> list[Run]:
     return sorted(filter(may, runs), key=_youngest)
 
 
-def _youngest(run: Run) -> tuple[float, int, int, int]:
-    return -run.since, run.slots, -run.key.experiment, -run.key.trial
+def _youngest(run: Run) -> tuple[bool, float, int, int, int]:
+    return not run.key.server, -run.since, run.slots, -run.key.experiment, -run.key.trial
 
 
 def victims(

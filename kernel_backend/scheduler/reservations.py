@@ -57,7 +57,10 @@ def ends(run: Run, rules: Rules, at: float, taken_back: bool) -> float | None:
 
 
 def ripe_at(run: Run, rules: Rules) -> float | None:
-    """When it may be put aside: a while after its first checkpoint; None before that."""
+    """When it may be put aside: a while after its first checkpoint, a notebook server by its rule; None: not yet."""
+    if run.key.server:
+        idle = rules.idle_servers
+        return None if idle is None or run.last_activity is None else run.last_activity + idle
     return None if run.committed is None else run.committed + rules.min_run
 
 

@@ -74,9 +74,10 @@ class Loop:
         home: Path,
         bus: Bus,
         roster: Roster,
+        url: str | None = None,
     ) -> None:
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
-        self._places, self._home = places, home
+        self._places, self._home, self._url = places, home, url
         self.preparation = Preparation(archive, environments, self.wake)
         self.beginnings = Beginnings(places, self.wake)
         self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
@@ -370,7 +371,7 @@ class Loop:
 
     async def _put_aside(self, preempt: Preempt) -> None:
         """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""
-        number, index, _ = preempt.run.key
+        number, index = preempt.run.key.experiment, preempt.run.key.trial
         trial = await asyncio.to_thread(self._store.trial, number, index)
         if trial.state not in (TrialState.STARTING, TrialState.RUNNING):
             return
@@ -471,6 +472,7 @@ class Loop:
             until=trial.until,
             resume_from=attempt.resume_from,
             home=str(self._home),
+            service_url=self._url,
         )
 
 

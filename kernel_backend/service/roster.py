@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.model.quotas import Quota
+from kernel_backend.model.servers import Server
 from kernel_backend.model.sharing import AccountKind
 from kernel_backend.store.base import Sharing
 
@@ -27,6 +28,10 @@ class Roster(Protocol):
     def drained(self) -> frozenset[str]:
         """Names of nodes on which nothing new is started."""
 
+    @property
+    def servers(self) -> Sequence[Server]:
+        """Notebook servers that hold slots beside the jobs; `scheduler.servers.take_in` has a picture hold them."""
+
 
 class Everybody:
     """Nobody is bounded, no node is drained: a service for one person who has changed nothing."""
@@ -34,6 +39,7 @@ class Everybody:
     users: Mapping[str, Quota] = {}
     groups: Mapping[str, Quota] = {}
     drained: frozenset[str] = frozenset()
+    servers: Sequence[Server] = ()
 
 
 class Directory(NamedTuple):
@@ -55,6 +61,7 @@ class StoredRoster:
     users: Mapping[str, Quota]
     groups: Mapping[str, Quota]
     drained: frozenset[str]
+    servers: Sequence[Server] = ()
 
     def reload(self) -> None:
         """Read what is set here, once it has changed. Blocks."""

@@ -66,9 +66,13 @@ class Service:
         places: Places,
         environments: Environments,
         home: Path,
+        url: str | None = None,
         roster: StoredRoster | None = None,
     ) -> None:
-        """`roster`: by default one of what is set in this store, and of no hub."""
+        """`url` is where launchers reach the service that cannot look into its home.
+
+        `roster` is by default one of what is set in this store, and of no hub.
+        """
         self._store, self._archive, self._engine = store, archive, engine
         self.roster = roster or StoredRoster(store)
         self._curves = CurveReader(store)
@@ -77,7 +81,7 @@ class Service:
         self.artifacts = ArtifactVerbs(store, home)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, self.roster)
+        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, self.roster, url)
         self._preparation = self._loop.preparation
         self._overviews = Overviews(archive, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)

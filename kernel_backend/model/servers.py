@@ -1,0 +1,102 @@
+"""Notebook servers that hold slots beside the jobs: what a user asked for, and what the hub says of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.record import Record
+from kernel_backend.model.resources import LOCAL
+
+PROFILE = re.compile(r"daylight-(\d{1,6})(?:-(.+))?")  # the slug of a profile: so many slots, of that pool
+
+
+class Asked(NamedTuple):
+    """What a notebook server is to have."""
+
+    slots: int
+    pool: str = LOCAL
+
+
+class Server(Record):
+    """A notebook server and the slots that it holds."""
+
+    owner: str
+    group: str
+    name: str = ""  # empty: the one that a user has without a name
+    pool: str = LOCAL
+    node: str | None = None  # None where the hub does not say
+    slots: int = Field(gt=0)
+    since: float
+    last_activity: float
+
+    @property
+    def full_name(self) -> str:
+        """As the hub has it: `dave/` and `dave/second`."""
+        return f"{self.owner}/{self.name}"
+
+
+def profile(slots: int, pool: str | None = None) -> str:
+    """The slug by which `asked` knows a profile again."""
+    return f"daylight-{slots}" if pool is None else f"daylight-{slots}-{pool}"
+
+
+def asked(options: object) -> Asked:
+    """What a server is to have by its `user_options`, which may be anything; raises InvalidRequest.
+
+    A profile of ours says it, and no word beside it counts. Elsewhere `slots` and `pool` do; who says nothing has none.
+    """
+    if not isinstance(options, Mapping):
+        return Asked(0)
+    found = PROFILE.fullmatch(str(options.get("profile", "")))
+    if found is not None:
+        return Asked(int(found[1]), found[2] or LOCAL)
+    slots, pool = options.get("slots", 0), options.get("pool", LOCAL)
+    if isinstance(slots, list) and len(slots) == 1:  # as a form says it
+        slots = slots[0]
+    if isinstance(slots, bool) or not re.fullmatch(r"\d{1,6}", str(slots)):
+        raise InvalidRequest(f"slots={slots!r} of a notebook server: a whole number is wanted, 0 for none")
+    if not isinstance(pool, str):
+        raise InvalidRequest(f"pool={pool!r} of a notebook server: the name of a pool is wanted")
+    return Asked(int(slots), pool)
+
+
+def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
+    """The servers that hold slots, of users as the hub's API describes them, by name.
+
+    One that cannot be understood holds none: what a user may write there must not keep the others from being counted.
+    """
+    found = []
+    for user in users:
+        for server in (user.get("servers") or {}).values():
+            try:
+                what = asked(server.get("user_options"))
+                if what.slots and not server.get("stopped"):
+                    found.append(_server(user, server, what))
+            except (InvalidRequest, AttributeError, KeyError, TypeError, ValueError):
+                continue
+    return tuple(sorted(found, key=lambda server: server.full_name))
+
+
+def _server(user: Mapping[str, Any], server: Mapping[str, Any], what: Asked) -> Server:
+    owner, groups = user["name"], user.get("groups") or ()
+    since = _seconds(server.get("started") or server["last_activity"])  # one that is just being started has no time
+    return Server(
+        owner=owner,
+        group=groups[0] if groups else owner,
+        name=server["name"],
+        pool=what.pool,
+        slots=what.slots,
+        since=since,
+        last_activity=max(since, _seconds(server.get("last_activity") or server["started"])),
+    )
+
+
+def _seconds(written: str) -> float:
+    """Seconds since the epoch; the hub writes `2026-11-22T14:00:00.000000Z`."""
+    return datetime.fromisoformat(written).timestamp()
