@@ -42,7 +42,7 @@ from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
-from kernel_backend.service.roster import Everybody, Roster
+from kernel_backend.service.roster import Roster
 from kernel_backend.service.searches import Searches
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.snapshots.shipped import working_folder
@@ -72,18 +72,17 @@ class Loop:
         environments: Environments,
         home: Path,
         bus: Bus,
+        roster: Roster,
         url: str | None = None,
-        roster: Roster | None = None,
         rules: Rules | None = None,
     ) -> None:
-        """`roster` says who may have what; without one everybody may have all there is."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
         self._places, self._home, self._url = places, home, url
         self.preparation = Preparation(archive, environments, self.wake)
         self.beginnings = Beginnings(places, self.wake)
         self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
         self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
-        self.pictures = Pictures(store, engine, roster or Everybody(), self._asking, rules or Rules())
+        self.pictures = Pictures(store, engine, roster, self._asking, rules or Rules())
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()

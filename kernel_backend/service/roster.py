@@ -33,15 +33,6 @@ class Roster(Protocol):
         """Notebook servers that hold slots beside the jobs; `scheduler.servers.take_in` has a picture hold them."""
 
 
-class Everybody:
-    """Nobody is bounded, no node is drained: a service for one person who has changed nothing."""
-
-    users: Mapping[str, Quota] = {}
-    groups: Mapping[str, Quota] = {}
-    drained: frozenset[str] = frozenset()
-    servers: Sequence[Server] = ()
-
-
 class Directory(NamedTuple):
     """The people of a hub, and what it gives them."""
 
@@ -100,19 +91,24 @@ class StoredRoster:
 
     def members(self, kind: AccountKind, name: str) -> tuple[str, ...]:
         """Of a group those whom the hub names, of a user the groups, the first of which they ask in."""
-        users = self._directory.users
-        if kind == "user":
-            return tuple(users.get(name, ()))
-        return tuple(sorted(user for user, groups in users.items() if name in groups))
+        return tuple(self._directory.users.get(name, ())) if kind == "user" else tuple(self._members.get(name, ()))
+
+    @property
+    def people(self) -> set[Key]:
+        """All accounts that the hub names."""
+        found: set[Key] = {("user", name) for name in self._directory.users}
+        return found | {("group", name) for name in self._directory.groups}
 
     @property
     def named(self) -> set[Key]:
         """All accounts that the hub names, or that something is set of."""
-        found: set[Key] = set(self._changed)
-        found |= {("user", name) for name in self._directory.users}
-        return found | {("group", name) for name in self._directory.groups}
+        return self.people | set(self._changed)
 
     def _settle(self) -> None:
+        self._members: dict[str, list[str]] = {}
+        for user in sorted(self._directory.users):
+            for group in self._directory.users[user]:
+                self._members.setdefault(group, []).append(user)
         users: dict[str, Quota] = {}
         groups = {name: quota for name, quota in self._directory.groups.items() if quota is not None}
         self._clashes: dict[Key, tuple[str, ...]] = {}
@@ -126,11 +122,6 @@ class StoredRoster:
             self.users = users
         if groups != getattr(self, "groups", None):
             self.groups = groups
-
-
-def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
-    """What the hub gives, overridden number by number; raises ValidationError where the two cannot be together."""
-    return Quota.model_validate({**(given or Quota()).model_dump(), **changed})
 
 
 def _both(given: Quota | None, changed: Mapping[str, Any]) -> tuple[Quota, str]:

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,6 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
-from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
@@ -59,18 +58,23 @@ def loss(output, target):
 """
 
 
-class StillEngine:
-    """Two CPU slots whose gangs do nothing and end when told; remembers jobs and tokens."""
+HERE = Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)
 
+
+class StillEngine:
+    """Two CPU slots, or other nodes, whose gangs do nothing and end when told; remembers jobs and tokens."""
+
+    name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Sequence[Node] = (HERE,)) -> None:
+        self.there = list(nodes)
         self.jobs: dict[AttemptId, Job] = {}
         self.tokens: dict[AttemptId, str] = {}
         self.ended: dict[AttemptId, GangStatus] = {}
 
     async def nodes(self) -> list[Node]:
-        return [Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)]
+        return self.there
 
     async def submit(self, job: Job, token: str) -> None:
         self.jobs[job.id], self.tokens[job.id] = job, token
@@ -108,15 +112,6 @@ class StillEngine:
 
 
 @dataclass
-class Named:
-    """A roster that a test writes."""
-
-    users: dict[str, Quota] = field(default_factory=dict)
-    groups: dict[str, Quota] = field(default_factory=dict)
-    drained: frozenset[str] = frozenset()
-
-
-@dataclass
 class Served:
     """A service that listens, in a thread of its own."""
 
@@ -127,7 +122,6 @@ class Served:
     rules: Rules | None = None
 
     def __post_init__(self) -> None:
-        self.roster = Named()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -164,7 +158,6 @@ class Served:
             places=Places(str(self.home / "checkpoints")),
             environments=Environments(self.home),
             home=self.home,
-            roster=self.roster,
             rules=self.rules,
         )
         self.use = Use()
