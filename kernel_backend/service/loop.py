@@ -40,6 +40,7 @@ from kernel_backend.service.asking import Asking, plain_ask, pool_of
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
+from kernel_backend.service.notebooks import Notebooks, Servers
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.roster import Everybody, Roster
@@ -75,15 +76,18 @@ class Loop:
         url: str | None = None,
         roster: Roster | None = None,
         rules: Rules | None = None,
+        servers: Servers | None = None,
     ) -> None:
-        """`roster` says who may have what; without one everybody may have all there is."""
+        """`roster` says who may have what; without one everybody may have all there is. `servers`: of notebooks."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
         self._places, self._home, self._url = places, home, url
         self.preparation = Preparation(archive, environments, self.wake)
         self.beginnings = Beginnings(places, self.wake)
         self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
         self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
-        self.pictures = Pictures(store, engine, roster or Everybody(), self._asking, rules or Rules())
+        roster = roster or Everybody()
+        self.pictures = Pictures(store, engine, roster, self._asking, rules or Rules())
+        self.notebooks = Notebooks(store, roster, servers, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()
@@ -278,7 +282,10 @@ class Loop:
                 await self._start_or_tell(start)
         for preempt in decisions.preempts:
             with self._apart(f"the leave of {preempt.run.key}"):
-                await self._put_aside(preempt)
+                if preempt.run.key.server:
+                    await self.notebooks.take_back(picture, preempt)
+                else:
+                    await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
         """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""

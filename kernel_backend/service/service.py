@@ -42,6 +42,7 @@ from kernel_backend.service.checkpoints import CheckpointVerbs
 from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.loop import Loop, digest
+from kernel_backend.service.notebooks import Servers
 from kernel_backend.service.overviews import Overviews
 from kernel_backend.service.roster import Roster
 from kernel_backend.service.searching import SearchVerbs
@@ -67,6 +68,7 @@ class Service:
         url: str | None = None,
         roster: Roster | None = None,
         rules: Rules | None = None,
+        servers: Servers | None = None,
     ) -> None:
         """`url` is where launchers reach the service that cannot look into its home.
 
@@ -79,7 +81,8 @@ class Service:
         self.artifacts = ArtifactVerbs(store, home)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, url, roster, rules)
+        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, url, roster, rules, servers)
+        self.notebooks = self._loop.notebooks
         self._preparation = self._loop.preparation
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
