@@ -181,6 +181,9 @@ class Picture:
         self.users.replay((each.owner, begun, ended, slots) for each, begun, ended, slots in held)
         self.groups.replay((each.group, begun, ended, slots) for each, begun, ended, slots in held)
         self.members.replay(((each.group, each.owner), begun, ended, slots) for each, begun, ended, slots in held)
+        for run in self.runs.values():
+            if run.key.server:  # of notebook servers there are no spells
+                self._charge(run, run.slots, self.at)
 
     def _charge(self, run: Run, slots: int, at: float) -> None:
         for meter in (self.users[run.owner], self.groups[run.group], self.members[run.group, run.owner]):

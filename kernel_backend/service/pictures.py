@@ -16,6 +16,7 @@ from kernel_backend.model.quotas import Quota
 from kernel_backend.model.resources import LOCAL, Node, Placement
 from kernel_backend.model.states import AttemptState, ExperimentState, TrialState
 from kernel_backend.model.trial import Attempt, Trial, checkpoint_order
+from kernel_backend.scheduler import servers
 from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Reservation, Run
 from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.picture import FREE, Accounts, Picture
@@ -94,6 +95,7 @@ class Pictures:
             if self._picture is None:
                 self.mirror.take_in(changes)
                 picture = await self._afresh(nodes)
+                servers.take_in(picture, self._roster.servers)
                 await self._renew(picture)
                 self._claims.restore(picture)
                 self._picture = picture
@@ -104,6 +106,7 @@ class Pictures:
                 await self._set_quotas(picture)
                 for change in changes:
                     self._take_in(picture, change)
+                servers.take_in(picture, self._roster.servers)
                 await self._renew(picture)
             return picture
         except BaseException:
