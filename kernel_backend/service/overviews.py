@@ -41,10 +41,6 @@ class Overviews:
         (completed,) = await self.complete([known])
         return completed
 
-    async def several(self, owner: str, state: str | None, search: str | None, limit: int) -> list[Overview]:
-        """An owner's experiments, newest first."""
-        return await self.complete(await asyncio.to_thread(self._store.overviews, owner, state, search, limit))
-
     async def complete(self, known: Sequence[Overview]) -> list[Overview]:
         """The same overviews with their waits and all warnings."""
         waits: list[Wait | None] = [None] * len(known)

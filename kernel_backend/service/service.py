@@ -46,7 +46,7 @@ from kernel_backend.service.overviews import Overviews
 from kernel_backend.service.roster import Roster
 from kernel_backend.service.searching import SearchVerbs
 from kernel_backend.service.twins import Twins
-from kernel_backend.service.visible import changeable, visible
+from kernel_backend.service.visible import changeable, may_submit, visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 
@@ -111,8 +111,9 @@ class Service:
         """Whether the archive holds this snapshot."""
         return await asyncio.to_thread(self._archive.has, id)
 
-    async def put_snapshot(self, id: str, data: bytes) -> None:
-        """Store an archive under its sha256; raises InvalidRequest where the two do not agree."""
+    async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
+        """Store an archive under its sha256; raises InvalidRequest where the two do not agree, and Forbidden."""
+        may_submit(who)
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
@@ -132,6 +133,7 @@ class Service:
         return await self.overview(who, twin), False
 
     async def _draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
+        may_submit(who)
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
         group = group_of(who, submission.config)
@@ -230,9 +232,22 @@ class Service:
         await self._visible(who, number)
         return await self._overviews.one(number)
 
-    async def overviews(self, who: Person, state: str | None, search: str | None, limit: int) -> list[Overview]:
-        """The person's experiments, newest first."""
-        return await self._overviews.several(who.name, state, search, limit)
+    async def overviews(
+        self,
+        who: Person,
+        state: str | None,
+        search: str | None,
+        limit: int,
+        owner: str | None = None,
+        group: str | None = None,
+    ) -> list[Overview]:
+        """The person's experiments, newest first; or those of an owner or of a group, as far as they may see them.
+
+        The empty group is all that they may see.
+        """
+        mine = who.name if owner is None and group is None else owner
+        known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, seen_by=who)
+        return await self._overviews.complete(known)
 
     async def reports(
         self, who: Person, number: int, trial: int, kind: Kind | None, after: int, limit: int | None

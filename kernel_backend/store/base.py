@@ -23,6 +23,7 @@ from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.people import Person
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
@@ -125,10 +126,18 @@ class Store(Sharing, Protocol):
         """One experiment as `overviews` shows it; raises NotFound."""
 
     def overviews(
-        self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
+        self,
+        owner: str | None = None,
+        state: str | None = None,
+        search: str | None = None,
+        limit: int = 50,
+        group: str | None = None,
+        seen_by: Person | None = None,
     ) -> list[Overview]:
         """The same experiments as people look at them, quickly: their trials, the newest ten attempts of each, and
         their notes as warnings. A store does not know why one waits, nor what its snapshot warns of.
+
+        `group` is one for which slots were asked; `seen_by` leaves out what this person may not see.
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:

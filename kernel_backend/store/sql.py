@@ -24,6 +24,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search import Entry
@@ -128,10 +129,16 @@ class SqlStore(SqlSharing, Store):
 
     @override
     def overviews(
-        self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
+        self,
+        owner: str | None = None,
+        state: str | None = None,
+        search: str | None = None,
+        limit: int = 50,
+        group: str | None = None,
+        seen_by: Person | None = None,
     ) -> list[Overview]:
         with self._reading() as db:
-            return read_overviews(db, find_experiments(owner, state, search).limit(limit))
+            return read_overviews(db, find_experiments(owner, state, search, group, seen_by).limit(limit))
 
     @override
     def experiment_before(self, experiment: Experiment) -> Experiment | None:

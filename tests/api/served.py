@@ -26,6 +26,7 @@ from kernel_backend.engines.base import Caps, GangStatus
 from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import NotFound
 from kernel_backend.home import artifact_folder
+from kernel_backend.identity.base import Identity
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.model.artifacts import file_of, media_of
 from kernel_backend.model.experiment import Config, Submission
@@ -124,6 +125,7 @@ class Served:
     home: Path
     engine: StillEngine
     port: int = 0
+    identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
     rules: Rules | None = None
 
     def __post_init__(self) -> None:
@@ -168,7 +170,7 @@ class Served:
             rules=self.rules,
         )
         self.use = Use()
-        app = application(self.service, LocalIdentity(TOKEN), self.use)
+        app = application(self.service, self.identity, self.use)
         self._server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]
