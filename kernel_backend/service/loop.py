@@ -23,6 +23,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.spelling import duration_word
 from kernel_backend.model.states import HOLDING_SLOTS, LIVE, ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.align import align, settled
@@ -118,6 +119,7 @@ class Loop:
         for key in statuses:
             with self._apart(f"unknown gang {key}"):
                 await self._remove_stranger(key)
+        await self._end_times()
         busy = await self._align()
         await self._start_queued()
         await self.pictures.keep()
@@ -219,6 +221,23 @@ class Loop:
         """A trial's attempts and its committed checkpoints; storage is the truth about these."""
         committed = self._places.open(experiment, trial).committed()
         return self._store.attempts(experiment, trial), [manifest.id for manifest in committed]
+
+    async def _end_times(self) -> None:
+        """Pause trainings that have held their slots for as long as they were to; a checkpoint is committed as ever."""
+        picture = await self.pictures.now()
+        for run in [run for run in picture.runs.values() if run.ends is not None and run.ends <= picture.at]:
+            trial = self.pictures.mirror.trial(run.key.experiment, run.key.trial)
+            experiment = self.pictures.mirror.experiments.get(run.key.experiment)
+            active = experiment is not None and experiment.state is ExperimentState.ACTIVE
+            if experiment is None or trial is None or not active or trial.state not in GOING_ON:
+                continue
+            with self._apart(f"the time of {run.key}"):
+                length, number = duration_word(experiment.config.max_time or 0.0), experiment.number
+                note = f"paused: its --max-time of {length} is over; daylight resume {number} gives it as long again"
+                key = AttemptId(number, trial.index, trial.attempt)
+                await asyncio.to_thread(self._store.note, key, note, time.time())
+                await asyncio.to_thread(self._store.advance_experiment, number, e.Paused(), time.time())
+                self._bus.ring()
 
     # What experiments want of their trials
 

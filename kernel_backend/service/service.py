@@ -34,7 +34,7 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import WEIGHTS, checkpoint_step
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service import earlier
-from kernel_backend.service.admission import check_searcher, check_size, group_of
+from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
 from kernel_backend.service.again import again, alone, as_asked_by
 from kernel_backend.service.artifacts import ArtifactVerbs
 from kernel_backend.service.bus import Bus, heard
@@ -147,7 +147,8 @@ class Service:
             await self._visible(who, number)
             await asyncio.to_thread(earlier.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
-        check_size(submission.config, nodes)
+        check_possible(await self._loop.pictures.now(), submission.config, who.name, group)
+        check_workers(submission.config)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return Draft(
             name=submission.name or "",
@@ -357,7 +358,8 @@ class Service:
         if before.state is ExperimentState.ACTIVE:
             raise Conflict(f"slots change only while experiment #{number} is paused: daylight pause {number}")
         config = before.config.model_copy(update={"slots": slots})
-        check_size(config, await self._engine.nodes())
+        check_possible(await self._loop.pictures.now(), config, before.owner, before.group)
+        check_workers(config)
         await self._change(who, number, e.Resumed(), set(), config=config)
         await asyncio.to_thread(self._note_slots, before, slots)
         self._bus.ring()
