@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from kernel_backend import __version__
+from kernel_backend.cli.output import say
 from kernel_backend.cli.verb import FAILED, INTERRUPTED, OK, UNREACHABLE, USAGE, Verb, overview_of
 from kernel_backend.errors import DaylightError, ExperimentFailed, InvalidRequest, ServiceUnreachable
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(tokens)
     except DaylightError as error:
-        print(f"daylight: {error.message}", file=sys.stderr)
+        say(f"daylight: {error.message}")
         return _exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED
