@@ -20,7 +20,7 @@ PEOPLE = {
 class Crowd:
     """An identity that takes names for tokens."""
 
-    async def who(self, token: str) -> Person | None:
+    async def who(self, token: str, *, remembered: bool = False) -> Person | None:
         return PEOPLE.get(token)
 
 
