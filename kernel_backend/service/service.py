@@ -32,6 +32,7 @@ from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import WEIGHTS, checkpoint_step
+from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service import earlier
 from kernel_backend.service.admission import check_searcher, check_size, group_of
 from kernel_backend.service.again import again, alone, as_asked_by
@@ -48,7 +49,7 @@ from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.searching import SearchVerbs
 from kernel_backend.service.sharing import SharingVerbs
 from kernel_backend.service.twins import Twins
-from kernel_backend.service.visible import changeable, visible
+from kernel_backend.service.visible import changeable, may_submit, visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 
@@ -68,10 +69,11 @@ class Service:
         home: Path,
         url: str | None = None,
         roster: StoredRoster | None = None,
+        rules: Rules | None = None,
     ) -> None:
         """`url` is where launchers reach the service that cannot look into its home.
 
-        `roster` is by default one of what is set in this store, and of no hub.
+        `roster` says who may have what: by default one of what is set in this store, and of no hub.
         """
         self._store, self._archive, self._engine = store, archive, engine
         self.roster = roster or StoredRoster(store)
@@ -81,12 +83,14 @@ class Service:
         self.artifacts = ArtifactVerbs(store, home)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, self.roster, url)
+        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, url, self.roster, rules)
         self._preparation = self._loop.preparation
-        self._overviews = Overviews(archive, self._loop.searches.failed)
+        self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
-        self.sharing = SharingVerbs(store, self.roster, self._loop.looking, self._changed)
-        self.cluster = ClusterVerbs(store, engine, self.roster, self._loop.looking, self.overview, self._changed)
+        self.sharing = SharingVerbs(store, self.roster, self._loop.pictures.looking, self._changed)
+        self.cluster = ClusterVerbs(
+            store, engine, self.roster, self._loop.pictures.looking, self.overview, self._changed
+        )
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -115,8 +119,9 @@ class Service:
         """Whether the archive holds this snapshot."""
         return await asyncio.to_thread(self._archive.has, id)
 
-    async def put_snapshot(self, id: str, data: bytes) -> None:
-        """Store an archive under its sha256; raises InvalidRequest where the two do not agree."""
+    async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
+        """Store an archive under its sha256; raises InvalidRequest where the two do not agree, and Forbidden."""
+        may_submit(who)
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
@@ -136,6 +141,7 @@ class Service:
         return await self.overview(who, twin), False
 
     async def _draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
+        may_submit(who)
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
         group = group_of(who, submission.config)
@@ -231,16 +237,24 @@ class Service:
     async def overview(self, who: Person, number: int) -> Overview:
         """One experiment as a person looks at it; raises NotFound for what is not theirs, too."""
         await self._visible(who, number)
-        picture = await self._loop.picture()
-        (overview,) = await asyncio.to_thread(lambda: self._overviews.complete([self._store.overview(number)], picture))
-        return overview
+        return await self._overviews.one(number)
 
-    async def overviews(self, who: Person, state: str | None, search: str | None, limit: int) -> list[Overview]:
-        """The person's experiments, newest first."""
-        picture = await self._loop.picture()
-        return await asyncio.to_thread(
-            lambda: self._overviews.complete(self._store.overviews(who.name, state, search, limit), picture)
-        )
+    async def overviews(
+        self,
+        who: Person,
+        state: str | None,
+        search: str | None,
+        limit: int,
+        owner: str | None = None,
+        group: str | None = None,
+    ) -> list[Overview]:
+        """The person's experiments, newest first; or those of an owner or of a group, as far as they may see them.
+
+        The empty group is all that they may see.
+        """
+        mine = who.name if owner is None and group is None else owner
+        known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, seen_by=who)
+        return await self._overviews.complete(known)
 
     async def reports(
         self, who: Person, number: int, trial: int, kind: Kind | None, after: int, limit: int | None

@@ -33,11 +33,14 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
+from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
+from kernel_backend.scheduler.rules import Rules
+from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
@@ -111,6 +114,15 @@ class StillEngine:
 
 
 @dataclass
+class Named:
+    """A roster that a test writes."""
+
+    users: dict[str, Quota] = field(default_factory=dict)
+    groups: dict[str, Quota] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+
+
+@dataclass
 class Served:
     """A service that listens, in a thread of its own."""
 
@@ -118,12 +130,18 @@ class Served:
     engine: StillEngine
     port: int = 0
     identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
+    rules: Rules | None = None
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.run(self._start())
+
+    @property
+    def roster(self) -> StoredRoster:
+        """Who may have what: a test may write it."""
+        return self.service.roster
 
     @property
     def url(self) -> str:
@@ -156,6 +174,7 @@ class Served:
             places=Places(str(self.home / "checkpoints")),
             environments=Environments(self.home),
             home=self.home,
+            rules=self.rules,
         )
         self.use = Use()
         app = application(self.service, self.identity, self.use)

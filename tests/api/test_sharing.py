@@ -12,17 +12,23 @@ from kernel_backend.client import Client
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.directory import Directory
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, SlotHours
 from kernel_backend.model.resources import Node
-from tests.api.people import Crowd, as_
+from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, submit, until
 
 NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
 
+DAVE, DANIELLE = Person(name="dave", groups=("vision",)), Person(name="danielle", groups=("vision", "speech"))
+EVE, ADA = Person(name="eve", groups=("robots",)), Person(name="ada", admin=True)
+
 
 @pytest.fixture
 def served(tmp_path) -> Iterator[Served]:
-    served = Served(tmp_path, StillEngine(NODES), identity=Crowd())
+    hub = FakeHub()
+    hub.people = {each.name: each for each in (DAVE, DANIELLE, EVE, ADA)}
+    served = Served(tmp_path, StillEngine(NODES), identity=hub)
     yield served
     served.stop()
 
@@ -32,7 +38,7 @@ def person(served: Served) -> Iterator[Callable[[str], Client]]:
     clients: dict[str, Client] = {}
 
     def of(name: str) -> Client:
-        return clients.setdefault(name, as_(served, name))
+        return clients.setdefault(name, served.client(name))
 
     yield of
     for client in clients.values():
