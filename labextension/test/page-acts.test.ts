@@ -5,7 +5,7 @@ import { clearQuota, drain, moveFirst, setPriority, setQuota } from '../src/page
 import { fieldText, givenText, heldText, slotHoursText, typedValue, windowText } from '../src/page/fields';
 import type { Asker, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
-import type { NodeUse, Value } from '../src/model/words';
+import type { NodeUse } from '../src/model/words';
 import { account, waiting } from './cluster';
 
 const NODE: NodeUse = {
@@ -164,7 +164,7 @@ describe('the cluster', () => {
   test('an act is in sight at once, said, and taken back once', async () => {
     const before = account();
     const after = account({ changed: { limit: 4 }, quota: { ...before.quota, limit: 4 } });
-    service.answers = (method, path) => (path === '/accounts' ? { accounts: [before] } : method === 'PUT' ? after : {});
+    service.answers = (method, path) => (path === '/accounts' ? { accounts: [before] } : method === 'PUT' ? after : ME);
     cluster.show('accounts');
     await pass(0.01);
     await cluster.act(setQuota(before, 'limit', 4));
