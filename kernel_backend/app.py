@@ -58,7 +58,7 @@ class Daylight(Program):
     idle_timeout = Float(3600.0, min=0.0, help="seconds without anything to do before it ends").tag(config=True)
     slots = Int(0, min=0, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
     hub = Bool(help="be a service of the JupyterHub that runs this process; it says where to listen").tag(config=True)
-    identity_age = Int(60, min=1, max=60, help="seconds for which the hub's word on who somebody is holds").tag(
+    identity_age = Int(30, min=1, max=30, help="seconds for which the hub's word on who somebody is holds").tag(
         config=True
     )
     directory_age = Float(30.0, min=0.1, help="seconds between looks at the hub's groups").tag(config=True)
@@ -150,7 +150,7 @@ class Daylight(Program):
             await self._until_done(service, use, stop)
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
-        use, service = Use(), self._service(home)
+        use, service = Use(), self._service(home, hub.url)
         app = application(
             service,
             hub.identity,
@@ -163,7 +163,7 @@ class Daylight(Program):
         async with _listening(home, app, service, use, (hub.host, hub.port), hub.prefix):
             await stop.wait()
 
-    def _service(self, home: Path) -> Service:
+    def _service(self, home: Path, url: str | None = None) -> Service:
         return Service(
             store=SqlStore(home / "daylight.db"),
             archive=Archive(home / "snapshots"),
@@ -171,6 +171,7 @@ class Daylight(Program):
             places=Places(self.checkpoints),
             environments=Environments(home),
             home=home,
+            url=url,
         )
 
     async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:
