@@ -97,7 +97,7 @@ export class Cluster {
 
   /** How many slots an account has held in the last so many seconds; throws ServiceError. */
   async use(account: Pick<Account, 'kind' | 'name'>, seconds: number, points: number): Promise<UseOverTime> {
-    const until = this._now();
+    const until = Math.floor(this._now()); // the service takes whole seconds
     const path = `/accounts/${account.kind}/${encodeURIComponent(account.name)}/use`;
     return (await this._source.ask('GET', path, { since: until - seconds, until, points })) as UseOverTime;
   }
