@@ -23,6 +23,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Clie
     (bundle / "main-DEF456.css").write_text("body {}")
     (tmp_path / "main-SECRET.js").write_text("no")
     monkeypatch.setattr(cluster_page, "BUNDLE", bundle)
+    (tmp_path / "home").mkdir()
     served = Served(tmp_path / "home", StillEngine(), pages=PAGES)
     with httpx.Client(base_url=served.url, trust_env=False, timeout=20) as client:
         yield client
