@@ -17,7 +17,7 @@ from kernel_backend.errors import DaylightError, ExperimentFailed, InvalidReques
 
 def verbs() -> dict[str, Verb]:
     """All verbs by name, in the order of the help."""
-    from kernel_backend.cli import act, artifacts, checkpoints, compare, doctor, environment, look, searches
+    from kernel_backend.cli import act, artifacts, checkpoints, compare, doctor, environment, look, page, searches
 
     found = [
         *act.SUBMIT,
@@ -28,6 +28,7 @@ def verbs() -> dict[str, Verb]:
         *checkpoints.VERBS,
         artifacts.ARTIFACTS,
         *act.VERBS,
+        page.OPEN,
         doctor.DOCTOR,
     ]
     return {verb.name: verb for verb in found}

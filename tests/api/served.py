@@ -17,6 +17,7 @@ from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
+from tornado.web import RequestHandler
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
@@ -132,6 +133,7 @@ class Served:
     engine: StillEngine
     port: int = 0
     identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
+    pages: Sequence[tuple[str, type[RequestHandler]]] = ()
     rules: Rules | None = None
 
     def __post_init__(self) -> None:
@@ -179,7 +181,7 @@ class Served:
             rules=self.rules,
         )
         self.use = Use()
-        app = application(self.service, self.identity, self.use)
+        app = application(self.service, self.identity, self.use, pages=self.pages)
         self._server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]

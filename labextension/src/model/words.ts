@@ -532,6 +532,7 @@ export interface Account {
   changed: Record<string, Value>;
   use: Use;
   members: string[];
+  warnings: string[];
 }
 
 export interface Self {
