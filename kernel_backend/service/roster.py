@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from kernel_backend.model.directory import Directory
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.servers import Server
 from kernel_backend.model.sharing import AccountKind
@@ -28,17 +29,16 @@ class Roster(Protocol):
     def drained(self) -> frozenset[str]:
         """Names of nodes on which nothing new is started."""
 
-    @property
-    def servers(self) -> Sequence[Server]:
-        """Notebook servers that hold slots beside the jobs; `scheduler.servers.take_in` has a picture hold them."""
+    servers: Sequence[Server]  # notebook servers that hold slots beside the gangs; `Notebooks` gives them
 
 
-class Directory(NamedTuple):
-    """The people of a hub, and what it gives them."""
+class Everybody:
+    """Nobody is bounded, no node is drained: a service for one person who has changed nothing."""
 
-    users: Mapping[str, Sequence[str]] = {}  # with their groups, in the hub's order
-    groups: Mapping[str, Quota | None] = {}  # None: it says nothing of them
-    complaints: Mapping[str, Sequence[str]] = {}  # by group: what of its numbers cannot be
+    users: Mapping[str, Quota] = {}
+    groups: Mapping[str, Quota] = {}
+    drained: frozenset[str] = frozenset()
+    servers: Sequence[Server] = ()
 
 
 class StoredRoster:
@@ -46,7 +46,7 @@ class StoredRoster:
 
     def __init__(self, store: Sharing) -> None:
         self._store = store
-        self._directory = Directory()
+        self._directory = Directory(members={}, groups={})
         self.reload()
 
     users: Mapping[str, Quota]
@@ -60,14 +60,8 @@ class StoredRoster:
         self.drained = self._store.drained()
         self._settle()
 
-    def give(
-        self,
-        users: Mapping[str, Sequence[str]],
-        groups: Mapping[str, Quota | None],
-        complaints: Mapping[str, Sequence[str]] | None = None,
-    ) -> None:
+    def give(self, directory: Directory) -> None:
         """Take in what the hub says now: its users with their groups, and what each of its groups may have."""
-        directory = Directory(users, groups, complaints or {})
         if directory != self._directory:
             self._directory = directory
             self._settle()
@@ -91,12 +85,12 @@ class StoredRoster:
 
     def members(self, kind: AccountKind, name: str) -> tuple[str, ...]:
         """Of a group those whom the hub names, of a user the groups, the first of which they ask in."""
-        return tuple(self._directory.users.get(name, ())) if kind == "user" else tuple(self._members.get(name, ()))
+        return tuple(self._directory.members.get(name, ())) if kind == "user" else tuple(self._members.get(name, ()))
 
     @property
     def people(self) -> set[Key]:
         """All accounts that the hub names."""
-        found: set[Key] = {("user", name) for name in self._directory.users}
+        found: set[Key] = {("user", name) for name in self._directory.members}
         return found | {("group", name) for name in self._directory.groups}
 
     @property
@@ -106,8 +100,8 @@ class StoredRoster:
 
     def _settle(self) -> None:
         self._members: dict[str, list[str]] = {}
-        for user in sorted(self._directory.users):
-            for group in self._directory.users[user]:
+        for user in sorted(self._directory.members):
+            for group in self._directory.members[user]:
                 self._members.setdefault(group, []).append(user)
         users: dict[str, Quota] = {}
         groups = {name: quota for name, quota in self._directory.groups.items() if quota is not None}

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from kernel_backend.errors import Forbidden, InvalidRequest, NotFound
+from kernel_backend.model.directory import Directory
 from kernel_backend.model.people import Person
 from kernel_backend.model.quota_changes import changed_by, changes_text, in_force, read_changes
 from kernel_backend.model.sharing import Account, AccountKind, Deed, Self, UseOverTime
@@ -30,6 +31,11 @@ class SharingVerbs:
     def __init__(self, store: Store, roster: StoredRoster, looking: Looking, changed: Callable[[], None]) -> None:
         self._store, self._roster, self._looking, self._changed = store, roster, looking, changed
         self._setting = asyncio.Lock()  # of two changes the second one is checked against the first
+
+    def learn(self, directory: Directory) -> None:
+        """Take in what a hub says of its users and groups."""
+        self._roster.give(directory)
+        self._changed()
 
     async def me(self, who: Person) -> Self:
         """Who asks, and what is theirs and their groups'."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
+from tornado.web import RequestHandler
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
@@ -33,12 +34,15 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
+from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
+from kernel_backend.model.servers import Server
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
@@ -112,6 +116,16 @@ class StillEngine:
 
 
 @dataclass
+class Named:
+    """A roster that a test writes."""
+
+    users: dict[str, Quota] = field(default_factory=dict)
+    groups: dict[str, Quota] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+    servers: tuple[Server, ...] = ()
+
+
+@dataclass
 class Served:
     """A service that listens, in a thread of its own."""
 
@@ -119,6 +133,7 @@ class Served:
     engine: StillEngine
     port: int = 0
     identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
+    pages: Sequence[tuple[str, type[RequestHandler]]] = ()
     rules: Rules | None = None
 
     def __post_init__(self) -> None:
@@ -126,6 +141,11 @@ class Served:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.run(self._start())
+
+    @property
+    def roster(self) -> StoredRoster:
+        """Who may have what: a test may write it."""
+        return self.service.roster
 
     @property
     def url(self) -> str:
@@ -161,7 +181,7 @@ class Served:
             rules=self.rules,
         )
         self.use = Use()
-        app = application(self.service, self.identity, self.use)
+        app = application(self.service, self.identity, self.use, pages=self.pages)
         self._server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]

@@ -9,6 +9,7 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import Committed, Delivery
 from kernel_backend.scheduler.rules import Rules
 from tests.api.served import Served, StillEngine, started, submit, token_of, until
@@ -35,7 +36,7 @@ def test_who_is_above_a_lowered_limit_saves_and_goes_and_comes_back_in_his_place
     trains(served, client, first)
     trains(served, client, second)
     queued_at = client.experiment(2).trials[0].queued_at
-    client.set_quota("user", owner, {"limit": 1})
+    served.roster.users = {owner: Quota(limit=1)}
     until(lambda: client.experiment(2).trials[0].state == "releasing", "the youngest is asked to go")
     assert client.experiment(1).trials[0].state == "running"
     assert any("#2.1" not in each and "put aside" in each for each in client.experiment(2).warnings)
@@ -46,6 +47,6 @@ def test_who_is_above_a_lowered_limit_saves_and_goes_and_comes_back_in_his_place
     assert shown.wait.reason == "next in queue; your limit of 1 is in use"
     assert shown.trials[0].queued_at == queued_at
     assert shown.trials[0].holds == frozenset()
-    client.clear_quota("user", owner)
+    served.roster.users = {}
     until(lambda: AttemptId(2, 1, 2) in served.engine.jobs, "it goes on")
     assert AttemptId(1, 1, 2) not in served.engine.jobs

@@ -10,18 +10,25 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from kernel_backend.model.directory import Directory
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, SlotHours
 from kernel_backend.model.resources import Node
-from tests.api.crowd import Crowd, as_
+from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, submit, until
 
 NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
 
+DAVE, DANIELLE = Person(name="dave", groups=("vision",)), Person(name="danielle", groups=("vision", "speech"))
+EVE, ADA = Person(name="eve", groups=("robots",)), Person(name="ada", admin=True)
+
 
 @pytest.fixture
 def served(tmp_path) -> Iterator[Served]:
-    served = Served(tmp_path, StillEngine(NODES), identity=Crowd())
+    hub = FakeHub()
+    hub.people = {each.name: each for each in (DAVE, DANIELLE, EVE, ADA)}
+    served = Served(tmp_path, StillEngine(NODES), identity=hub)
     yield served
     served.stop()
 
@@ -31,7 +38,7 @@ def person(served: Served) -> Iterator[Callable[[str], Client]]:
     clients: dict[str, Client] = {}
 
     def of(name: str) -> Client:
-        return clients.setdefault(name, as_(served, name))
+        return clients.setdefault(name, served.client(name))
 
     yield of
     for client in clients.values():
@@ -71,7 +78,7 @@ def test_a_limit_is_in_force_at_the_next_decision_and_so_is_its_end(person):
 
 
 def test_numbers_that_are_set_here_win_over_the_hubs_one_by_one(served, person):
-    members = {"dave": ["vision"], "danielle": ["vision", "speech"]}
+    members = {"dave": ("vision",), "danielle": ("vision", "speech")}
     served.run(_give(served, members, {"vision": Quota(limit=16, guarantee=8, weight=2.0), "speech": None}))
     ada = person("ada")
     account = ada.set_quota("group", "vision", {"limit": 10, "slot_hours": "500/7d"})
@@ -93,8 +100,8 @@ def test_numbers_that_are_set_here_win_over_the_hubs_one_by_one(served, person):
     assert account.warnings[0] == "a guarantee of 12 is more than the limit of 4: it counts as 4"
 
 
-async def _give(served: Served, members: dict[str, list[str]], groups: dict[str, Quota | None], **more: Any) -> None:
-    served.service.roster.give(members, groups, **more)
+async def _give(served: Served, members: dict[str, tuple[str, ...]], groups: dict[str, Quota | None]) -> None:
+    served.service.sharing.learn(Directory(members=members, groups=groups))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +154,7 @@ def test_names_are_what_they_are(person):
 
 
 def test_a_name_that_nobody_has_is_told_with_the_nearest(served, person):
-    served.run(_give(served, {"danielle": ["vision"], "dave": []}, {"vision": None}))
+    served.run(_give(served, {"danielle": ("vision",), "dave": ()}, {"vision": None}))
     ada = person("ada")
     assert ada.set_quota("user", "daniele", {"limit": 1}).warnings == (
         "no user of this name is known yet (did you mean danielle?)",
@@ -156,7 +163,7 @@ def test_a_name_that_nobody_has_is_told_with_the_nearest(served, person):
 
 
 def test_guarantees_beyond_what_there_is_are_taken_with_a_warning(served, person):
-    served.run(_give(served, {"dave": ["vision"], "eve": []}, {"vision": Quota(guarantee=8)}))
+    served.run(_give(served, {"dave": ("vision",), "eve": ()}, {"vision": Quota(guarantee=8)}))
     ada = person("ada")
     assert ada.set_quota("user", "dave", {"guarantee": 4}).warnings == ()  # a part of his group's
     (said,) = ada.set_quota("user", "eve", {"guarantee": 5}).warnings
@@ -177,10 +184,10 @@ def test_both_the_users_and_the_groups_numbers_bind(person):
 
 
 def test_a_group_that_is_gone_goes_on_for_those_that_run(served, person):
-    served.run(_give(served, {"dave": ["vision"]}, {"vision": Quota(limit=4)}))
+    served.run(_give(served, {"dave": ("vision",)}, {"vision": Quota(limit=4)}))
     dave, ada = person("dave"), person("ada")
     starts(dave, train(dave, 4))
-    served.run(_give(served, {"dave": []}, {}))
+    served.run(_give(served, {"dave": ()}, {}))
     starts(dave, train(dave, 4))  # its limit is gone with it
     (account,) = [each for each in ada.accounts() if (each.kind, each.name) == ("group", "vision")]
     assert (account.use.held, account.given) == (8, None)
