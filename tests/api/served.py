@@ -33,11 +33,13 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
+from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
+from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
@@ -106,6 +108,15 @@ class StillEngine:
 
 
 @dataclass
+class Named:
+    """A roster that a test writes."""
+
+    users: dict[str, Quota] = field(default_factory=dict)
+    groups: dict[str, Quota] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+
+
+@dataclass
 class Served:
     """A service that listens, in a thread of its own."""
 
@@ -113,8 +124,10 @@ class Served:
     engine: StillEngine
     port: int = 0
     identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
+    rules: Rules | None = None
 
     def __post_init__(self) -> None:
+        self.roster = Named()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -151,6 +164,8 @@ class Served:
             places=Places(str(self.home / "checkpoints")),
             environments=Environments(self.home),
             home=self.home,
+            roster=self.roster,
+            rules=self.rules,
         )
         self.use = Use()
         app = application(self.service, self.identity, self.use)
