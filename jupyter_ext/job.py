@@ -214,8 +214,8 @@ class Job:
 
         Of a search it is the best trial so far, where no `trial` is named; of a training with `--ema` they are the
         averaged weights, and `weights="model"` takes the plain ones instead. Runs the submitted definition in this
-        process: another person's only with `trust=True`, and raises Forbidden without. Where the newest (or the best) checkpoint is damaged, the next one is taken, and that is said; raises
-        NotFound where there is none.
+        process: another person's only with `trust=True`, and raises Forbidden without. Where the newest (or the best)
+        checkpoint is damaged, the next one is taken, and that is said; raises NotFound where there is none.
         """
         from jupyter_ext.weights import load
 

@@ -151,6 +151,7 @@ class Daylight(Program):
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
         use, service = Use(), self._service(home, hub.url)
+        service.sharing.learn(await hub.first())  # before the first decision
         app = application(
             service,
             hub.identity,
@@ -161,7 +162,9 @@ class Daylight(Program):
             pages=[*hub.pages, *PAGES],
         )
         async with _listening(home, app, service, use, (hub.host, hub.port), hub.prefix):
+            telling = asyncio.create_task(hub.keep_telling(service.sharing.learn, self.directory_age), name="groups")
             await stop.wait()
+            telling.cancel()
 
     def _service(self, home: Path, url: str | None = None) -> Service:
         return Service(
