@@ -8,8 +8,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -29,6 +29,7 @@ from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
 from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.bus import heard
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
@@ -62,6 +63,10 @@ class Daylight(Program):
         config=True
     )
     directory_age = Float(30.0, min=0.1, help="seconds between looks at the hub's groups").tag(config=True)
+    servers_age = Float(10.0, min=0.1, help="seconds between looks at the hub's notebook servers").tag(config=True)
+    idle_servers = Float(
+        0.0, min=0.0, help="seconds after which a hub's idle notebook server may be stopped for its slots; 0: never"
+    ).tag(config=True)
 
     aliases = {
         "host": "Daylight.host",
@@ -150,7 +155,7 @@ class Daylight(Program):
             await self._until_done(service, use, stop)
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
-        use, service = Use(), self._service(home, hub.url)
+        use, service = Use(), self._service(home, hub)
         service.sharing.learn(await hub.first())  # before the first decision
         app = application(
             service,
@@ -161,12 +166,16 @@ class Daylight(Program):
             secret=discovery.ensure_token(home),
             pages=[*hub.pages, *PAGES],
         )
-        async with _listening(home, app, service, use, (hub.host, hub.port), hub.prefix):
-            telling = asyncio.create_task(hub.keep_telling(service.sharing.learn, self.directory_age), name="groups")
+        telling = hub.keep_telling(service.sharing.learn, self.directory_age)
+        counting = hub.keep_counting(service.notebooks.give, self.servers_age)
+        async with (
+            _listening(home, app, service, use, (hub.host, hub.port), hub.prefix),
+            _beside(telling),
+            _beside(counting),
+        ):
             await stop.wait()
-            telling.cancel()
 
-    def _service(self, home: Path, url: str | None = None) -> Service:
+    def _service(self, home: Path, hub: UnderHub | None = None) -> Service:
         return Service(
             store=SqlStore(home / "daylight.db"),
             archive=Archive(home / "snapshots"),
@@ -174,7 +183,9 @@ class Daylight(Program):
             places=Places(self.checkpoints),
             environments=Environments(home),
             home=home,
-            url=url,
+            url=None if hub is None else hub.url,
+            rules=Rules(idle_servers=self.idle_servers or None),
+            servers=None if hub is None else hub.servers,
         )
 
     async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:
@@ -209,6 +220,18 @@ async def _listening(
         await _close(server, use)
         await service.close()
         _log.info("Daylight has ended; gangs that run go on")
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Something without an end that goes on until the block ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _close(server: HTTPServer, use: Use) -> None:

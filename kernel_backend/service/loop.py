@@ -23,6 +23,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.spelling import duration_word
 from kernel_backend.model.states import HOLDING_SLOTS, LIVE, ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.align import align, settled
@@ -40,6 +41,7 @@ from kernel_backend.service.asking import Asking, plain_ask, pool_of
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
+from kernel_backend.service.notebooks import Notebooks, Servers
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.roster import Everybody, Roster
@@ -75,15 +77,18 @@ class Loop:
         url: str | None = None,
         roster: Roster | None = None,
         rules: Rules | None = None,
+        servers: Servers | None = None,
     ) -> None:
-        """`roster` says who may have what; without one everybody may have all there is."""
+        """`roster` says who may have what; without one everybody may have all there is. `servers`: of notebooks."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
         self._places, self._home, self._url = places, home, url
         self.preparation = Preparation(archive, environments, self.wake)
         self.beginnings = Beginnings(places, self.wake)
         self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
         self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
-        self.pictures = Pictures(store, engine, roster or Everybody(), self._asking, rules or Rules())
+        roster = roster or Everybody()
+        self.pictures = Pictures(store, engine, roster, self._asking, rules or Rules())
+        self.notebooks = Notebooks(store, roster, servers, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()
@@ -114,6 +119,7 @@ class Loop:
         for key in statuses:
             with self._apart(f"unknown gang {key}"):
                 await self._remove_stranger(key)
+        await self._end_times()
         busy = await self._align()
         await self._start_queued()
         await self.pictures.keep()
@@ -216,6 +222,23 @@ class Loop:
         committed = self._places.open(experiment, trial).committed()
         return self._store.attempts(experiment, trial), [manifest.id for manifest in committed]
 
+    async def _end_times(self) -> None:
+        """Pause trainings that have held their slots for as long as they were to; a checkpoint is committed as ever."""
+        picture = await self.pictures.now()
+        for run in [run for run in picture.runs.values() if run.ends is not None and run.ends <= picture.at]:
+            trial = self.pictures.mirror.trial(run.key.experiment, run.key.trial)
+            experiment = self.pictures.mirror.experiments.get(run.key.experiment)
+            active = experiment is not None and experiment.state is ExperimentState.ACTIVE
+            if experiment is None or trial is None or not active or trial.state not in GOING_ON:
+                continue
+            with self._apart(f"the time of {run.key}"):
+                length, number = duration_word(experiment.config.max_time or 0.0), experiment.number
+                note = f"paused: its --max-time of {length} is over; daylight resume {number} gives it as long again"
+                key = AttemptId(number, trial.index, trial.attempt)
+                await asyncio.to_thread(self._store.note, key, note, time.time())
+                await asyncio.to_thread(self._store.advance_experiment, number, e.Paused(), time.time())
+                self._bus.ring()
+
     # What experiments want of their trials
 
     async def _align(self) -> bool:
@@ -278,7 +301,10 @@ class Loop:
                 await self._start_or_tell(start)
         for preempt in decisions.preempts:
             with self._apart(f"the leave of {preempt.run.key}"):
-                await self._put_aside(preempt)
+                if preempt.run.key.server:
+                    await self.notebooks.take_back(picture, preempt)
+                else:
+                    await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
         """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""

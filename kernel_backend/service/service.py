@@ -34,7 +34,7 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import WEIGHTS, checkpoint_step
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service import earlier
-from kernel_backend.service.admission import check_searcher, check_size, group_of
+from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
 from kernel_backend.service.again import again, alone, as_asked_by
 from kernel_backend.service.artifacts import ArtifactVerbs
 from kernel_backend.service.bus import Bus, heard
@@ -44,6 +44,7 @@ from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.deeds import deed_on
 from kernel_backend.service.loop import Loop, digest
+from kernel_backend.service.notebooks import Servers
 from kernel_backend.service.overviews import Overviews
 from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.searching import SearchVerbs
@@ -70,6 +71,7 @@ class Service:
         url: str | None = None,
         roster: StoredRoster | None = None,
         rules: Rules | None = None,
+        servers: Servers | None = None,
     ) -> None:
         """`url` is where launchers reach the service that cannot look into its home.
 
@@ -83,7 +85,10 @@ class Service:
         self.artifacts = ArtifactVerbs(store, home)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, url, self.roster, rules)
+        self._loop = Loop(
+            store, engine, archive, places, environments, home, self._bus, url, self.roster, rules, servers
+        )
+        self.notebooks = self._loop.notebooks
         self._preparation = self._loop.preparation
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
@@ -152,7 +157,8 @@ class Service:
             await self._visible(who, number)
             await asyncio.to_thread(earlier.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
-        check_size(submission.config, nodes)
+        check_possible(await self._loop.pictures.now(), submission.config, who.name, group)
+        check_workers(submission.config)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return Draft(
             name=submission.name or "",
@@ -347,7 +353,8 @@ class Service:
         if before.state is ExperimentState.ACTIVE:
             raise Conflict(f"slots change only while experiment #{number} is paused: daylight pause {number}")
         config = before.config.model_copy(update={"slots": slots})
-        check_size(config, await self._engine.nodes())
+        check_possible(await self._loop.pictures.now(), config, before.owner, before.group)
+        check_workers(config)
         await self._change(who, number, e.Resumed(), set(), config=config)
         await asyncio.to_thread(self._note_slots, before, slots)
         self._bus.ring()

@@ -36,6 +36,7 @@ from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
+from kernel_backend.model.servers import Server
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
@@ -120,6 +121,7 @@ class Named:
     users: dict[str, Quota] = field(default_factory=dict)
     groups: dict[str, Quota] = field(default_factory=dict)
     drained: frozenset[str] = frozenset()
+    servers: tuple[Server, ...] = ()
 
 
 @dataclass

@@ -17,7 +17,7 @@ from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden, NotFound
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.people import Person
-from tests.api.fake_hub import FakeHub
+from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, archive, submit, token_of, until
 from tests.api.test_every_route import EXAMPLES
 

@@ -49,7 +49,7 @@ c.JupyterHub.services.append({{"name": "tests", "api_token": {token!r}}})
 scopes = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers", "shutdown"]
 c.JupyterHub.load_roles.append({{"name": "tests", "services": ["tests"], "scopes": scopes}})
 daylight = next(each for each in c.JupyterHub.services if each["name"] == "daylight")
-daylight["command"] += ["--Daylight.identity_age={age}", "--Daylight.directory_age=0.5"]
+daylight["command"] += ["--Daylight.identity_age={age}", "--Daylight.directory_age=0.5", "--Daylight.servers_age=0.5"]
 daylight["environment"]["UV_OFFLINE"] = "1"
 c.Spawner.environment["UV_OFFLINE"] = "1"
 c.Spawner.default_url = "/lab"
