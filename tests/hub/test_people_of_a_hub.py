@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from kernel_backend.errors import Forbidden, NotFound, Unauthenticated
+from jupyter_ext.job import Job
+from kernel_backend.errors import Forbidden, ImpossibleAsk, NotFound, Unauthenticated
+from kernel_backend.model.diff import Rerun
+from kernel_backend.model.people import Person
 from tests.hub.hub import PASSWORD, Hub
 from tests.world import DEFINITION
 
@@ -118,11 +121,52 @@ def test_a_hub_that_is_killed_ends_no_training_and_its_successor_takes_over(hub:
     assert hub.client("danielle").experiment(submitted).experiment.owner == "dave"
 
 
-def test_an_admin_ends_what_is_anothers(hub: Hub, submitted: int) -> None:
-    hub.client("ada").stop(submitted)
-    hub.until(lambda: hub.client("dave").experiment(submitted).state == "stopped", "it ends")
-
-
 def test_a_token_that_nobody_has_is_nobodys(hub: Hub) -> None:
     with pytest.raises(Unauthenticated, match="that the hub gave you"):
         hub.with_token("nobody's").nodes()
+
+
+def test_what_the_hub_gives_a_group_is_in_force_soon_after(hub: Hub) -> None:
+    def limit() -> int | None:
+        accounts = {each.name: each for each in hub.client("danielle").accounts() if each.kind == "group"}
+        return accounts["vision"].quota.limit
+
+    assert limit() == 3
+    before = hub.api("GET", "groups/vision")["properties"]
+    hub.api("PUT", "groups/vision/properties", daylight={"limit": 1})
+    try:
+        hub.until(lambda: limit() == 1, "the new limit is in force")
+        with pytest.raises(ImpossibleAsk, match="limit of 1"):
+            hub.client("danielle").rerun(1, Rerun(config={"slots": 2}))
+    finally:
+        hub.api("PUT", "groups/vision/properties", **before)
+    hub.until(lambda: limit() == 3, "the old limit is in force")
+
+
+def test_a_groups_numbers_that_cannot_be_are_told_on_its_account(hub: Hub) -> None:
+    (wrong,) = [each for each in hub.client("eve").accounts() if each.name == "wrong"]
+    assert wrong.quota.guarantee == 1
+    assert any("limit=-1" in warning for warning in wrong.warnings)
+
+
+def test_people_are_as_the_hub_knows_them(hub: Hub) -> None:
+    assert hub.client("dave").me().person == Person(name="dave", groups=("vision",))
+    assert hub.client("ada").me().person == Person(name="ada", admin=True)
+    assert {each.name for each in hub.client("ada").accounts()} >= {"dave", "danielle", "eve", "vision", "speech"}
+
+
+def test_anothers_code_is_loaded_only_where_its_owner_is_trusted(hub: Hub, submitted: int) -> None:
+    job = Job(submitted, hub.client("danielle"))
+    with pytest.raises(Forbidden, match=r"dave's: its code would run in this process.*trust dave.*trust=True"):
+        job.load()
+    with pytest.raises(NotFound, match="no checkpoint yet"):
+        job.load(trust=True)
+
+
+def test_an_admin_ends_what_is_anothers_and_it_is_written_down(hub: Hub, submitted: int) -> None:
+    hub.client("ada").stop(submitted)
+    hub.until(lambda: hub.client("dave").experiment(submitted).state == "stopped", "it ends")
+    deed = hub.client("ada").audit()[0]
+    assert (deed.who, deed.act, deed.on) == ("ada", "stop", f"#{submitted}")
+    with pytest.raises(Forbidden):
+        hub.client("dave").audit()
