@@ -138,7 +138,7 @@ class LocalEngine:
     def _reap(self, key: str) -> None:
         child = self._started.get(key)
         if child is not None and child.poll() is not None:
-            del self._started[key]
+            self._started.pop(key, None)  # another look may have done so just now
 
     def _logs(self, key: AttemptId, rank: int, offset: int, tail: int | None) -> LogChunk:
         folder = self._folder(key)
