@@ -8,14 +8,16 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
-from traitlets import Float, Int, TraitError, Unicode, default, validate
-from traitlets.config import Application
+from tornado.web import Application
+from traitlets import Bool, Float, Int, TraitError, Unicode, default, validate
+from traitlets.config import Application as Program
 
 from kernel_backend import __version__, discovery
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
@@ -31,6 +33,9 @@ from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
 
+if TYPE_CHECKING:
+    from kernel_backend.under_hub import UnderHub
+
 IDLE_LOOK_S = 1.0  # between looks whether it is time to go
 GOING_AWAY = 1001  # what watchers hear at the end: they will connect again
 
@@ -38,8 +43,8 @@ GOING_AWAY = 1001  # what watchers hear at the end: they will connect again
 _log = logging.getLogger(__name__)
 
 
-class Daylight(Application):
-    """Daylight's service: one a home, for one person, on this machine alone."""
+class Daylight(Program):
+    """Daylight's service: one a home, for one person on this machine alone, or for the people of a JupyterHub."""
 
     name = "daylight"
     description = __doc__
@@ -51,6 +56,11 @@ class Daylight(Application):
     checkpoints = Unicode(help="folder or URL of all checkpoints; by default `checkpoints` in home").tag(config=True)
     idle_timeout = Float(3600.0, min=0.0, help="seconds without anything to do before it ends").tag(config=True)
     slots = Int(0, min=0, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
+    hub = Bool(help="be a service of the JupyterHub that runs this process; it says where to listen").tag(config=True)
+    identity_age = Int(60, min=1, max=60, help="seconds for which the hub's word on who somebody is holds").tag(
+        config=True
+    )
+    directory_age = Float(30.0, min=0.1, help="seconds between looks at the hub's groups").tag(config=True)
 
     aliases = {
         "host": "Daylight.host",
@@ -62,6 +72,7 @@ class Daylight(Application):
         "log-level": "Application.log_level",
         "config": "Daylight.config_file",
     }
+    flags = {"hub": ({"Daylight": {"hub": True}}, "be a service of the JupyterHub that runs this process")}
     config_file = Unicode(help="file of settings: c.Daylight.idle_timeout = 600").tag(config=True)
 
     @default("home")
@@ -112,6 +123,8 @@ class Daylight(Application):
             format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=cast("int | str", self.log_level)
         )
         logging.getLogger("alembic").setLevel(logging.WARNING)
+        if self.hub:
+            discovery.end(home)  # a hub that was killed has left its service behind
         with discovery.lock(home) as ours:
             if not ours:
                 self._say_who_serves(home)
@@ -119,11 +132,38 @@ class Daylight(Application):
             asyncio.run(self._serve(home))
 
     async def _serve(self, home: Path) -> None:
-        use, stop = Use(), asyncio.Event()
+        stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        token = discovery.ensure_token(home)
-        service = Service(
+        if not self.hub:
+            await self._serve_owner(home, stop)
+            return
+        from kernel_backend.under_hub import UnderHub  # an embedded service needs no hub's libraries
+
+        await self._serve_hub(home, stop, UnderHub(self.identity_age, home))
+
+    async def _serve_owner(self, home: Path, stop: asyncio.Event) -> None:
+        use, service = Use(), self._service(home)
+        app = application(service, LocalIdentity(discovery.ensure_token(home)), use)
+        async with _listening(home, app, service, use, (self.host, self.port)):
+            await self._until_done(service, use, stop)
+
+    async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
+        use, service = Use(), self._service(home)
+        app = application(
+            service,
+            hub.identity,
+            use,
+            prefix=hub.prefix,
+            browsers=hub.browsers,
+            secret=discovery.ensure_token(home),
+            pages=hub.pages,
+        )
+        async with _listening(home, app, service, use, (hub.host, hub.port), hub.prefix):
+            await stop.wait()
+
+    def _service(self, home: Path) -> Service:
+        return Service(
             store=SqlStore(home / "daylight.db"),
             archive=Archive(home / "snapshots"),
             engine=LocalEngine(home),
@@ -131,19 +171,6 @@ class Daylight(Application):
             environments=Environments(home),
             home=home,
         )
-        server = HTTPServer(application(service, LocalIdentity(token), use), max_body_size=SNAPSHOT_LIMIT)
-        sockets = bind_sockets(self.port, self.host)
-        await service.start()
-        server.add_sockets(sockets)
-        address = discovery.announce(home, self.host, sockets[0].getsockname()[1])
-        _log.info("Daylight %s serves %s at %s (pid %d)", __version__, home, address.url, address.pid)
-        try:
-            await self._until_done(service, use, stop)
-        finally:
-            discovery.withdraw(home)
-            await _close(server, use)
-            await service.close()
-            _log.info("Daylight has ended; gangs that run go on")
 
     async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -156,6 +183,27 @@ class Daylight(Application):
         address = discovery.find(home)
         where = f"at {address.url} (pid {address.pid})" if address else "or is about to"
         print(f"Daylight serves {home} already, {where}", flush=True)
+
+
+@asynccontextmanager
+async def _listening(
+    home: Path, app: Application, service: Service, use: Use, where: tuple[str, int], prefix: str = ""
+) -> AsyncIterator[None]:
+    """A service that has begun its rounds and answers, and is found by its home, until the block ends."""
+    host, port = where
+    server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
+    sockets = bind_sockets(port, host)
+    await service.start()
+    server.add_sockets(sockets)
+    address = discovery.announce(home, host, sockets[0].getsockname()[1], prefix)
+    _log.info("Daylight %s serves %s at %s (pid %d)", __version__, home, address.url, address.pid)
+    try:
+        yield
+    finally:
+        discovery.withdraw(home)
+        await _close(server, use)
+        await service.close()
+        _log.info("Daylight has ended; gangs that run go on")
 
 
 async def _close(server: HTTPServer, use: Use) -> None:

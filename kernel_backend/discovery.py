@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from kernel_backend.errors import ServiceUnreachable
 from kernel_backend.home import home as default_home
 
 START_LIMIT = 30.0  # seconds that a service may take until it listens
+END_LIMIT = 60.0  # and until it has ended
 LOG_LIMIT = 5_000_000  # bytes of service.log, beyond which it is begun anew
 # What tells an interpreter with the [server] extra, and what of a kernel's environment is not for a service.
 # With DAYLIGHT_ATTEMPT, the mark of an attempt's processes, it would be ended with the attempt that started it.
@@ -50,8 +52,13 @@ class Address(NamedTuple):
 def find(home: Path | None = None) -> Address | None:
     """The running service of this home; None where none runs on this machine.
 
+    Without a home it is the one that this process is told of by a hub (DAYLIGHT_URL), else that of the person's own
+    home.
+
     The process is checked, not only the file: a token must never go to whoever took a dead service's port.
     """
+    if home is None and (given := _given()) is not None:
+        return given
     home = home or default_home()
     noted = _noted(home)
     if noted is None or noted.machine != socket.gethostname():
@@ -68,9 +75,9 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
     Of two that start at once one gets the lock and the other goes away: both callers find the same one.
     Raises CannotStart, with the end of its log where it could not start.
     """
-    home = home or default_home()
     if found := find(home):
         return found
+    home = home or default_home()
     process = _spawn(home)
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
@@ -97,6 +104,20 @@ def lock(home: Path) -> Iterator[bool]:
             yield True
 
 
+def end(home: Path, limit: float = END_LIMIT) -> None:
+    """Have the service of this home end, where one runs on this machine; raises CannotStart if it does not."""
+    deadline = time.monotonic() + limit
+    told = 0
+    while not _lock_is_free(home):
+        running = find(home)
+        if running is not None and running.pid != told:
+            os.kill(running.pid, signal.SIGTERM)
+            told = running.pid
+        if time.monotonic() > deadline:
+            raise CannotStart(f"the service of {home} (pid {told or 'unknown'}) does not end: end that process first")
+        time.sleep(0.05)
+
+
 def ensure_token(home: Path) -> str:
     """The token of this home, made at first use; to be called by the holder of the lock."""
     token = _read(home / "token")
@@ -106,10 +127,10 @@ def ensure_token(home: Path) -> str:
     return token
 
 
-def announce(home: Path, host: str, port: int) -> Address:
+def announce(home: Path, host: str, port: int, prefix: str = "") -> Address:
     """Write where this process listens, and which interpreter can serve; the address clients will find."""
     pid = os.getpid()
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    url = (f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}") + prefix
     noted = _Noted(pid, _started(pid), socket.gethostname(), host, port, url)
     write_private(home / "service.json", json.dumps(noted._asdict()))
     write_private(home / "server-python", sys.executable)
@@ -141,6 +162,13 @@ class _Noted(NamedTuple):
     host: str
     port: int
     url: str
+
+
+def _given() -> Address | None:
+    """Where a hub has its service, and this notebook server's own token."""
+    url = os.environ.get("DAYLIGHT_URL", "").rstrip("/")
+    token = os.environ.get("DAYLIGHT_TOKEN") or os.environ.get("JUPYTERHUB_API_TOKEN", "")
+    return Address(url, token) if url else None
 
 
 def _noted(home: Path) -> _Noted | None:

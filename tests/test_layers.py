@@ -36,6 +36,7 @@ PARTS: dict[str, set[str]] = {
     "service": WORDS | DECISIONS | SEAMS | {"home", "devices"},
     "api": WORDS | SEAMS | {"text", "service", "home"},
     "runner": WORDS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
+    "under_hub": WORDS | {"identity", "discovery"},
     "jupyter_ext": WORDS | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery"},
     "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts"},
     "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app"},
@@ -135,7 +136,7 @@ def test_only_the_client_and_the_server_extensions_proxy_speak_http_to_the_servi
     assert {m for m in FILES if speaks(m, "httpx", "websockets")} == {"kernel_backend.client"}
     tornados = {m for m in FILES if speaks(m, "tornado.httpclient", "tornado.simple_httpclient", "urllib.request")}
     callers = {m for m in FILES if "websocket_connect" in ast.dump(FILES[m])}
-    assert tornados | callers == {"jupyter_ext.proxy"}
+    assert tornados | callers == {"jupyter_ext.proxy", "kernel_backend.identity.directory"}  # which asks a hub
 
 
 def loaded(*modules: str) -> set[str]:
@@ -149,11 +150,12 @@ def loaded(*modules: str) -> set[str]:
 
 
 def test_the_service_holds_no_torch() -> None:
-    assert not loaded("kernel_backend.app") & {"torch", "horovod", "scipy", "optuna", "IPython"}
+    assert not loaded("kernel_backend.app") & {"torch", "horovod", "scipy", "optuna", "IPython", "jupyterhub"}
 
 
 def test_a_kernel_holds_neither_torch_nor_a_database() -> None:
     heavy = {"torch", "horovod", "sqlalchemy", "alembic", "tornado", "numpy", "pandas", "matplotlib", "jupyter_server"}
+    heavy |= {"jupyterhub"}
     assert not loaded("daylight", "jupyter_ext.magics") & heavy
 
 

@@ -14,7 +14,7 @@ from tornado.web import HTTPError, RequestHandler, stream_request_body
 from tornado.websocket import WebSocketHandler
 
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge, Unauthenticated
-from kernel_backend.identity.base import Identity
+from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model.people import Person
 from kernel_backend.model.record import Record
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BODY_LIMIT = 8 * 2**20  # bytes
 SNAPSHOT_LIMIT = 100 * 2**20
+LOOKS = ("GET", "HEAD", "OPTIONS")  # methods that change nothing
 
 _log = logging.getLogger(__name__)
 _Record = TypeVar("_Record", bound=Record)
@@ -72,11 +73,20 @@ class Guarded(RequestHandler):
         return token.strip() if scheme.lower() == "bearer" else ""
 
     async def authenticate(self) -> Person | None:
-        """Whoever asks; None for who is no person (a launcher has a token of its own). Raises Unauthenticated."""
+        """Whoever asks; None for who is no person (a launcher has a token of its own).
+
+        Raises Unauthenticated, and what an Identity raises.
+        """
         identity: Identity = self.settings["identity"]
-        person = await identity.who(self.bearer) if self.bearer else None
+        browsers: Browsers | None = self.settings["browsers"]
+        person, looks = None, self.request.method in LOOKS
+        if self.bearer:
+            person = await identity.who(self.bearer, remembered=looks)
+        elif browsers is not None:
+            person = await browsers.who(self, remembered=looks)
         if person is None:
-            raise Unauthenticated("no valid token: send the one in DAYLIGHT_HOME/token as Authorization: Bearer")
+            whose = "in DAYLIGHT_HOME/token" if browsers is None else "that the hub gave you"
+            raise Unauthenticated(f"no valid token: send the one {whose} as Authorization: Bearer")
         return person
 
     async def prepare(self) -> None:
@@ -108,7 +118,7 @@ class Guarded(RequestHandler):
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """The JSON of a DaylightError, with its status."""
-        error = self._as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
+        error = self.as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
         self.set_status(error.http_status)
         if not self.prepared:  # tornado will not read on after this: the client must not send more here
             self.set_header("Connection", "close")
@@ -117,7 +127,8 @@ class Guarded(RequestHandler):
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(json.dumps(error.to_json(), default=str))
 
-    def _as_ours(self, status: int, error: BaseException | None) -> DaylightError:
+    def as_ours(self, status: int, error: BaseException | None) -> DaylightError:
+        """What went wrong, as one of our errors; a stranger learns no more than that he is one."""
         if isinstance(error, DaylightError):
             return error
         if not self.known:  # whatever is wrong with it, a stranger hears only this

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Iterable
 
-from tornado.web import Application
+from tornado.web import Application, RequestHandler
 
 from kernel_backend.api import (
     admin,
@@ -19,7 +21,7 @@ from kernel_backend.api import (
 )
 from kernel_backend.api.base import UnknownRoute, Use
 from kernel_backend.api.route import Operation, Route
-from kernel_backend.identity.base import Identity
+from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
@@ -105,13 +107,29 @@ ROUTES: tuple[Route, ...] = (
 )
 
 
-def application(service: Service, identity: Identity, use: Use | None = None) -> Application:
-    """The tornado application over a service; `use` is told of every request."""
+def application(
+    service: Service,
+    identity: Identity,
+    use: Use | None = None,
+    *,
+    prefix: str = "",
+    browsers: Browsers | None = None,
+    secret: str | None = None,
+    pages: Iterable[tuple[str, type[RequestHandler]]] = (),
+) -> Application:
+    """The tornado application over a service; `use` is told of every request.
+
+    Where people come by browser, `browsers` knows them, and cookies are signed with `secret`. Pages (a pattern and its
+    handler) are below the prefix, as all routes are.
+    """
+    below = re.escape(prefix)
     return Application(
-        [(route.pattern, route.handler) for route in ROUTES],
+        [(below + pattern, handler) for pattern, handler in (*((r.pattern, r.handler) for r in ROUTES), *pages)],
         default_handler_class=UnknownRoute,
         service=service,
         identity=identity,
+        browsers=browsers,
+        cookie_secret=secret,
         use=use or Use(),
         routes=ROUTES,
         drawing=asyncio.Semaphore(1),  # pictures are work: many views at once must not starve the rest

@@ -1,0 +1,116 @@
+"""What a hub has to be told: the service, its role, the scopes that are rights, and where notebooks find it.
+
+Standard library only: it is imported by the hub.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+NAME = "daylight"
+SUBMIT, ADMIN = "custom:daylight:submit", "custom:daylight:admin"
+USES = f"access:services!service={NAME}"
+SCOPES = {
+    SUBMIT: {"description": "Have trainings run by Daylight"},
+    ADMIN: {
+        "description": "Manage Daylight: quotas, queue, nodes, and what others have had run",
+        "subscopes": [SUBMIT],
+    },
+}
+# What the service itself may ask of the hub, and what the servers' own tokens may beside what hubs let them.
+READS = ["list:groups", "read:groups", "list:users", "read:users"]
+OF_SERVERS = ["users:activity!user", "access:servers!server", USES, SUBMIT, ADMIN]
+
+
+def service(
+    home: str,
+    url: str = "http://127.0.0.1:10180",
+    *,
+    slots: int | None = None,
+    options: Iterable[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The entry of `c.JupyterHub.services`; `options` are further ones of `daylight serve`."""
+    counted = [f"--slots={slots}"] if slots else []
+    return {
+        "name": NAME,
+        "url": url,
+        "command": [sys.executable, "-P", "-m", "kernel_backend", "--hub", f"--home={home}", *counted, *options],
+        "environment": dict(environment or {}),
+        "oauth_client_allowed_scopes": [USES, SUBMIT, ADMIN],
+        "oauth_no_confirm": True,
+        "display": True,
+    }
+
+
+def daylight(
+    c: Any,
+    home: str,
+    url: str = "http://127.0.0.1:10180",
+    *,
+    address: str | None = None,
+    users: Iterable[str] | None = None,
+    groups: Iterable[str] | None = None,
+    admins: Iterable[str] = (),
+    slots: int | None = None,
+    options: Iterable[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Make Daylight a service of the hub whose configuration `c` is; to be called once, after what it adds to.
+
+    Everybody may submit, unless `users` or `groups` say who; `admins` are users who may also manage it. The service
+    listens at `url`; `address` is where notebook servers reach it, should that be another one.
+    """
+    hub = c.JupyterHub
+    _add(hub, "services", [service(home, url, slots=slots, options=options, environment=environment)])
+    everybody = users is None and groups is None
+    roles = [
+        {"name": f"{NAME}-service", "services": [NAME], "scopes": READS},
+        {"name": f"{NAME}-admin", "users": sorted(admins), "scopes": [USES, ADMIN]},
+        {"name": "server", "scopes": OF_SERVERS},
+    ]
+    if everybody:
+        roles.append({"name": "user", "scopes": ["self", USES, SUBMIT]})
+    else:
+        who = {"users": sorted(users or ()), "groups": sorted(groups or ())}
+        roles.append({"name": f"{NAME}-submit", **who, "scopes": [USES, SUBMIT]})
+    _merge(hub, roles)
+    _put(hub, "custom_scopes", SCOPES)
+    _put(c.Spawner, "environment", {"DAYLIGHT_URL": _below(address or url, hub.get("base_url", "/"))})
+
+
+def _merge(hub: Any, roles: list[dict[str, Any]]) -> None:
+    """Add our roles; one that is there under the same name gets our scopes beside its own."""
+    present = hub.get("load_roles", [])
+    if hasattr(present, "get_value"):  # of a configuration that was only added to
+        present = present.get_value([])
+    theirs = {role["name"]: role for role in present}
+    for role in roles:
+        if role["name"] in theirs:
+            known = theirs[role["name"]].setdefault("scopes", [])
+            known.extend(scope for scope in role["scopes"] if scope not in known)
+    _add(hub, "load_roles", [role for role in roles if role["name"] not in theirs])
+
+
+def _add(section: Any, name: str, more: list[dict[str, Any]]) -> None:
+    if name in section:
+        section[name].extend(more)
+    else:
+        section[name] = more
+
+
+def _put(section: Any, name: str, more: Mapping[str, Any]) -> None:
+    if name in section:
+        section[name].update(more)
+    else:
+        section[name] = dict(more)
+
+
+def _below(url: str, base: str) -> str:
+    """The address of the service's routes: below the hub's base and the service's name."""
+    where = urlsplit(url)
+    path = "/".join(part for part in (base.strip("/"), "services", NAME) if part)
+    return f"{where.scheme}://{where.netloc}/{path}"

@@ -1,0 +1,49 @@
+"""What all pages share: whoever has not signed in is sent to do so, and nothing foreign runs in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernel_backend.api.base import Guarded
+from kernel_backend.errors import Unauthenticated
+from kernel_backend.identity.base import Browsers
+from kernel_backend.model.people import Person
+
+# Our own files, and pictures that are in the page; no script of a page's text, no frame around it.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+class Page(Guarded):
+    """A page for a browser. What it then asks of `/api/` carries its cookies, and `_xsrf` in X-XSRFToken too."""
+
+    @property
+    def person(self) -> Person:
+        """Who looks at it."""
+        return self.user
+
+    async def prepare(self) -> None:
+        """Let in who has signed in, and send others to the page of sign-in."""
+        try:
+            await super().prepare()
+        except Unauthenticated:
+            browsers: Browsers | None = self.settings["browsers"]
+            if browsers is None:
+                raise
+            self.redirect(browsers.sign_in(self))
+        self.prepared = True
+
+    def set_default_headers(self) -> None:
+        """As all of the service's, with a policy of what a page may load."""
+        super().set_default_headers()
+        self.set_header("Content-Security-Policy", POLICY)
+        self.set_header("Referrer-Policy", "same-origin")
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """A sentence for people."""
+        error = self.as_ours(status_code, kwargs.get("exc_info", (None, None, None))[1])
+        self.set_status(error.http_status)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(error.message)

@@ -1,0 +1,39 @@
+"""Pages for people who have signed in at JupyterHub: its OAuth, with its own cookies and its own guard of them."""
+
+from __future__ import annotations
+
+from jupyterhub.services.auth import HubOAuth, HubOAuthCallbackHandler
+from tornado.httputil import url_concat
+from tornado.web import RequestHandler
+
+from kernel_backend.identity.hub import HubIdentity
+from kernel_backend.model.people import Person
+
+
+class HubBrowsers:
+    """Whoever has come back from the hub carries a token of their own in a signed cookie."""
+
+    def __init__(self, auth: HubOAuth, identity: HubIdentity) -> None:
+        self._auth, self._identity = auth, identity
+
+    async def who(self, handler: RequestHandler, *, remembered: bool = False) -> Person | None:
+        """Who has signed in; None for nobody, and for a request without the token that only our own pages know."""
+        token = self._auth.get_token(handler)
+        if not token:
+            return None
+        # The hub's own check of `_xsrf` comes before its answer is looked up, remembered or not.
+        person = await self._identity.judged(token, self._auth.get_user(handler, sync=False), remembered)
+        if person is not None:
+            _ = handler.xsrf_token  # has the browser keep it
+        return person
+
+    def sign_in(self, handler: RequestHandler) -> str:
+        """The hub's page of sign-in, with a state that only this browser can bring back."""
+        verifier, challenge, method = self._auth.generate_pkce_code_challenge()
+        state = self._auth.set_state_cookie(handler, next_url=handler.request.uri, code_verifier=verifier)
+        asked = {"state": state, "code_challenge": challenge, "code_challenge_method": method}
+        return str(url_concat(self._auth.login_url, asked))
+
+    def callback(self) -> type[RequestHandler]:
+        """The handler to which the hub sends browsers back."""
+        return type("Callback", (HubOAuthCallbackHandler,), {"hub_auth": self._auth})

@@ -1,0 +1,90 @@
+"""What is other about a service that JupyterHub runs: where it listens, whom it knows, and what groups may have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from jupyterhub.services.auth import HubOAuth
+from pydantic import ValidationError
+from tornado.web import RequestHandler
+
+from kernel_backend.discovery import write_private
+from kernel_backend.errors import InvalidRequest, ServiceUnreachable
+from kernel_backend.identity.browsers import HubBrowsers
+from kernel_backend.identity.directory import HubDirectory
+from kernel_backend.identity.hub import HubIdentity
+from kernel_backend.model.directory import Directory
+
+READ_S = 30.0  # between looks at the hub's groups
+SECRETS = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN")
+FILE = "hub.json"  # in the home: the directory as it was read last
+
+_log = logging.getLogger(__name__)
+
+
+class UnderHub:
+    """The hub as its environment describes it; raises InvalidRequest where this is no service of a hub."""
+
+    def __init__(self, age: int, home: Path) -> None:
+        url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL", ""))
+        prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX", "")
+        if not (url.hostname and url.port and prefix and os.environ.get("JUPYTERHUB_API_TOKEN")):
+            raise InvalidRequest(
+                "--hub: this process is no service of a JupyterHub with a url of its own: "
+                "its configuration says how, with jupyter_ext.hub.daylight(c)"
+            )
+        self.host, self.port, self.prefix = url.hostname, url.port, prefix.rstrip("/")
+        auth = HubOAuth(cache_max_age=age)
+        _ = auth.api_token, auth.oauth_client_id, auth.access_scopes  # read while they are there
+        for name in SECRETS:  # what is started from here on is other people's
+            os.environ.pop(name, None)
+        self.identity = HubIdentity(auth)
+        self.browsers = HubBrowsers(auth, self.identity)
+        self._directory, self._kept = HubDirectory(auth), home / FILE
+
+    @property
+    def pages(self) -> list[tuple[str, type[RequestHandler]]]:
+        """Where the hub sends browsers back to."""
+        return [("/oauth_callback", self.browsers.callback())]
+
+    async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
+        """Give the directory, and again whenever it has changed; no end. While the hub is away it stays as it was."""
+        before: Directory | None = None
+        while True:
+            try:
+                now = await self._directory.read()
+            except ServiceUnreachable as error:
+                _log.warning("groups and quotas stay as they are: %s", error.message)
+            else:
+                if now != before:
+                    self._tell(now, before)
+                    give(now)
+                    await asyncio.to_thread(write_private, self._kept, json.dumps(now.to_json()))
+                before = now
+            await asyncio.sleep(every)
+
+    async def first(self) -> Directory:
+        """The directory to begin with: the hub's, else the one that was read last; raises ServiceUnreachable.
+
+        A service that knew of no limits would hand out everything.
+        """
+        try:
+            return await self._directory.read()
+        except ServiceUnreachable:
+            try:
+                return Directory.model_validate_json(self._kept.read_bytes())
+            except (OSError, ValidationError):
+                pass
+            raise
+
+    def _tell(self, now: Directory, before: Directory | None) -> None:
+        for group, complaints in now.complaints.items():
+            if before is None or before.complaints.get(group) != complaints:
+                for complaint in complaints:
+                    _log.warning("the hub's properties of group %s: %s; it is ignored", group, complaint)

@@ -1,0 +1,19 @@
+"""One hub for all tests that need a real one; what a test changes there, it puts back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hub.hub import Hub
+
+
+@pytest.fixture(scope="session")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    pytest.importorskip("jupyterhub", reason="daylight[hub] is not installed")
+    hub = Hub(tmp_path_factory.mktemp("hub") / "hub")
+    try:
+        yield hub.start()
+    finally:
+        hub.close()
