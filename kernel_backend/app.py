@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -20,11 +21,16 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, default, validate
 from traitlets.config import Application as Program
 
 from kernel_backend import __version__, discovery
+from kernel_backend.accounts.agents import Agents
+from kernel_backend.accounts.areas import AccountAreas
+from kernel_backend.accounts.checkpoints import AccountPlaces
+from kernel_backend.accounts.engine import AccountsEngine
+from kernel_backend.accounts.spawns import by_helper
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.local import LocalEngine
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
 from kernel_backend.identity.local import LocalIdentity
@@ -36,6 +42,7 @@ from kernel_backend.store.sql import SqlStore
 if TYPE_CHECKING:
     from kernel_backend.under_hub import UnderHub
 
+OWNERS = 100_000  # experiments whose owner, which never changes, is remembered
 IDLE_LOOK_S = 1.0  # between looks whether it is time to go
 GOING_AWAY = 1001  # what watchers hear at the end: they will connect again
 
@@ -60,6 +67,9 @@ class Daylight(Program):
     identity_age = Int(60, min=1, max=60, help="seconds for which the hub's word on who somebody is holds").tag(
         config=True
     )
+    spawn_helper = Unicode(
+        help="socket of the spawn helper (python -m kernel_backend.spawn_helper): trainings run as their Unix users"
+    ).tag(config=True)
     directory_age = Float(30.0, min=0.1, help="seconds between looks at the hub's groups").tag(config=True)
 
     aliases = {
@@ -69,6 +79,7 @@ class Daylight(Program):
         "checkpoints": "Daylight.checkpoints",
         "idle-timeout": "Daylight.idle_timeout",
         "slots": "Daylight.slots",
+        "spawn-helper": "Daylight.spawn_helper",
         "log-level": "Application.log_level",
         "config": "Daylight.config_file",
     }
@@ -111,6 +122,13 @@ class Daylight(Program):
             typed = self.cli_config
             self.load_config_file(self.config_file)
             self.update_config(typed)
+        if self.spawn_helper and not self.hub:
+            raise TraitError(f"spawn_helper={self.spawn_helper}: only a hub's users are accounts; add --hub")
+        if self.spawn_helper and self.trait_has_value("checkpoints") and "://" not in self.checkpoints:
+            raise TraitError(
+                f"checkpoints={self.checkpoints}: with a spawn helper checkpoints lie in the areas of their owners; "
+                "leave it out, or name a store such as s3://bucket/runs"
+            )
 
     def start(self) -> None:
         """Serve until stopped or idle; returns at once where another process serves this home."""
@@ -149,7 +167,11 @@ class Daylight(Program):
             await self._until_done(service, use, stop)
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
-        use, service = Use(), self._service(home)
+        if self.spawn_helper:
+            service = self._service_of_accounts(home, f"http://{hub.host}:{hub.port}{hub.prefix.rstrip('/')}")
+        else:
+            service = self._service(home)
+        use = Use()
         app = application(
             service,
             hub.identity,
@@ -168,8 +190,22 @@ class Daylight(Program):
             archive=Archive(home / "snapshots"),
             engine=LocalEngine(home),
             places=Places(self.checkpoints),
-            environments=Environments(home),
+            areas=OneArea(OwnArea(home)),
             home=home,
+        )
+
+    def _service_of_accounts(self, home: Path, url: str) -> Service:
+        """A service whose trainings run, and whose files lie, with the Unix users who own them."""
+        store, agents = SqlStore(home / "daylight.db"), Agents(by_helper(Path(self.spawn_helper)))
+        owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
+        return Service(
+            store=store,
+            archive=Archive(home / "snapshots"),
+            engine=AccountsEngine(agents, owner, home / "gangs"),
+            places=Places(self.checkpoints) if "://" in self.checkpoints else AccountPlaces(agents, owner),
+            areas=AccountAreas(agents),
+            home=home,
+            url=url,
         )
 
     async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""The agents of all users: started when they are needed, given up when they do not answer, and never waited for long."""
+"""The agents of all users: started when needed, given up when they do not answer, never waited for long."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class _Agent:
         return self._out_of_reach(why, ended=ended)
 
     def silent(self, control: socket.socket, op: str, seconds: float) -> PlaceUnavailable:
-        """The error to raise for a question that was not answered in time; an agent that answers nothing is given up."""
+        """The error for a question that was not answered in time; an agent that answers nothing is given up."""
         why = f"{op} was not answered within {seconds:g} s"
         try:
             with Link(self, control, PING_S, ping=True) as link:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -19,6 +19,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.shipped import Working
 
+A = TypeVar("A")
 CLASS_S = START_S + ANSWER_S  # the agent has limits of its own, and tells where a class is when its time is over
 UNPACK_S = 60.0
 PRESENT_S = 70.0  # the agent gives an interpreter a minute
@@ -112,10 +113,7 @@ class AgentEnvironments:
 
     def make_lock(self, environment: Environment, python: Path) -> Lock:
         """The lock of an environment, made where there is none."""
-        asked = {"environment": environment.model_dump_json(), "python": str(python)}
-        lock, link = self._agents.begin(self._user, "make_lock", _LOCK, limit=LONG_S, **asked)  # takes nobody's turn
-        link.close()
-        return lock
+        return self._beside("make_lock", _LOCK, environment, python)
 
     def python(self, environment: Environment) -> Path | None:
         """The interpreter of an environment that is built."""
@@ -127,14 +125,18 @@ class AgentEnvironments:
 
     def build(self, environment: Environment, python: Path) -> Path:
         """The interpreter of an environment, built where it is not."""
-        asked = {"environment": environment.model_dump_json(), "python": str(python)}
-        path, link = self._agents.begin(self._user, "build", _PATH, limit=LONG_S, **asked)
-        link.close()
-        return path
+        return self._beside("build", _PATH, environment, python)
 
     def present(self, python: Path) -> Environment:
         """The environment of an interpreter as it is now."""
         return self._agents.ask(self._user, "present", _ENVIRONMENT, limit=PRESENT_S, python=str(python))
+
+    def _beside(self, op: str, kind: TypeAdapter[A], environment: Environment, python: Path) -> A:
+        """Ask for what takes minutes, from a thread of the caller's own: it is nobody's turn meanwhile."""
+        asked, at = environment.model_dump_json(), str(python)
+        found, link = self._agents.begin(self._user, op, kind, limit=LONG_S, environment=asked, python=at)
+        link.close()
+        return found
 
 
 def _closing(stack: ExitStack, link: Link) -> Iterator[bytes]:

@@ -56,7 +56,7 @@ class AgentCheckpoints:
     ) -> tuple[Manifest | None, list[str]]:
         """The newest whose every byte agrees, and what was wrong with those after it."""
         listed, problems = self._ask("newest_verified", _NEWEST, limit=LONG_S, fence=fence, upto=upto)
-        return listed and self._manifest(listed), problems
+        return (self._manifest(listed) if listed else None), problems
 
     def verify(self, manifest: Manifest) -> None:
         """Have every part read."""
@@ -106,7 +106,9 @@ class AgentCheckpoints:
         part = manifest.part(name)
         with self._agents.open(self._user, "stream", _NONE, body, LONG_S, **more) as (_, link):
             if part is None or link.size != max(0, part.size - offset):
-                raise CheckpointDamaged(f"part {name} of checkpoint {manifest.id} has {link.size} bytes from {offset} on")
+                raise CheckpointDamaged(
+                    f"part {name} of checkpoint {manifest.id} has {link.size} bytes from {offset} on"
+                )
             yield b""
             yield from link.pieces()
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from kernel_backend.accounts.agents import Agents
 from kernel_backend.devices import local_node
 from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
-from kernel_backend.errors import DaylightError, Forbidden, InvalidRequest, NotFound, PlaceUnavailable
+from kernel_backend.errors import Forbidden, InvalidRequest, NotFound, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk
@@ -95,7 +95,7 @@ class AccountsEngine:
         user, found = await self._of(key), list[SpoolRecord]()
         for _ in range(MOST):
             page = await asyncio.to_thread(
-                self._agents.ask, user, "records", _RECORDS, key=str(key), after=after, limit=PAGE
+                self._agents.ask, user, "records", _RECORDS, key=str(key), after=after, most=PAGE
             )
             found += page
             if len(page) < PAGE:

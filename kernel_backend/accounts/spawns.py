@@ -23,7 +23,9 @@ def by_helper(path: Path) -> Spawn:
                 socket.send_fds(helper, [user.encode()], [stdin.fileno()])
                 answer = helper.recv(_ANSWER_LIMIT).decode(errors="replace")
             except OSError as error:
-                raise OSError(error.errno, f"the spawn helper does not answer: {error.strerror or error}", str(path)) from None
+                raise OSError(
+                    error.errno, f"the spawn helper does not answer: {error.strerror or error}", str(path)
+                ) from None
         verdict, _, why = answer.partition(": ")
         if verdict == "refused":
             raise Forbidden(f"nothing can run as {user} here: {why}. Ask an administrator of this hub")

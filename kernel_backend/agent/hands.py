@@ -56,9 +56,9 @@ class Hands:
         """End a gang."""
         self._done(self._engine.kill(parse_attempt(key)))
 
-    def records(self, body: Iterator[bytes], key: str, after: int, limit: int) -> Any:
+    def records(self, body: Iterator[bytes], key: str, after: int, most: int) -> Any:
         """Some of what its spool holds."""
-        return list(self._done(self._engine.records(parse_attempt(key), after)))[:limit]
+        return list(self._done(self._engine.records(parse_attempt(key), after)))[:most]
 
     def logs(self, body: Iterator[bytes], key: str, rank: int, offset: int, tail: int | None) -> Any:
         """A piece of a rank's log."""

@@ -160,7 +160,7 @@ def receive_bytes(link: socket.socket, size: int) -> Iterator[bytes]:
 
 def _exactly(link: socket.socket, size: int, until: float | None) -> bytes:
     pieces = receive_bytes(link, size)
-    found = []
+    found: list[bytes] = []
     while True:
         if until is not None:
             link.settimeout(max(0.001, until - time.monotonic()))

@@ -27,7 +27,7 @@ class SearchClass(Record):
 
 
 class Asked(Protocol):
-    """A search class in a process of its own; each question raises SearchFailed where the class does not do its part."""
+    """A search class in a process of its own; each question raises SearchFailed where the class fails."""
 
     def interval(self) -> Any:
         """Its attribute of this name."""

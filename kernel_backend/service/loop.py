@@ -78,7 +78,8 @@ class Loop:
         self._places, self._areas, self._home, self._url = places, areas, home, url
         self.preparation = Preparation(archive, areas, self.wake)
         self.beginnings = Beginnings(places, self.wake)
-        self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, areas))
+        asker = partial(ExperimentAsker, archive=archive, preparation=self.preparation, areas=areas)
+        self.searches = Searches(store, asker)
         self.users: Mapping[str, Quota] = {}  # who may have what; who is not named may have all there is
         self.groups: Mapping[str, Quota] = {}
         self.rules = Rules()

@@ -20,10 +20,10 @@ from tornado.netutil import bind_sockets
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
-from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.errors import NotFound
 from kernel_backend.home import artifact_folder
 from kernel_backend.identity.local import LocalIdentity
