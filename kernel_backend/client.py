@@ -12,6 +12,7 @@ from urllib.parse import quote
 from kernel_backend import discovery, errors
 from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, ServiceUnreachable
+from kernel_backend.model import sharing
 from kernel_backend.model.artifacts import Artifact, check_name
 from kernel_backend.model.checkpoints import Collected, Collection
 from kernel_backend.model.curves import Curves
@@ -306,6 +307,10 @@ class Client:
     def picture(self, number: int, dark: bool = False) -> bytes:
         """The curves as a PNG."""
         return self._call("GET", f"/api/experiments/{number}/picture.png", params={"dark": int(dark)}).content
+
+    def me(self) -> sharing.Self:
+        """Who asks, with what is theirs and what they have of it."""
+        return sharing.Self.model_validate(self._json("GET", "/api/me"))
 
     def nodes(self) -> list[NodeUse]:
         """The nodes and how much of each is in use."""

@@ -1,5 +1,6 @@
 """Daylight as a service of a JupyterHub: `daylight(c, home="/srv/daylight")` in its `jupyterhub_config.py`."""
 
 from jupyter_ext.hub.configure import daylight, service
+from jupyter_ext.hub.profiles import check_server, profiles
 
-__all__ = ["daylight", "service"]
+__all__ = ["check_server", "daylight", "profiles", "service"]

@@ -21,6 +21,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
 _SLOT_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(?:gpu|slot)-?)?([smh])", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?B)?", re.IGNORECASE)
 MOST_PRIORITY = 1000
+FIRST = 1_000_000  # given by an admin: from here on a priority is ahead of guarantees, and of whatever else waits
 _BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -200,5 +201,6 @@ class Experiment(Record):
     notebook: str | None
     rerun_of: int | None = None
     begins_from: str | None = None
+    priority: int | None = None  # given by an admin: it counts instead of the configuration's, whatever quotas allow
     created_at: float
     ended_at: float | None = None

@@ -11,6 +11,7 @@ from kernel_backend.model.experiment import Experiment, Metric
 from kernel_backend.model.looked_at import MOST, Glance, looked_at
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Failure, Trial
@@ -167,6 +168,16 @@ def _newest(attempts: tuple[Attempt, ...], trial: int) -> tuple[Attempt, ...]:
     return tuple(attempt for attempt in attempts if attempt not in dropped)
 
 
+class NodeRun(Record):
+    """What holds slots of a node. Of what a person may not see, only for which group."""
+
+    slots: int
+    group: str
+    owner: str = ""
+    experiment: int | None = None
+    trial: int | None = None
+
+
 class NodeUse(Record):
     """A node and how much of it is in use."""
 
@@ -176,6 +187,10 @@ class NodeUse(Record):
     used: int
     devices: tuple[str, ...] = ()
     healthy: bool = True
+    pool: str = LOCAL
+    address: str = ""
+    drained: bool = False  # what runs there goes on, nothing new is started
+    runs: tuple[NodeRun, ...] = ()
 
 
 class LogChunk(Record):

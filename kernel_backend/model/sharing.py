@@ -22,6 +22,7 @@ class Account(Record):
     changed: dict[str, Any] = {}  # the numbers that are set here, by field of Quota
     use: Use
     members: tuple[str, ...] = ()  # of a group; of a user the groups, the first of which they ask in
+    warnings: tuple[str, ...] = ()  # what of these numbers cannot be had, or is not as the hub says it
 
 
 class Self(Record):
@@ -69,7 +70,7 @@ class Pool(Record):
 class Deed(Record):
     """What somebody has done to what is not theirs, or to what all share: a line of the audit log."""
 
-    seq: int
+    seq: int = 0  # the store gives it
     at: float
     who: str
     act: str  # `quota`, `drain`, `undrain`, `priority`, `stop`, ...

@@ -56,6 +56,7 @@ class Ask:
     group: str = ""
     pool: str = LOCAL
     priority: int = 0
+    by_admin: bool = False  # its priority is an admin's: no quota lowers it
     one_node: bool = False
     preemptible: bool = False  # it may be put aside for one that it has overtaken
     max_time: float | None = None  # seconds after which it ends at the latest

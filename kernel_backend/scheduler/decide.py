@@ -1,7 +1,7 @@
 """Which asks start now, and who steps aside. Nothing is started, saved or slept on here.
 
-First those within a guarantee, then those that something is kept for, then by priority and by share. See
-docs/scheduling.md, whose examples are tests.
+First those whom an admin has put ahead, then those within a guarantee, then those that something is kept for, then by
+priority and by share. See docs/scheduling.md, whose examples are tests.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
+from kernel_backend.model.experiment import FIRST
 from kernel_backend.model.resources import Node, Placement, Share
 from kernel_backend.scheduler.asks import Ask, Key, Reservation, Run, Shape
 from kernel_backend.scheduler.backfill import Fit, fit
@@ -34,6 +35,8 @@ def decide(picture: Picture) -> Decisions:
     for each in passes:
         each.preempts = preempts
     # Limits and guarantees span pools: so each class has its turn in all of them before the next.
+    for each in passes:
+        each.serve_first()
     for each in passes:
         each.serve_guaranteed()
     for each in passes:
@@ -78,7 +81,13 @@ class _Pass:
         self.preempts: dict[Key, Preempt] = {}
         self.starts: list[Start] = []
 
-    # The three classes
+    # The four classes
+
+    def serve_first(self) -> None:
+        """Give those their turn whom an admin has put ahead of everything."""
+        for lines in self._lines:
+            if lines[0].key.priority >= FIRST:
+                self._walk(lines, guaranteed=False)
 
     def serve_guaranteed(self) -> None:
         """Give those their turn that ask within a guarantee."""
@@ -134,7 +143,7 @@ class _Pass:
             if guaranteed and self._take_back(ask, lent=True):
                 return True
             if not guaranteed and not self._headed:
-                self._keep(ask)
+                self._keep(ask, firm=ask.priority >= FIRST)
         return False
 
     def _next_of_each_shape(self, line: Line) -> list[Ask]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kernel_backend.model.experiment import FIRST
 from kernel_backend.scheduler.asks import Ask, Key
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.placement import largest_gang
@@ -59,6 +60,9 @@ def _turns(picture: Picture, pool: str) -> Iterator[Ask]:
             turns.over(again=ask is not None)
 
     priorities = sorted({line.key.priority for line in lines.values()}, reverse=True)
+    for priority in priorities:
+        if priority >= FIRST:
+            yield from walk(priority, False)
     for priority in priorities:
         yield from walk(priority, True)
     for ask in kept_for(picture, pool):

@@ -116,9 +116,10 @@ class Picture:
         return [node for node in self.of_pool(pool) if node.healthy and not node.drained]
 
     def add(self, ask: Ask) -> None:
-        """Take in a new ask, or one that has changed; nobody asks with a higher priority than is his to ask with."""
+        """Take in a new ask, or one that has changed; its priority is what quotas allow, or what an admin gave."""
         highest = max(self.users.quota(ask.owner).priority, self.groups.quota(ask.group).priority)
-        self.queue.add(replace(ask, priority=highest) if ask.priority > highest else ask, self.at)
+        lowered = ask.priority > highest and not ask.by_admin
+        self.queue.add(replace(ask, priority=highest) if lowered else ask, self.at)
 
     def withdraw(self, key: Key) -> None:
         """Forget an ask, and what is reserved for it."""

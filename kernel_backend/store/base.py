@@ -8,7 +8,7 @@ StoreUnavailable.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from pydantic import Field
@@ -26,6 +26,7 @@ from kernel_backend.model.record import Record, Value
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search import Entry
+from kernel_backend.model.sharing import AccountKind, Deed
 from kernel_backend.model.space import Space
 from kernel_backend.model.standing import Outline
 from kernel_backend.model.states import TrialState
@@ -56,7 +57,48 @@ class Draft(Record):
     begins_from: str | None = None
 
 
-class Store(Protocol):
+Held = tuple[float, float | None, int]  # slots were held from, until (None: they still are), and how many
+
+
+# What an experiment is to become, field by field but for its state, and what is to be kept of who has done it.
+Change = Callable[[Experiment], tuple[Mapping[str, Any], Deed | None]]
+
+
+class Sharing(Protocol):
+    """What a store knows of who may have what. A change and its deed are one transaction; `Deed.seq` is the store's."""
+
+    def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
+        """The numbers that were set here, by account: fields of Quota as JSON has them."""
+
+    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], deed: Deed) -> Deed:
+        """Have these be all the numbers that are set here for an account; without any there is nothing set."""
+
+    def drained(self) -> frozenset[str]:
+        """The nodes on which nothing new is started."""
+
+    def set_drained(self, node: str, drained: bool, deed: Deed) -> bool:
+        """Drain a node, or no longer; false, and no deed, where it was so already."""
+
+    def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
+        """The experiment with other fields, by what `change` makes of it, and a deed where that gives one.
+
+        Raises NotFound, and what `change` raises: then nothing is written.
+        """
+
+    def write_down(self, deed: Deed) -> Deed:
+        """Keep a deed, with its number."""
+
+    def audit(self, before: int | None = None, limit: int = 100) -> list[Deed]:
+        """At most `limit` deeds, of those before number `before`, newest first."""
+
+    def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
+        """What an account's attempts have held at any time between `since` and `until`, in no order; quick."""
+
+    def askers(self) -> set[tuple[str, str]]:
+        """Everybody who has submitted anything, and for which group."""
+
+
+class Store(Sharing, Protocol):
     """The memory of the service."""
 
     def add_experiment(self, draft: Draft, at: float) -> tuple[Experiment, Trial | None]:
@@ -94,8 +136,10 @@ class Store(Protocol):
     def unfinished_experiments(self) -> list[Experiment]:
         """All experiments that have not ended, oldest first."""
 
-    def advance_experiment(self, number: int, event: Event, at: float, **changes: Any) -> Experiment:
-        """The experiment after `event`, with `changes` to its other fields; `ended_at` follows its state.
+    def advance_experiment(
+        self, number: int, event: Event, at: float, deed: Deed | None = None, **changes: Any
+    ) -> Experiment:
+        """The experiment after `event`, with `changes` to its other fields, and a deed; `ended_at` follows its state.
 
         Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is written.
         """

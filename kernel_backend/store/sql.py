@@ -26,6 +26,7 @@ from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search import Entry
+from kernel_backend.model.sharing import Deed
 from kernel_backend.model.standing import Outline
 from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, AttemptState, ExperimentState, Hold, TrialState
 from kernel_backend.model.stream import Message
@@ -37,6 +38,7 @@ from kernel_backend.store.intake import take_in
 from kernel_backend.store.listing import count_trials, find_before, find_experiments
 from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.search_log import append, read_log
+from kernel_backend.store.sharing import SqlSharing
 from kernel_backend.store.stream import last_seq, read_messages
 from kernel_backend.store.tables import AnyRecord, from_row, rows_of, to_row
 from kernel_backend.store.told import read_told
@@ -53,7 +55,7 @@ _OPEN_EXPERIMENT = [state for state in ExperimentState if state not in EXPERIMEN
 _OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]
 
 
-class SqlStore(Store):
+class SqlStore(SqlSharing, Store):
     """A store in a database.
 
     `at` is the path of a SQLite file, or a SQLAlchemy URL of SQLite or PostgreSQL. Raises StoreUnavailable,
@@ -71,11 +73,13 @@ class SqlStore(Store):
     def close(self) -> None:
         self._engine.dispose()
 
+    @override
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with in_our_words(self._engine), self._engine.connect() as db:
             yield db
 
+    @override
     @contextmanager
     def _writing(self) -> Iterator[Transaction]:
         with self._lock, in_our_words(self._engine), self._writer.begin() as db:
@@ -140,11 +144,15 @@ class SqlStore(Store):
         )
 
     @override
-    def advance_experiment(self, number: int, event: Event, at: float, **changes: Any) -> Experiment:
+    def advance_experiment(
+        self, number: int, event: Event, at: float, deed: Deed | None = None, **changes: Any
+    ) -> Experiment:
         with self._writing() as tx:
             experiment = advanced(get_experiment(tx.db, number), event, at, changes)
             tx.save(experiment)
             tx.say(at, experiment)
+            if deed is not None:
+                tx.write_down(deed)
             return experiment
 
     # Trials

@@ -77,7 +77,9 @@ experiments = Table(
     Column("begins_from", Text),
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
+    Column("priority", Integer),
     Index("experiments_by_owner", "owner", "number"),
+    Index("experiments_by_group", "group", "number"),
 )
 
 trials = Table(
@@ -198,6 +200,36 @@ artifacts = Table(
     Column("digest", Text, nullable=False),
     Column("media", Text, nullable=False),
     Column("file", Text, nullable=False),
+)
+
+# The numbers that are set here for a user or a group; they win over the hub's.
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("changed", JsonText, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("who", Text, nullable=False),
+)
+
+drained = Table(
+    "drained",
+    metadata,
+    Column("node", Text, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("who", Text, nullable=False),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("seq", Seq, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("act", Text, nullable=False),
+    Column("on", Text, nullable=False),
+    Column("detail", Text, nullable=False),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, insert, select, update
 
 from kernel_backend.errors import NotFound
 from kernel_backend.model import states
@@ -15,10 +15,12 @@ from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record
+from kernel_backend.model.sharing import Deed
 from kernel_backend.model.trial import Attempt, Trial
 from kernel_backend.store.tables import (
     AnyRecord,
     attempts,
+    audit,
     events,
     experiments,
     from_row,
@@ -135,6 +137,13 @@ class Transaction:
     def _event(self, at: float, experiment: int, trial: int | None, type_: str, data: dict[str, Any]) -> None:
         row = {"seq": self.next_seq(), "at": at, "experiment": experiment, "trial": trial}
         self.db.execute(insert(events), row | {"type": type_, "data": data})
+
+    def write_down(self, deed: Deed) -> Deed:
+        """Keep a deed, with the next number; these have no gaps, for writers come one after the other."""
+        newest: int | None = self.db.execute(select(func.max(audit.c.seq))).scalar_one()
+        numbered = deed.model_copy(update={"seq": 1 + (newest or 0)})
+        self.db.execute(insert(audit), to_row(numbered))
+        return numbered
 
     def add(self, at: float, experiment: int, new: Added) -> Trial:
         """Store and say a new trial, queued."""

@@ -110,6 +110,12 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
     config: {
       form: 'functions',
       slots: 2,
+      pool: null,
+      one_node: false,
+      group: null,
+      priority: 0,
+      preemptible: false,
+      max_time: null,
       backend: 'auto',
       device: 'auto',
       threads: 1,
@@ -143,6 +149,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
     notebook: null,
     rerun_of: null,
     begins_from: null,
+    priority: null,
     created_at: 100,
     ended_at: null,
     ...fields

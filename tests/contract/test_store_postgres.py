@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from sharing_contract import SharingContract
 from sqlalchemy import create_engine, text
 from store_contract import StoreContract, check_bests_of_before, draft, placed, training
 
@@ -64,7 +65,7 @@ def url(server: Path, request: pytest.FixtureRequest) -> str:
     return f"postgresql://daylight@/{name}?host={server}"
 
 
-class TestPostgresStore(StoreContract):
+class TestPostgresStore(SharingContract, StoreContract):
     @pytest.fixture
     def store(self, url: str) -> Iterator[SqlStore]:
         store = SqlStore(url)

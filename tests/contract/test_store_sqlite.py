@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from sharing_contract import SharingContract
 from sqlalchemy import create_engine, text
-from store_contract import StoreContract, check_bests_of_before, draft, placed, training
+from store_contract import MADE_SINCE_0007, StoreContract, check_bests_of_before, draft, placed, training
 
 from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.model import events as e
@@ -37,7 +38,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "daylight.db"
 
 
-class TestSqliteStore(StoreContract):
+class TestSqliteStore(SharingContract, StoreContract):
     @pytest.fixture
     def store(self, file: Path) -> Iterator[SqlStore]:
         store = SqlStore(file)
@@ -81,6 +82,8 @@ def test_a_database_of_before_is_brought_up_to_date(file: Path) -> None:
         for column in added:
             table, name = column.split(".")
             db.execute(text(f"ALTER TABLE {table} DROP COLUMN {name}"))
+        for statement in MADE_SINCE_0007:
+            db.execute(text(statement))
         db.execute(text("DROP TABLE facts"))
         db.execute(text("DROP TABLE search_log"))
         db.execute(text("DROP TABLE artifacts"))
@@ -100,6 +103,8 @@ def test_a_trial_of_before_begins_where_its_experiment_does(file: Path) -> None:
     with create_engine(f"sqlite:///{file}").begin() as db:
         for column in ("experiments.space", "trials.until", "trials.begins_from", "trials.best"):
             db.execute(text("ALTER TABLE {} DROP COLUMN {}".format(*column.split("."))))
+        for statement in MADE_SINCE_0007:
+            db.execute(text(statement))
         db.execute(text("DROP TABLE artifacts"))
         db.execute(text("DROP TABLE search_log"))
         db.execute(text("DROP INDEX trials_by_state"))
@@ -154,6 +159,7 @@ def test_processes_that_open_a_new_database_at_once_share_it(file: Path) -> None
 WRITE_UNTIL_KILLED = """
 import sys
 from pathlib import Path
+from sharing_contract import SharingContract
 from store_contract import training
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.store.sql import SqlStore
@@ -193,6 +199,7 @@ def test_a_killed_writer_has_stored_every_batch_that_it_acknowledged_once(file: 
 FILL_THE_DISK = """
 import json, resource, sys
 from pathlib import Path
+from sharing_contract import SharingContract
 from store_contract import draft, placed, training
 from kernel_backend.store.base import StoreUnavailable
 from kernel_backend.store.sql import SqlStore

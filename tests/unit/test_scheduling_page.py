@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 from pathlib import Path
 
+from kernel_backend.model.experiment import FIRST
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.servers import Server
 from kernel_backend.scheduler.rules import Rules
@@ -14,7 +15,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "scheduling.md"
 
 
 def test_every_example_of_the_page_says_what_happens():
-    names = {"Cluster": Cluster, "nodes": nodes, "Quota": Quota, "Rules": Rules, "Server": Server}
+    names = {"Cluster": Cluster, "nodes": nodes, "Quota": Quota, "FIRST": FIRST, "Rules": Rules, "Server": Server}
     done = doctest.testfile(str(PAGE), module_relative=False, globs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert done.attempted > 50
     assert done.failed == 0

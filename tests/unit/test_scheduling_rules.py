@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import FIRST
 from kernel_backend.model.quotas import Quota, parse_slot_hours
 from kernel_backend.scheduler.asks import Key
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.forecast import Lengths, forecast
 from kernel_backend.scheduler.meters import Meter
+from kernel_backend.scheduler.order import in_order
 from kernel_backend.scheduler.possible import impossible
 from kernel_backend.scheduler.rules import Rules
 from tests.clusters import Cluster, nodes
@@ -395,3 +397,52 @@ def test_what_is_kept_for_one_is_not_before_those_of_his_line_who_come_back():
     c.comes_back(1, 2)
     assert c.decide() == ["1 starts on 1 of n1", "2 starts on 1 of n1"]
     assert c.why(3) == "next in queue; 1 slot asked, 0 of 2 free"
+
+
+# What an admin puts first
+
+
+def test_who_is_put_first_is_ahead_of_guarantees_reservations_and_priorities():
+    c = Cluster(*nodes(1, 4), users={"cy": {"priority": 9}}, groups={"vision": {"guarantee": 4}})
+    c.ask("bob", 4)
+    c.decide()
+    c.ask("di", 4)
+    c.decide()  # something is kept for her
+    c.ask("ada", 4, "vision"), c.ask("cy", 4, priority=9), c.ask("eve", 4, priority=FIRST, by_admin=True)
+    assert [ask.owner for ask in in_order(c.picture, "local")] == ["eve", "ada", "di", "cy"]
+    c.ends(1)
+    assert c.decide() == ["5 starts on 4 of n1"]
+
+
+def test_who_was_put_first_last_is_first():
+    c = Cluster(*nodes(1, 1))
+    c.ask("ada", 1, priority=FIRST, by_admin=True), c.ask("bob", 1, priority=FIRST + 1, by_admin=True)
+    assert c.decide() == ["2 starts on 1 of n1"]
+
+
+def test_what_becomes_free_is_kept_for_who_was_put_first():
+    c = Cluster(*nodes(1, 4))
+    c.ask("ada", 2), c.ask("bob", 2)
+    c.decide()
+    c.ask("eve", 4, priority=FIRST, by_admin=True), c.ask("cy", 2, preemptible=True)
+    c.at(7200)  # however long that is: nobody passes
+    c.ends(1)
+    assert c.decide() == []
+    c.ends(2)
+    assert c.decide() == ["3 starts on 4 of n1"]
+
+
+def test_limits_count_for_who_was_put_first_and_he_is_in_nobodys_way():
+    c = Cluster(*nodes(1, 4), users={"eve": {"limit": 1}})
+    c.ask("eve", 1)
+    c.decide()
+    c.ask("eve", 1, priority=FIRST, by_admin=True), c.ask("bob", 3)
+    assert c.decide() == ["3 starts on 3 of n1"]
+    assert c.why(2) == "next in queue; your limit of 1 is in use"
+
+
+def test_a_priority_that_an_admin_gave_is_lowered_by_no_quota():
+    c = Cluster(*nodes(1, 1))
+    c.ask("ada", 1), c.ask("bob", 1, priority=5), c.ask("cy", 1, priority=3, by_admin=True)
+    assert c.decide() == ["3 starts on 1 of n1"]
+    assert [ask.owner for ask in in_order(c.picture, "local")] == ["ada", "bob"]

@@ -65,6 +65,7 @@ RECORDS: list[type[Record]] = [
     overview.Wait,
     overview.Overview,
     overview.LogChunk,
+    overview.NodeRun,
     overview.NodeUse,
     reports.StoredReport,
     standing.TrialRow,

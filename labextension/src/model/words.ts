@@ -143,6 +143,7 @@ export interface Experiment {
   notebook: string | null;
   rerun_of: number | null;
   begins_from: string | null;
+  priority: number | null;
   created_at: number;
   ended_at: number | null;
 }
@@ -471,6 +472,14 @@ export interface LogChunk {
   ended: boolean;
 }
 
+export interface NodeRun {
+  slots: number;
+  group: string;
+  owner: string;
+  experiment: number | null;
+  trial: number | null;
+}
+
 export interface NodeUse {
   name: string;
   kind: string;
@@ -478,6 +487,10 @@ export interface NodeUse {
   used: number;
   devices: string[];
   healthy: boolean;
+  pool: string;
+  address: string;
+  drained: boolean;
+  runs: NodeRun[];
 }
 
 /** How a search stood when a notebook was saved. */

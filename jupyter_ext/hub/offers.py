@@ -1,0 +1,165 @@
+"""Which GPUs a notebook server may have: what a person's quotas leave, in the words of the hub's form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kernel_backend.model.overview import NodeUse
+from kernel_backend.model.resources import LOCAL
+from kernel_backend.model.servers import Asked, profile
+from kernel_backend.model.sharing import Account
+
+SLOTS, POOL, OWNER = "daylight/slots", "daylight/pool", "daylight/owner"  # labels of a pod
+
+
+class Standing(NamedTuple):
+    """What is known of a person, and of the nodes."""
+
+    accounts: Sequence[Account] = ()  # their own, and that of the group in which they ask
+    nodes: Sequence[NodeUse] = ()
+    known: bool = True  # by the service; else by the hub alone, which does not know what is in use
+
+
+def most(standing: Standing, pool: str | None, default: int) -> int:
+    """The most slots that one server may have; `default` where neither a quota nor a node says."""
+    quotas = [account.quota.most for account in standing.accounts if account.quota.most is not None]
+    return min([*quotas, *([_largest(standing, pool)] if standing.nodes else [])], default=default)
+
+
+def offers(
+    standing: Standing,
+    *,
+    resource: str,
+    pools: Mapping[str, Mapping[str, str]],
+    images: Mapping[str, str],
+    default: int,
+) -> list[dict[str, Any]]:
+    """A `profile_list`: no GPU, which is the default, and so many of each pool as one server may have.
+
+    A spawner may be used again, so each profile says what it does not have, too.
+    """
+    labels = {label: None for selector in pools.values() for label in selector}
+
+    def offer(slots: int, pool: str | None, name: str, description: str) -> dict[str, Any]:
+        amount = {resource: str(slots) if slots else None}
+        said = {SLOTS: str(slots), POOL: pool or LOCAL, OWNER: "{username}"}
+        overrides = {
+            "extra_resource_limits": amount,
+            "extra_resource_guarantees": amount,
+            "node_selector": {**labels, **(pools[pool] if pool is not None else {})},
+            "extra_labels": said if slots else dict.fromkeys(said),
+        }
+        choices = {"profile_options": {"image": _images(images)}} if images else {}
+        shown = {"slug": profile(slots, pool), "display_name": name, "description": description}
+        return shown | {"kubespawner_override": overrides} | choices
+
+    nothing = offer(0, None, "No GPU", "To write code and to submit trainings, which get GPUs of their own.")
+    found = [nothing | {"default": True}]
+    for pool in pools or [None]:
+        where = f" of pool {pool}" if pool is not None else ""
+        counts = _counts(most(standing, pool, default))
+        found += [offer(slots, pool, _gpus(slots) + where, describe(standing, slots, pool)) for slots in counts]
+    return found
+
+
+def describe(standing: Standing, slots: int, pool: str | None) -> str:
+    """What is left, beside an offer of so many."""
+    if not standing.known:
+        return "Daylight does not answer just now: how many are free is not known."
+    limits = [each for each in map(_left, standing.accounts) if each is not None]
+    tightest = min(limits, key=lambda each: each.left, default=None)
+    free = max((node.slots - node.used for node in _nodes(standing, pool)), default=None)
+    if tightest is not None and tightest.left < slots:
+        return f"Not just now: {tightest}."
+    if free is not None and free < slots:
+        at_once = f"{free} at once are" if free != 1 else "1 is"
+        return f"It would wait: {at_once if free else 'none is'} free{_of(pool)}."
+    if tightest is not None:
+        return f"{str(tightest)[0].upper()}{str(tightest)[1:]}."
+    total = sum(node.slots - node.used for node in _nodes(standing, pool))
+    return f"{total} {'is' if total == 1 else 'are'} free{_of(pool)}." if standing.nodes else ""
+
+
+def refusal(asked: Asked, standing: Standing, beside: int = 0) -> str | None:
+    """Why a server may not have what it asks for, with the nearest that it may; None where it may.
+
+    `beside`: what the person's other servers have, as the hub knows it; the service may not have heard of all of it.
+    """
+    if not asked.slots:
+        return None
+    wants = f"{_gpus(asked.slots)} asked for the notebook server"
+    for account in standing.accounts:
+        if account.quota.most is not None and asked.slots > account.quota.most:
+            return f"{wants}; {_whom(account)} may have {account.quota.most} in one. {_take(account.quota.most)}."
+    for account in standing.accounts:
+        left = _left(account, beside if account.kind == "user" else 0)
+        if left is not None and left.left < asked.slots:
+            return f"{wants}; {left}. {_take(left.left)}, or end something first."
+    for account in standing.accounts:
+        window = account.quota.slot_hours
+        if window is not None and account.use.window is not None and account.use.window >= window.seconds:
+            days = f"{window.window / 86400:g} days"
+            used = f"{window.hours:g} slot-hours in {days} are used up"
+            return f"{wants}; {_whose(account)} {used}. {_take(0)}."
+    return None
+
+
+class _Left(NamedTuple):
+    account: Account
+    left: int
+
+    def __str__(self) -> str:
+        limit = f"{_whose(self.account)} {self.account.quota.limit}"
+        return f"{self.left or 'none'} of {limit} {'is' if self.left <= 1 else 'are'} free"
+
+
+def _left(account: Account, held: int = 0) -> _Left | None:
+    """What its limit leaves; None where it has no limit."""
+    limit = account.quota.limit
+    return None if limit is None else _Left(account, max(0, limit - max(held, account.use.held)))
+
+
+def _whose(account: Account) -> str:
+    return "your" if account.kind == "user" else f"group {account.name}'s"
+
+
+def _whom(account: Account) -> str:
+    return "you" if account.kind == "user" else f"those of group {account.name}"
+
+
+def _take(slots: int) -> str:
+    return f"Take {slots}" if slots == 1 else f"Take {slots} or fewer" if slots else "Take none"
+
+
+def _gpus(slots: int) -> str:
+    return "1 GPU" if slots == 1 else f"{slots} GPUs"
+
+
+def _counts(most: int) -> list[int]:
+    """1, 2, 4, 8, ... and the most."""
+    powers = [1 << nth for nth in range(most.bit_length()) if 1 << nth <= most]
+    return sorted({*powers, *([most] if most else [])})
+
+
+def _of(pool: str | None) -> str:
+    return f" in pool {pool}" if pool is not None else ""
+
+
+def _nodes(standing: Standing, pool: str | None) -> Iterable[NodeUse]:
+    return [
+        node for node in standing.nodes if (pool is None or node.pool == pool) and node.healthy and not node.drained
+    ]
+
+
+def _largest(standing: Standing, pool: str | None) -> int:
+    """A server is on one node."""
+    return max((node.slots for node in standing.nodes if pool is None or node.pool == pool), default=0)
+
+
+def _images(images: Mapping[str, str]) -> dict[str, Any]:
+    choices = {
+        f"image-{nth}": {"display_name": name, "kubespawner_override": {"image": image}}
+        for nth, (name, image) in enumerate(images.items(), 1)
+    }
+    return {"display_name": "Image", "choices": choices}

@@ -1,0 +1,118 @@
+"""Profiles for kubespawner whose GPUs agree with the quotas, and the hook that holds every spawner to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from jupyter_ext.hub.configure import USES
+from jupyter_ext.hub.offers import Standing, offers, refusal
+from kernel_backend.client import Client
+from kernel_backend.errors import DaylightError, InvalidRequest
+from kernel_backend.model.directory import read_quota
+from kernel_backend.model.quotas import Use
+from kernel_backend.model.servers import asked
+from kernel_backend.model.sharing import Account
+
+ANSWER_S = 5.0  # that a form may wait for Daylight
+TOKEN_S = 60  # that the token lives by which it is asked
+
+Hook = Callable[[Any], Awaitable[None]]
+
+
+def profiles(
+    *,
+    resource: str = "nvidia.com/gpu",
+    pools: Mapping[str, Mapping[str, str]] | None = None,
+    images: Mapping[str, str] | None = None,
+    most: int = 8,
+    url: str | None = None,
+) -> Callable[[Any], Awaitable[list[dict[str, Any]]]]:
+    """What `c.KubeSpawner.profile_list` wants: a function of the spawner that offers what its user may have.
+
+    `pools` has the labels of each pool's nodes, `images` the images by the name that people read, `most` the GPUs of
+    one server where neither a quota nor a node bounds them. `url` is where Daylight is, unless `daylight(c)` has said.
+    """
+
+    async def of(spawner: Any) -> list[dict[str, Any]]:
+        standing = await standing_of(spawner, url)
+        return offers(standing, resource=resource, pools=pools or {}, images=images or {}, default=most)
+
+    return of
+
+
+def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = None) -> Hook:
+    """What `c.Spawner.pre_spawn_hook` wants: refuses a server with more slots than its user may have; `then` goes on.
+
+    A form can be passed by, with the hub's API; this cannot. It holds for every spawner: see `asked` for what counts.
+    """
+
+    async def hook(spawner: Any) -> None:
+        from jupyterhub.spawner import SpawnException
+
+        try:
+            wanted = asked(spawner.user_options)
+        except InvalidRequest as error:
+            raise SpawnException(error.message, reason="daylight", status_code=400) from error
+        if wanted.slots:
+            refused = refusal(wanted, await standing_of(spawner, url), _beside(spawner))
+            if refused is not None:
+                raise SpawnException(refused, reason="daylight", status_code=403)
+        if then is not None and (more := then(spawner)) is not None:
+            await more
+
+    return hook
+
+
+async def standing_of(spawner: Any, url: str | None = None) -> Standing:
+    """What the spawner's user may have: as Daylight says, else as the hub's groups do."""
+    address = url or spawner.environment.get("DAYLIGHT_URL")
+    if address:
+        token = None
+        try:
+            token = spawner.user.new_api_token(note="Daylight's profiles", expires_in=TOKEN_S, scopes=[USES])
+            return await asyncio.wait_for(asyncio.to_thread(_ask, address, token), ANSWER_S)
+        except (DaylightError, TimeoutError, ValueError) as error:
+            spawner.log.warning("Daylight at %s does not say what %s may have: %s", address, spawner.user.name, error)
+        finally:
+            if token is not None:
+                _revoke(spawner, token)
+    return Standing(_given(spawner.user), known=False)
+
+
+def _ask(url: str, token: str) -> Standing:
+    client = Client.at(url, token, patience=0.0)
+    me = client.me()
+    theirs = [each for each in me.accounts if each.kind == "user" or each.name == me.person.group]
+    return Standing(theirs, client.nodes())
+
+
+def _revoke(spawner: Any, token: str) -> None:
+    from jupyterhub import orm
+
+    found = orm.APIToken.find(spawner.user.db, token)
+    if found is not None:
+        spawner.user.db.delete(found)
+        spawner.user.db.commit()
+
+
+def _given(user: Any) -> list[Account]:
+    """What the properties of their first group say; what is in use, the hub does not know."""
+    first = next(iter(user.groups), None)
+    quota = read_quota(first.properties)[0] if first is not None else None
+    if first is None or quota is None:
+        return []
+    return [Account(kind="group", name=first.name, quota=quota, use=Use(held=0, decayed=0.0))]
+
+
+def _beside(spawner: Any) -> int:
+    """How many slots the user's other servers have, those included that are just being started."""
+    total = 0
+    for other in spawner.user.spawners.values():
+        if other.name != spawner.name and (other.active or other.pending):
+            try:
+                total += asked(other.user_options).slots
+            except InvalidRequest:
+                continue
+    return total
