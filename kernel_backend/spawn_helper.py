@@ -132,7 +132,9 @@ def _become(user: pwd.struct_passwd, descriptor: int, rules: Rules) -> NoReturn:
 
 def listen(path: Path, service_uid: int) -> socket.socket:
     """The socket, which only the service's user can open; raises Refused where others could put theirs in its place."""
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+        path.parent.chmod(0o755)  # whatever the umask: the service looks into it
     folder = path.parent.lstat()
     if not stat.S_ISDIR(folder.st_mode) or folder.st_uid != os.geteuid() or folder.st_mode & 0o022:
         raise Refused(f"{path.parent} must be a folder that nobody but its owner, root, can write to")

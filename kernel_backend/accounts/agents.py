@@ -207,6 +207,7 @@ class _Agent:
                 found = link.value(GREETING)
         except Forbidden:
             self._control = None
+            ours.close()
             raise
         except (Garbled, Closed, OSError) as error:
             why = f"no agent of theirs could be started: {error or type(error).__name__}"

@@ -44,9 +44,9 @@ class Hands:
         """Start a gang."""
         self._done(self._engine.submit(self._here(job), token))
 
-    def statuses(self, body: Iterator[bytes]) -> Any:
-        """Every gang of this user."""
-        return self._done(self._engine.statuses())
+    def statuses(self, body: Iterator[bytes], of: list[str]) -> Any:
+        """How these gangs are."""
+        return self._done(self._engine.statuses([parse_attempt(key) for key in of]))
 
     def release(self, body: Iterator[bytes], key: str) -> None:
         """Ask a gang to leave."""

@@ -85,6 +85,10 @@ class Head(Record):
     error: Trouble | None = None
 
 
+class Failed(PlaceUnavailable):
+    """An operation that an agent could not do: it is there, and this time it cannot."""
+
+
 def trouble_of(error: Exception) -> Trouble:
     """An error as it travels."""
     if isinstance(error, DaylightError):
@@ -96,13 +100,13 @@ def trouble_of(error: Exception) -> Trouble:
 
 
 def error_of(trouble: Trouble) -> Exception:
-    """The error that `trouble_of` described, where an agent may say it; a PlaceUnavailable for any other."""
+    """The error that `trouble_of` described, where an agent may say it; Failed for any other."""
     message = trouble.message[:MESSAGE_LIMIT]
     if trouble.error == "OSError" and trouble.number is not None:
         return OSError(trouble.number, message, trouble.file)
     kind = _ERRORS.get(trouble.error)
     if kind is None:
-        return PlaceUnavailable(message)
+        return Failed(message)
     error = kind(message)
     error.details = trouble.details
     return error

@@ -57,9 +57,9 @@ class LocalEngine:
             (folder.path / "listed").touch()
             self._started[str(job.id)] = await asyncio.to_thread(_spawn, job, folder)
 
-    async def statuses(self) -> Sequence[GangStatus]:
-        """Every gang that has not been forgotten."""
-        return await asyncio.to_thread(lambda: [self._status(key) for key in self._listed()])
+    async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
+        """Every gang that has not been forgotten; or of these, those that have not."""
+        return await asyncio.to_thread(lambda: [self._status(key) for key in self._listed(of)])
 
     async def release(self, key: AttemptId) -> None:
         """SIGTERM to the launcher, which hands it down."""
@@ -90,7 +90,10 @@ class LocalEngine:
     def _folder(self, key: AttemptId) -> AttemptFolder:
         return AttemptFolder(attempt_folder(self._home, key))
 
-    def _listed(self) -> Iterator[AttemptId]:
+    def _listed(self, of: Sequence[AttemptId] | None) -> Iterator[AttemptId]:
+        if of is not None:
+            yield from (key for key in of if (self._folder(key).path / "listed").exists())
+            return
         for mark in sorted(self._home.glob("attempts/*/listed")):
             with contextlib.suppress(InvalidRequest):
                 yield parse_attempt(mark.parent.name)

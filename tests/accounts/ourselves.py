@@ -12,10 +12,11 @@ from kernel_backend.agent.serve import AREA
 
 
 class Ourselves:
-    """Starts agents, and remembers them. With `program` that runs in place of an agent."""
+    """Starts agents, and remembers them. `instead` has programs that run in place of the agents of some users."""
 
-    def __init__(self, home: Path, *program: str) -> None:
-        self.home, self.program = home, program or ("-P", "-m", "kernel_backend.agent")
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.instead: dict[str, tuple[str, ...]] = {}
         self.started: list[subprocess.Popen[bytes]] = []
 
     def area(self, user: str) -> Path:
@@ -26,7 +27,7 @@ class Ourselves:
         folder = self.home / user
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         environment = {**os.environ, "DAYLIGHT_HOME": str(folder)}
-        command = [sys.executable, *self.program]
+        command = [sys.executable, *self.instead.get(user, ("-P", "-m", "kernel_backend.agent"))]
         self.started.append(subprocess.Popen(command, stdin=stdin, cwd=folder, env=environment, start_new_session=True))
 
     def end(self) -> None:
