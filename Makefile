@@ -65,5 +65,5 @@ docs: setup ## draw the state diagrams of docs/architecture.md anew
 
 clean: ## remove what builds and tests leave; .venv and cached wheels stay
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf labextension/lib jupyter_ext/labextension jupyter_ext/views/static .venv/.front-stamp
+	rm -rf labextension/lib jupyter_ext/labextension jupyter_ext/views/static kernel_backend/api/static .venv/.front-stamp
 	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +

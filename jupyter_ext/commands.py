@@ -22,6 +22,7 @@ from kernel_backend.model.resumption import parse_slots
 from kernel_backend.model.values import nearest
 from kernel_backend.text import (
     ARTIFACT_HEAD,
+    OWNED_HEAD,
     TABLE_HEAD,
     artifact_row,
     checkpoint_head,
@@ -87,11 +88,18 @@ def _list(tokens: Sequence[str]) -> None:
     parser = OptionParser(prog="%dl list", add_help=False)
     parser.add_argument("--state")
     parser.add_argument("--limit", type=int, default=50)
+    parser.add_argument("--group", nargs="?", const="")
+    parser.add_argument("--owner")
     parser.set_defaults(words=[])
     options = parser.parse_mixed(tokens)
-    found = Client.connect().experiments(options.state, " ".join(options.words) or None, options.limit)
+    words = " ".join(options.words) or None
+    found = Client.connect().experiments(options.state, words, options.limit, options.owner, options.group)
     now = time.time()
-    _show(table(TABLE_HEAD, [table_row(each, now) for each in found], "no experiments yet"))
+    if options.owner is None and options.group is None:
+        _show(table(TABLE_HEAD, [table_row(each, now) for each in found], "no experiments yet"))
+    else:
+        rows = [table_row(each, now, owner=True) for each in found]
+        _show(table(OWNED_HEAD, rows, "no experiments that you may see"))
 
 
 def _number(verb: str, tokens: Sequence[str], *options: tuple[str, dict[str, Any]]) -> tuple[Reference, Any]:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -27,9 +28,12 @@ from kernel_backend.accounts.checkpoints import AccountPlaces
 from kernel_backend.accounts.engine import AccountsEngine
 from kernel_backend.accounts.spawns import by_helper
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
+from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.api.routes import application
+from kernel_backend.areas.base import Areas
 from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
+from kernel_backend.engines.base import Engine
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
@@ -37,11 +41,13 @@ from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.service.bus import heard
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Store
 from kernel_backend.store.sql import SqlStore
 
 if TYPE_CHECKING:
     from kernel_backend.under_hub import UnderHub
 
+THREADS = 128  # for whatever waits for files or databases
 OWNERS = 100_000  # experiments whose owner, which never changes, is remembered
 IDLE_LOOK_S = 1.0  # between looks whether it is time to go
 GOING_AWAY = 1001  # what watchers hear at the end: they will connect again
@@ -64,7 +70,7 @@ class Daylight(Program):
     idle_timeout = Float(3600.0, min=0.0, help="seconds without anything to do before it ends").tag(config=True)
     slots = Int(0, min=0, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
     hub = Bool(help="be a service of the JupyterHub that runs this process; it says where to listen").tag(config=True)
-    identity_age = Int(60, min=1, max=60, help="seconds for which the hub's word on who somebody is holds").tag(
+    identity_age = Int(30, min=1, max=30, help="seconds for which the hub's word on who somebody is holds").tag(
         config=True
     )
     spawn_helper = Unicode(
@@ -162,16 +168,12 @@ class Daylight(Program):
 
     async def _serve_owner(self, home: Path, stop: asyncio.Event) -> None:
         use, service = Use(), self._service(home)
-        app = application(service, LocalIdentity(discovery.ensure_token(home)), use)
+        app = application(service, LocalIdentity(discovery.ensure_token(home)), use, pages=PAGES)
         async with _listening(home, app, service, use, (self.host, self.port)):
             await self._until_done(service, use, stop)
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
-        if self.spawn_helper:
-            service = self._service_of_accounts(home, f"http://{hub.host}:{hub.port}{hub.prefix.rstrip('/')}")
-        else:
-            service = self._service(home)
-        use = Use()
+        use, service = Use(), self._service(home, hub.url)
         app = application(
             service,
             hub.identity,
@@ -179,34 +181,36 @@ class Daylight(Program):
             prefix=hub.prefix,
             browsers=hub.browsers,
             secret=discovery.ensure_token(home),
-            pages=hub.pages,
+            pages=[*hub.pages, *PAGES],
         )
         async with _listening(home, app, service, use, (hub.host, hub.port), hub.prefix):
             await stop.wait()
 
-    def _service(self, home: Path) -> Service:
-        return Service(
-            store=SqlStore(home / "daylight.db"),
-            archive=Archive(home / "snapshots"),
-            engine=LocalEngine(home),
-            places=Places(self.checkpoints),
-            areas=OneArea(OwnArea(home)),
-            home=home,
-        )
-
-    def _service_of_accounts(self, home: Path, url: str) -> Service:
-        """A service whose trainings run, and whose files lie, with the Unix users who own them."""
-        store, agents = SqlStore(home / "daylight.db"), Agents(by_helper(Path(self.spawn_helper)))
-        owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
+    def _service(self, home: Path, url: str | None = None) -> Service:
+        store = SqlStore(home / "daylight.db")
+        engine, places, areas = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home)
         return Service(
             store=store,
             archive=Archive(home / "snapshots"),
-            engine=AccountsEngine(agents, owner, home / "gangs"),
-            places=Places(self.checkpoints) if "://" in self.checkpoints else AccountPlaces(agents, owner),
-            areas=AccountAreas(agents),
+            engine=engine,
+            places=places,
+            areas=areas,
             home=home,
             url=url,
         )
+
+    def _of_one(self, home: Path) -> tuple[Engine, Places, Areas]:
+        """Everything runs and lies with whoever runs this process."""
+        return LocalEngine(home), Places(self.checkpoints), OneArea(OwnArea(home))
+
+    def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, Places, Areas]:
+        """Trainings run, and their files lie, with the Unix users who own them."""
+        # One who answers nothing may keep some threads waiting; others shall not miss them.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
+        agents = Agents(by_helper(Path(self.spawn_helper)))
+        owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
+        places = Places(self.checkpoints) if "://" in self.checkpoints else AccountPlaces(agents, owner)
+        return AccountsEngine(agents, owner, home / "gangs"), places, AccountAreas(agents)
 
     async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:
         while not stop.is_set():

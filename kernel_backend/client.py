@@ -89,9 +89,20 @@ class Client:
         answer = self._call("POST", "/api/experiments", json=submission.to_json())
         return Overview.from_json(answer.json()), answer.status_code == 201
 
-    def experiments(self, state: str | None = None, search: str | None = None, limit: int = 50) -> list[Overview]:
-        """The newest experiments first."""
-        body = self._json("GET", "/api/experiments", params=_given(state=state, search=search, limit=limit))
+    def experiments(
+        self,
+        state: str | None = None,
+        search: str | None = None,
+        limit: int = 50,
+        owner: str | None = None,
+        group: str | None = None,
+    ) -> list[Overview]:
+        """The newest experiments first: one's own, or those of an owner or a group as far as one may see them.
+
+        The empty group is all that one may see.
+        """
+        asked = _given(state=state, search=search, limit=limit, owner=owner, group=group)
+        body = self._json("GET", "/api/experiments", params=asked)
         return [Overview.from_json(each) for each in body["experiments"]]
 
     def experiment(self, number: int) -> Overview:

@@ -206,12 +206,17 @@ def head_text(overview: Overview, now: float) -> str:
     return "  ".join([name, state_text(overview), gang_text(overview), duration(elapsed(overview, now))])
 
 
-def table_row(overview: Overview, now: float) -> tuple[str, ...]:
-    """A row of a list: number, name, state, progress, metrics, slots, elapsed; TABLE_HEAD names the columns."""
+def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str, ...]:
+    """A row of a list: number, name, state, progress, metrics, slots, elapsed; TABLE_HEAD names the columns.
+
+    With `owner` those of several people: OWNED_HEAD names theirs.
+    """
     experiment, trial = overview.experiment, overview.front
     epoch = epoch_text(trial.epoch, experiment.config.epochs).removeprefix("epoch ") if trial else ""
+    whose = (experiment.owner, experiment.group) if owner else ()
     return (
         str(experiment.number),
+        *whose,
         experiment.name,
         state_text(overview),
         trials_text(overview) or epoch,
@@ -222,6 +227,7 @@ def table_row(overview: Overview, now: float) -> tuple[str, ...]:
 
 
 TABLE_HEAD = ("id", "name", "state", "epoch", "metrics", "slots", "elapsed")
+OWNED_HEAD = ("id", "owner", "group", *TABLE_HEAD[1:])
 
 
 def checkpoint_head(metric: str) -> tuple[str, ...]:

@@ -19,9 +19,13 @@ from kernel_backend.errors import InvalidRequest, ServiceUnreachable
 from kernel_backend.identity.browsers import HubBrowsers
 from kernel_backend.identity.directory import HubDirectory
 from kernel_backend.identity.hub import HubIdentity
+from kernel_backend.identity.hub_api import HubApi
+from kernel_backend.identity.servers import HubServers
 from kernel_backend.model.directory import Directory
+from kernel_backend.model.servers import Server
 
 READ_S = 30.0  # between looks at the hub's groups
+SERVERS_S = 10.0  # and at its notebook servers
 SECRETS = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN")
 FILE = "hub.json"  # in the home: the directory as it was read last
 
@@ -46,7 +50,15 @@ class UnderHub:
             os.environ.pop(name, None)
         self.identity = HubIdentity(auth)
         self.browsers = HubBrowsers(auth, self.identity)
-        self._directory, self._kept = HubDirectory(auth), home / FILE
+        api = HubApi(auth)
+        self.servers = HubServers(api)
+        self._directory, self._kept = HubDirectory(api), home / FILE
+
+    @property
+    def url(self) -> str:
+        """Where launchers reach the service: where it stays, however often it is started anew."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.prefix}"
 
     @property
     def pages(self) -> list[tuple[str, type[RequestHandler]]]:
@@ -67,6 +79,19 @@ class UnderHub:
                     give(now)
                     await asyncio.to_thread(write_private, self._kept, json.dumps(now.to_json()))
                 before = now
+            await asyncio.sleep(every)
+
+    async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
+        """Give the notebook servers that hold slots; no end. While the hub is away those stay that were there."""
+        away = False
+        while True:
+            try:
+                give(await self.servers.read())
+                away = False
+            except ServiceUnreachable as error:
+                if not away:
+                    _log.warning("notebook servers stay as they were: %s", error.message)
+                away = True
             await asyncio.sleep(every)
 
     async def first(self) -> Directory:

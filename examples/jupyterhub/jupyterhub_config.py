@@ -6,7 +6,7 @@ The authenticator and the spawner are those for trying things out. Put your own 
 import os
 from pathlib import Path
 
-from jupyter_ext.hub import daylight
+from jupyter_ext.hub import check_server, daylight
 
 c = get_config()  # noqa: F821  # JupyterHub's
 
@@ -23,6 +23,10 @@ c.Authenticator.admin_users = {"ada"}
 c.JupyterHub.spawner_class = "simple"
 c.SimpleLocalProcessSpawner.home_dir_template = str(home / "homes" / "{username}")
 c.Spawner.args = ["--allow-root"] if os.getuid() == 0 else []
+
+# A notebook server may have slots, too ({"slots": 1} beside a start by the hub's API): no more than quotas allow.
+# kubespawner_config.py is how people choose them on a form.
+c.Spawner.pre_spawn_hook = check_server()
 
 # What groups may have. 2 of the slots are vision's whenever they want them; nobody has all.
 c.JupyterHub.load_groups = {

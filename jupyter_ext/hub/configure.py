@@ -20,8 +20,10 @@ SCOPES = {
         "subscopes": [SUBMIT],
     },
 }
+STOPS = "delete:servers"  # only where a rule lets idle notebook servers be stopped
+LEAST_IDLE_S = 900.0  # the hub hears of activity every five minutes
 # What the service itself may ask of the hub, and what the servers' own tokens may beside what hubs let them.
-READS = ["list:groups", "read:groups", "list:users", "read:users"]
+READS = ["list:groups", "read:groups", "list:users", "read:users", "read:servers"]
 OF_SERVERS = ["users:activity!user", "access:servers!server", USES, SUBMIT, ADMIN]
 
 
@@ -56,6 +58,7 @@ def daylight(
     groups: Iterable[str] | None = None,
     admins: Iterable[str] = (),
     slots: int | None = None,
+    idle_servers: float | None = None,
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> None:
@@ -63,12 +66,23 @@ def daylight(
 
     Everybody may submit, unless `users` or `groups` say who; `admins` are users who may also manage it. The service
     listens at `url`; `address` is where notebook servers reach it, should that be another one.
+    After `idle_servers` seconds in which nothing was done in a notebook server it may be stopped, where an ask within a
+    guarantee lacks its slots; by default none is. Raises ValueError where the hub could not tell so soon.
     """
     hub = c.JupyterHub
+    rights = list(READS)
+    if idle_servers is not None:
+        if not idle_servers >= LEAST_IDLE_S:
+            raise ValueError(
+                f"idle_servers={idle_servers:g}: the hub hears of what is done in a server every five minutes, "
+                f"so {LEAST_IDLE_S:g} seconds are the least"
+            )
+        rights.append(STOPS)
+        options = [*options, f"--Daylight.idle_servers={idle_servers:g}"]
     _add(hub, "services", [service(home, url, slots=slots, options=options, environment=environment)])
     everybody = users is None and groups is None
     roles = [
-        {"name": f"{NAME}-service", "services": [NAME], "scopes": READS},
+        {"name": f"{NAME}-service", "services": [NAME], "scopes": rights},
         {"name": f"{NAME}-admin", "users": sorted(admins), "scopes": [USES, ADMIN]},
         {"name": "server", "scopes": OF_SERVERS},
     ]

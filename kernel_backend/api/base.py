@@ -89,6 +89,13 @@ class Guarded(RequestHandler):
             raise Unauthenticated(f"no valid token: send the one {whose} as Authorization: Bearer")
         return person
 
+    async def still(self) -> Person | None:
+        """Who asks, looked up once more; None where the token is nobody's any more. Raises what an Identity raises."""
+        identity: Identity = self.settings["identity"]
+        browsers: Browsers | None = self.settings["browsers"]
+        token = self.bearer or (browsers.token(self) if browsers is not None else "")
+        return await identity.who(token, remembered=True)
+
     async def prepare(self) -> None:
         """Let nobody in without a token."""
         self.who = await self.authenticate()

@@ -22,14 +22,15 @@ LARGEST_TAIL = 2**20  # bytes of a log
 
 
 class Experiments(ApiHandler):
-    """All of the user's."""
+    """All of them that a person may see."""
 
     async def get(self) -> None:
-        """List experiments, newest first."""
-        state = self.get_query_argument("state", None)
-        search = self.get_query_argument("search", None)
+        """List experiments, newest first: one's own, or an owner's or a group's; with `group=` all that one may see."""
+        state, search, owner, group = (
+            self.get_query_argument(name, None) for name in ("state", "search", "owner", "group")
+        )
         limit = self.integer("limit", 50, least=1, most=1000)
-        self.reply({"experiments": await self.service.overviews(self.user, state, search, limit)})
+        self.reply({"experiments": await self.service.overviews(self.user, state, search, limit, owner, group)})
 
     async def post(self) -> None:
         """Submit an experiment whose snapshot has been stored; 200 with the one that goes on, if it is the same."""

@@ -19,5 +19,5 @@ class Snapshots(ApiHandler):
 
     async def put(self, id: str) -> None:
         """Store an archive under its sha256; a body with another digest is refused."""
-        await self.service.put_snapshot(id, self.body)
+        await self.service.put_snapshot(self.user, id, self.body)
         self.set_status(204)

@@ -9,10 +9,12 @@ import time
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from kernel_backend.api.base import Guarded, Use
-from kernel_backend.errors import DaylightError
+from kernel_backend.errors import DaylightError, ServiceUnreachable
 
 GOING_AWAY = 1001
+REFUSED = 1008
 INTERNAL_ERROR = 1011
+LOOK_AGAIN_S = 20.0  # after which a watcher must still be who came in
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +22,7 @@ _log = logging.getLogger(__name__)
 class Stream(Guarded, WebSocketHandler):
     """One watcher. Pages of other hosts are refused by tornado's own check of the Origin header."""
 
-    _task: asyncio.Task[None] | None = None
+    _tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def prepare(self) -> None:
         """Refuse what is wrong while the answer can still be plain HTTP with a JSON body."""
@@ -33,7 +35,10 @@ class Stream(Guarded, WebSocketHandler):
     def open(self, *args: str, **kwargs: str) -> None:
         """Begin to speak."""
         self._use.streams.add(self)
-        self._task = asyncio.create_task(self._speak(), name=f"stream after {self.after}")
+        self._tasks = (
+            asyncio.create_task(self._speak(), name=f"stream after {self.after}"),
+            asyncio.create_task(self._look_again(), name="who watches"),
+        )
 
     async def get(self, *args: str, **kwargs: str) -> None:
         """Watch: every message after a sequence number, one a websocket frame."""
@@ -46,13 +51,28 @@ class Stream(Guarded, WebSocketHandler):
         """Stop speaking."""
         self._use.streams.discard(self)
         self._use.last = time.monotonic()
-        if self._task:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
 
     @property
     def _use(self) -> Use:
         found: Use = self.settings["use"]
         return found
+
+    async def _look_again(self) -> None:
+        """Let go of a watcher who may not watch any more; of one whose groups have changed too, who then comes back."""
+        while True:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            try:
+                person = await self.still()
+            except ServiceUnreachable:
+                continue
+            except DaylightError as error:
+                self.close(REFUSED, error.message[:100])
+                return
+            if person != self.who:
+                self.close(GOING_AWAY if person else REFUSED, "who you are has changed")
+                return
 
     async def _speak(self) -> None:
         # Each message is fetched only when the one before has left for the socket: however slow a reader is, what

@@ -16,6 +16,7 @@ from kernel_backend.model.options import OptionParser
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.text import (
+    OWNED_HEAD,
     TABLE_HEAD,
     attempt_lines,
     fact_lines,
@@ -32,12 +33,16 @@ from kernel_backend.text import (
 
 
 def _list(options: Namespace) -> int:
-    found = Client.connect().experiments(options.state, options.search, options.limit)
+    asked = options.state, options.search, options.limit, options.owner, options.group
+    found = Client.connect().experiments(*asked)
     if options.json:
         print_json({"experiments": found})
-    else:
+    elif options.owner is None and options.group is None:
         rows = [table_row(each, time.time()) for each in found]
         print_table(TABLE_HEAD, rows, "no experiments: daylight submit FILE.py makes one")
+    else:
+        rows = [table_row(each, time.time(), owner=True) for each in found]
+        print_table(OWNED_HEAD, rows, "no experiments that you may see")
     return OK
 
 
@@ -46,6 +51,14 @@ def _list_arguments(parser: OptionParser) -> None:
     parser.add_argument("--state", metavar="STATE", help=f"only those that are {states}")
     parser.add_argument("--search", metavar="TEXT", help="names that contain it")
     parser.add_argument("--limit", metavar="N", type=count, default=50, help="at most so many, newest first [50]")
+    parser.add_argument(
+        "--group",
+        metavar="NAME",
+        nargs="?",
+        const="",
+        help="those of everybody in this group, without a name of all of whom you may see any",
+    )
+    parser.add_argument("--owner", metavar="NAME", help="those of this person")
     takes_json(parser)
 
 

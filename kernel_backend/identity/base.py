@@ -27,5 +27,8 @@ class Browsers(Protocol):
     async def who(self, handler: RequestHandler, *, remembered: bool = False) -> Person | None:
         """Who has signed in; None for nobody, and for a request that another page may have caused. Raises as above."""
 
+    def token(self, handler: RequestHandler) -> str:
+        """What an Identity knows them by; empty where nobody has signed in."""
+
     def sign_in(self, handler: RequestHandler) -> str:
         """Where a browser is sent to sign in, and comes back from to the page that it asked for."""

@@ -18,7 +18,7 @@ class HubBrowsers:
 
     async def who(self, handler: RequestHandler, *, remembered: bool = False) -> Person | None:
         """Who has signed in; None for nobody, and for a request without the token that only our own pages know."""
-        token = self._auth.get_token(handler)
+        token = self.token(handler)
         if not token:
             return None
         # The hub's own check of `_xsrf` comes before its answer is looked up, remembered or not.
@@ -26,6 +26,10 @@ class HubBrowsers:
         if person is not None:
             _ = handler.xsrf_token  # has the browser keep it
         return person
+
+    def token(self, handler: RequestHandler) -> str:
+        """The hub's token in the cookie that it was put in after signing in."""
+        return self._auth.get_token(handler) or ""
 
     def sign_in(self, handler: RequestHandler) -> str:
         """The hub's page of sign-in, with a state that only this browser can bring back."""

@@ -103,7 +103,6 @@ class Run:
     pool: str = LOCAL
     committed: float | None = None  # when this attempt's first checkpoint was
     ends: float | None = None  # at the latest
-    likely: float | None = None  # when it ends as such runs do
     passed: bool = False  # it was started ahead of a reservation, and goes when that needs its slots
     leaving: float | None = None  # when it was asked to go
     last_activity: float | None = None  # of a notebook server

@@ -7,10 +7,12 @@ reads it and changes nothing.
 from __future__ import annotations
 
 from bisect import insort
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from kernel_backend.model.claims import Spell
 from kernel_backend.model.quotas import Quota, Use
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.asks import Ask, Key, Reservation, Run
@@ -44,6 +46,15 @@ class Accounts(dict[Name, Meter]):
         self.quotas[name] = quota
         if name in self:
             self[name].window = max(self[name].window, self._window(name))
+
+    def replay(self, spells: Iterable[tuple[Name, float, float | None, int]]) -> None:
+        """Make all meters anew from what was held: (name, from, until or None, slots), in any order."""
+        self.clear()
+        by_name: defaultdict[Name, list[tuple[float, float | None, int]]] = defaultdict(list)
+        for name, begun, ended, slots in spells:
+            by_name[name].append((begun, ended, slots))
+        for name, theirs in by_name.items():
+            self[name].replay(theirs)
 
     def use(self, name: Name, at: float) -> Use:
         """What somebody holds and has held, as a person reads it."""
@@ -102,6 +113,10 @@ class Picture:
         self.nodes[node.name] = node
         self.free[node.name] = [slot for slot in range(node.slots) if slot not in held]
 
+    def remove_node(self, name: str) -> None:
+        """A node that is no more. Who ran there is told by its engine."""
+        del self.nodes[name], self.free[name]
+
     @property
     def pools(self) -> set[str]:
         """The pools of all nodes, and those that are asked for."""
@@ -116,10 +131,12 @@ class Picture:
         return [node for node in self.of_pool(pool) if node.healthy and not node.drained]
 
     def add(self, ask: Ask) -> None:
-        """Take in a new ask, or one that has changed; its priority is what quotas allow, or what an admin gave."""
+        """Take in a new ask, or one that has changed; nobody asks with a higher priority than is his, or was given."""
         highest = max(self.users.quota(ask.owner).priority, self.groups.quota(ask.group).priority)
-        lowered = ask.priority > highest and not ask.by_admin
-        self.queue.add(replace(ask, priority=highest) if lowered else ask, self.at)
+        if ask.priority > highest and not ask.by_admin:
+            ask = replace(ask, priority=highest)
+        if self.queue.asks.get(ask.key) != ask:
+            self.queue.add(ask, self.at)
 
     def withdraw(self, key: Key) -> None:
         """Forget an ask, and what is reserved for it."""
@@ -128,34 +145,42 @@ class Picture:
 
     # Gangs
 
-    def hold(self, run: Run) -> None:
-        """A gang has its slots; its ask has been met."""
+    def hold(self, run: Run, *, charged: bool = False) -> None:
+        """A gang has its slots; its ask has been met. `charged`: the meters know of it."""
         self.withdraw(run.key)
         self.runs[run.key] = run
         for share in run.placement:
             free = self.free.get(share.node)
             if free is not None:
                 self.free[share.node] = [slot for slot in free if slot not in share.slots]
-        self._charge(run, run.slots, run.since)
+        if not charged:
+            self._charge(run, run.slots, run.since)
 
     def change(self, key: Key, **changes: Any) -> None:
         """Something else is known of a gang: a first checkpoint, or that it was asked to go."""
         self.runs[key] = replace(self.runs[key], **changes)
 
-    def let_go(self, key: Key, back: Ask | None = None) -> Run:
-        """The slots of a gang are free again; who comes `back` has his place and his reservation as before."""
+    def let_go(self, key: Key, back: Ask | None = None, at: float | None = None) -> Run:
+        """The slots of a gang are free again, since `at`; who comes `back` has his place and reservation as before."""
         run = self.runs.pop(key)
         for share in run.placement:
             node = self.nodes.get(share.node)
             for slot in share.slots:
                 if node is not None and slot < node.slots:
                     insort(self.free[share.node], slot)
-        self._charge(run, -run.slots, self.at)
+        self._charge(run, -run.slots, self.at if at is None else at)
         if back is not None:
             self.add(back)
             if run.reservation is not None:
                 self.reservations = (run.reservation, *self.reservations)
         return run
+
+    def charge(self, spells: Iterable[Spell]) -> None:
+        """Make all meters anew from what was held, those spells included that still last."""
+        held = [(each, each.begun, each.ended, each.slots) for each in spells]
+        self.users.replay((each.owner, begun, ended, slots) for each, begun, ended, slots in held)
+        self.groups.replay((each.group, begun, ended, slots) for each, begun, ended, slots in held)
+        self.members.replay(((each.group, each.owner), begun, ended, slots) for each, begun, ended, slots in held)
 
     def _charge(self, run: Run, slots: int, at: float) -> None:
         for meter in (self.users[run.owner], self.groups[run.group], self.members[run.group, run.owner]):

@@ -88,8 +88,11 @@ class Queue:
         return line is not None and line.first.key == ask.key and line.since <= since
 
     def add(self, ask: Ask, at: float) -> None:
-        """Take in a new ask, or one that has changed."""
+        """Take in a new ask, or one that has changed: the first of a line has been so for as long as before."""
+        since: float | None = None
         if ask.key in self.asks:
+            before = self.line(self.asks[ask.key])
+            since = before.since if before is not None and before.first.key == ask.key else None
             self.remove(ask.key, at)
         self.asks[ask.key] = ask
         if ask.preparing:
@@ -101,9 +104,11 @@ class Queue:
         lines = self.lines.setdefault(ask.pool, {})
         line = lines.get(key)
         if line is None:
-            lines[key] = Line(key, ask)
+            line = lines[key] = Line(key, ask)
         else:
             line.add(ask)
+        if since is not None and line.first.key == ask.key:
+            line.since = since
 
     def remove(self, key: Key, at: float) -> Ask | None:
         """Forget an ask; it, or None where there was none."""

@@ -20,7 +20,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.facts import known
 from kernel_backend.model.people import Person
 from kernel_backend.model.snapshot import CAPTURED, DATA, Snapshot
-from kernel_backend.service.visible import visible
+from kernel_backend.service.visible import sees, visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 
@@ -42,7 +42,7 @@ class CompareVerbs:
     async def history(self, who: Person, search: str | None, limit: int) -> list[HistoryEntry]:
         """The person's experiments, newest first: each with what has changed since the one before it."""
         shown = await asyncio.to_thread(self._store.experiments, who.name, None, search, limit)
-        return await asyncio.to_thread(lambda: list(map(self._entry, shown)))
+        return await asyncio.to_thread(lambda: [self._entry(who, each) for each in shown])
 
     def _diff(self, before: Experiment, after: Experiment) -> Diff:
         a, b = self._side(before), self._side(after)
@@ -55,9 +55,11 @@ class CompareVerbs:
         text = "; ".join(filter(None, [found.results.text, where]))
         return found.model_copy(update={"results": found.results.model_copy(update={"text": text})})
 
-    def _entry(self, experiment: Experiment) -> HistoryEntry:
+    def _entry(self, who: Person, experiment: Experiment) -> HistoryEntry:
         origin = experiment.rerun_of
         before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)
+        if before is not None and not sees(who, before):  # any more: they have left that group
+            before = None
         overview = self._store.overview(experiment.number)
         sides = [self._side(each, results=False) for each in (before, experiment) if each is not None]
         return HistoryEntry(

@@ -8,9 +8,7 @@ import hashlib
 import logging
 import secrets
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -24,27 +22,27 @@ from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
-from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult
-from kernel_backend.model.resources import Node
 from kernel_backend.model.states import HOLDING_SLOTS, LIVE, ExperimentState, Outcome, TrialState
-from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_order
+from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.align import align, settled
-from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Reservation, Run
+from kernel_backend.scheduler.asks import ANY_TRIAL, Key
 from kernel_backend.scheduler.budgets import used_up
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Preempt, Start
 from kernel_backend.scheduler.endings import ending
 from kernel_backend.scheduler.picture import Picture
-from kernel_backend.scheduler.placement import feasible
-from kernel_backend.scheduler.rests import rest
+from kernel_backend.scheduler.possible import impossible
 from kernel_backend.scheduler.resume import progressed, resume_point
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.askers import ExperimentAsker
+from kernel_backend.service.asking import Asking, plain_ask, pool_of
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
+from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
+from kernel_backend.service.roster import Everybody, Roster
 from kernel_backend.service.searches import Searches
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
@@ -56,6 +54,7 @@ RELEASE_GRACE_S = 120.0  # what a gang gets to commit a checkpoint and go
 STOP_GRACE_S = 30.0  # the same when its work ends for good
 TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
 OPEN = LIVE | {TrialState.PAUSED}
+GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
 
 _log = logging.getLogger(__name__)
 
@@ -73,21 +72,19 @@ class Loop:
         home: Path,
         bus: Bus,
         url: str | None = None,
+        roster: Roster | None = None,
+        rules: Rules | None = None,
     ) -> None:
+        """`roster` says who may have what; without one everybody may have all there is."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
         self._places, self._areas, self._home, self._url = places, areas, home, url
         self.preparation = Preparation(archive, areas, self.wake)
         self.beginnings = Beginnings(places, self.wake)
         asker = partial(ExperimentAsker, archive=archive, preparation=self.preparation, areas=areas)
         self.searches = Searches(store, asker)
-        self.users: Mapping[str, Quota] = {}  # who may have what; who is not named may have all there is
-        self.groups: Mapping[str, Quota] = {}
-        self.rules = Rules()
-        self._reservations: tuple[Reservation, ...] = ()  # what was kept for whom, the last time
-        self._committed: dict[AttemptId, float] = {}  # when an attempt's first checkpoint was seen
-        self._granted: dict[int, float] = {}  # when each search got a gang, the last time
+        self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
+        self.pictures = Pictures(store, engine, roster or Everybody(), self._asking, rules or Rules())
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
-        self._troubles: dict[tuple[int, int], str] = {}  # what kept trials from being started, the last time
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()
         self._failed = False  # something in this round
@@ -108,8 +105,9 @@ class Loop:
 
     async def round(self) -> bool:
         """Bring the world and the store together once; whether anything is going on."""
+        await self.pictures.now()
         statuses = {status.key: status for status in await self._engine.statuses()}
-        attempts = await asyncio.to_thread(self._store.open_attempts)
+        attempts = self.pictures.mirror.open_attempts
         for attempt in attempts:
             with self._apart(f"attempt {attempt.id}"):
                 await self._observe(attempt, statuses.pop(attempt.id, None))
@@ -118,6 +116,7 @@ class Loop:
                 await self._remove_stranger(key)
         busy = await self._align()
         await self._start_queued()
+        await self.pictures.keep()
         return busy or bool(attempts)
 
     @contextlib.contextmanager
@@ -129,98 +128,20 @@ class Loop:
             expected = isinstance(error, DaylightError)
             _log.error("%s: %s; this is tried again", what, error, exc_info=None if expected else error)
             self._failed = True
-
-    async def picture(self) -> Picture:
-        """The cluster as the scheduler sees it."""
-        nodes = tuple(await self._engine.nodes())
-        attempts = await asyncio.to_thread(self._store.open_attempts)
-        trials = await asyncio.to_thread(self._store.live_trials)
-        queued = [trial for trial in trials if trial.state is TrialState.QUEUED]
-        experiments = await asyncio.to_thread(self._store.unfinished_experiments)
-        by_number = {experiment.number: experiment for experiment in experiments}
-        known = [trial for trial in queued if trial.experiment in by_number]  # the others' have ended since
-        asks = [await asyncio.to_thread(self._ask, trial, by_number[trial.experiment]) for trial in known]
-        in_hand = Counter(trial.experiment for trial in trials)
-        for experiment in experiments:
-            if experiment.config.search is not None and experiment.state is ExperimentState.ACTIVE:
-                asks += await asyncio.to_thread(self._anonymous, experiment, in_hand[experiment.number], nodes)
-        holders = {(trial.experiment, trial.index): trial for trial in trials}
-        runs = [
-            self._run(attempt, by_number.get(attempt.experiment), holders.get((attempt.experiment, attempt.trial)))
-            for attempt in attempts
-        ]
-        return Picture(
-            nodes,
-            runs,
-            asks,
-            time.time(),
-            users=self.users,
-            groups=self.groups,
-            reservations=self._reservations,
-            rules=self.rules,
-        )
-
-    def _run(self, attempt: Attempt, experiment: Experiment | None, trial: Trial | None) -> Run:
-        """An attempt as the scheduler sees it; its experiment may have ended since."""
-        now = time.time()
-        if trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == attempt.number:
-            self._committed.setdefault(attempt.id, now)
-        leaves = trial is None or trial.state in (TrialState.RELEASING, TrialState.STOPPING)
-        return Run(
-            Key(attempt.experiment, attempt.trial),
-            attempt.placement,
-            attempt.created_at,
-            owner=experiment.owner if experiment else "",
-            group=experiment.group if experiment else "",
-            committed=self._committed.get(attempt.id),
-            leaving=now if leaves else None,
-        )
-
-    def _anonymous(self, experiment: Experiment, in_hand: int, nodes: Sequence[Node]) -> list[Ask]:
-        """A search's asks: which trial gets a gang is decided when it is granted, so that no promotion goes stale."""
-        search, slots = experiment.config.search, experiment.config.slots
-        room = sum(node.slots for node in nodes) // slots
-        if search is not None and search.parallel is not None:
-            room = min(room, search.parallel - in_hand)
-        ask = Ask(
-            experiment.number,
-            ANY_TRIAL,
-            slots,
-            self._granted.get(experiment.number, experiment.created_at),
-            trouble=self._troubles.get((experiment.number, ANY_TRIAL), ""),
-            preparing=self.preparation.wait(experiment),
-            owner=experiment.owner,
-            group=experiment.group,
-        )
-        wanted = min(room, self.searches.wants(experiment)) if room > 0 else 0
-        return [replace(ask, nth=nth) for nth in range(wanted)]
-
-    def _ask(self, trial: Trial, experiment: Experiment) -> Ask:
-        ask = Ask(
-            trial.experiment,
-            trial.index,
-            experiment.config.slots,
-            trial.queued_at,
-            trial.excluded,
-            trouble=self._troubles.get((trial.experiment, trial.index), ""),
-            preparing=self.preparation.wait(experiment)
-            or self.beginnings.wait(trial, trial.begins_from, or_newer=experiment.config.search is not None),
-            owner=experiment.owner,
-            group=experiment.group,
-        )
-        if trial.attempt < 2:  # nobody rests after the first
-            return ask
-        attempts = self._store.attempts(trial.experiment, trial.index)
-        return replace(ask, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
+            self.pictures.align_all()
 
     # What runs
 
     async def _observe(self, attempt: Attempt, status: GangStatus | None) -> None:
+        known = self.pictures.mirror.trial(attempt.experiment, attempt.trial)
+        goes_on = known is not None and known.attempt == attempt.number and known.state in GOING_ON
+        if goes_on and status is not None and status.phase != "ended":
+            return
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt != attempt.number or trial.state not in HOLDING_SLOTS:
             # Its trial has moved on (this service died between two writes): only the attempt is left to close.
-            known = status or GangStatus(key=attempt.id, phase="ended")
-            await self._close(attempt, known.outcome or Outcome.LOST, known.result.failure if known.result else None)
+            seen = status or GangStatus(key=attempt.id, phase="ended")
+            await self._close(attempt, seen.outcome or Outcome.LOST, seen.result.failure if seen.result else None)
         elif status is None:
             await self._end(trial, attempt, Outcome.LOST, None)
         elif status.phase == "ended":
@@ -282,7 +203,6 @@ class Loop:
         )
         await self._engine.forget(attempt.id)
         self._asked.pop(attempt.id, None)
-        self._committed.pop(attempt.id, None)
         self._bus.ring()
 
     async def _remove_stranger(self, key: AttemptId) -> None:
@@ -300,15 +220,17 @@ class Loop:
 
     async def _align(self) -> bool:
         """Whether any experiment goes on."""
-        nodes = await self._engine.nodes()
         async with self.settling:
-            experiments = await asyncio.to_thread(self._store.unfinished_experiments)
+            picture = await self.pictures.now()
+            experiments = list(self.pictures.mirror.experiments.values())
             for experiment in experiments:
-                with self._apart(f"experiment #{experiment.number}"):
-                    await self._align_one(experiment, nodes)
+                if experiment.number in self.pictures.unaligned or experiment.config.search is not None:
+                    self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
+                    with self._apart(f"experiment #{experiment.number}"):
+                        await self._align_one(experiment, picture)
         return any(experiment.state != "paused" for experiment in experiments)
 
-    async def _align_one(self, experiment: Experiment, nodes: Sequence[Node]) -> None:
+    async def _align_one(self, experiment: Experiment, picture: Picture) -> None:
         """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
         # What only a search holds has nothing to hear, but for the end; there may be thousands.
         ending = experiment.state is ExperimentState.STOPPING
@@ -316,7 +238,7 @@ class Loop:
         moves = [
             Moved(trial.index, nudge.event, nudge.changes)
             for trial in await asyncio.to_thread(read, experiment.number)
-            if (nudge := align(experiment.state, trial, feasible(nodes, experiment.config.slots, trial.excluded)))
+            if (nudge := align(experiment.state, trial, possible(picture, experiment, trial)))
         ]
         for begin in range(0, len(moves), TOGETHER):
             some = moves[begin : begin + TOGETHER]
@@ -348,9 +270,9 @@ class Loop:
     # What starts
 
     async def _start_queued(self) -> None:
-        picture = await self.picture()
-        decisions = decide(picture)
-        self._reservations = decisions.reservations
+        async with self.pictures.looking() as picture:
+            decisions = decide(picture)
+            self.pictures.decided(picture, decisions)
         for start in decisions.starts:
             with self._apart(f"the start of {start.ask.experiment}.{start.ask.trial}"):
                 await self._start_or_tell(start)
@@ -373,41 +295,40 @@ class Loop:
         """Start an attempt; what stands in the way, as a store that is away, is a part of why its trial waits."""
         trial = start.ask.experiment, start.ask.trial
         try:
-            await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._start(start))
+            await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._start(start, start.ask.key))
         except Exception as error:
-            self._troubles[trial] = _said(error)
+            self._asking.troubles[trial] = _said(error)
+            self.pictures.look_again(start.ask.key)
             raise
-        self._troubles.pop(trial, None)
+        self._asking.troubles.pop(trial, None)
 
     async def _grant(self, start: Start) -> None:
         """Let a search say whose the gang is; a trial that cannot have it yet asks by itself from now on."""
         experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
+        if experiment.state is not ExperimentState.ACTIVE:  # it has been paused since
+            return
         trial = await asyncio.to_thread(self.searches.vacancy, experiment)
-        self._granted[experiment.number] = time.time()
+        self._asking.got(experiment.number, time.time())
         self._bus.ring()
         if trial is None or trial.state is not TrialState.QUEUED:
             return
-        ask = await asyncio.to_thread(self._ask, trial, experiment)
+        ask = await asyncio.to_thread(self._asking.for_trial, experiment, trial, start.ask.pool)
         if not ask.preparing:
-            await self._start(replace(start, ask=ask))
+            await self._start(start, ask.key)
 
-    async def _start(self, start: Start) -> None:
+    async def _start(self, start: Start, key: Key) -> None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
-        experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
+        number, index = key.experiment, key.trial
+        experiment = await asyncio.to_thread(self._store.experiment, number)
         python = await asyncio.to_thread(self.preparation.python, experiment)
         token = secrets.token_urlsafe(32)
-        resume = resume_point(*await asyncio.to_thread(self._history, start.ask.experiment, start.ask.trial))
-        attempt = await asyncio.to_thread(
-            self._store.add_attempt,
-            start.ask.experiment,
-            start.ask.trial,
-            start.placement,
-            resume.point,
-            digest(token),
-            time.time(),
-        )
-        missing: DaylightError | None = self.beginnings.missing(start.ask.experiment, start.ask.trial)
-        begins_from = (await asyncio.to_thread(self._store.trial, start.ask.experiment, start.ask.trial)).begins_from
+        resume = resume_point(*await asyncio.to_thread(self._history, number, index))
+        async with self.pictures.starting(key, start):
+            attempt = await asyncio.to_thread(
+                self._store.add_attempt, number, index, start.placement, resume.point, digest(token), time.time()
+            )
+        missing: DaylightError | None = self.beginnings.missing(number, index)
+        begins_from = (await asyncio.to_thread(self._store.trial, number, index)).begins_from
         if missing is None and begins_from is not None and resume.point is None:
             deleted = f"the copy of checkpoint {begins_from}, from which it began, has been deleted"
             missing = NotFound(resume.note or deleted)
@@ -418,7 +339,7 @@ class Loop:
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
         self._bus.ring()
-        trial = await asyncio.to_thread(self._store.trial, start.ask.experiment, start.ask.trial)
+        trial = await asyncio.to_thread(self._store.trial, number, index)
         job = self._job(experiment, trial, attempt, python)
         try:
             archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
@@ -462,6 +383,12 @@ class Loop:
             home=str(self._home),
             service_url=self._url,
         )
+
+
+def possible(picture: Picture, experiment: Experiment, trial: Trial) -> bool:
+    """Whether a gang for this trial could ever be had."""
+    pool = pool_of(experiment.config, picture.nodes.values())
+    return impossible(picture, plain_ask(experiment, trial, pool)) is None
 
 
 def _said(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zipfile
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -11,11 +12,14 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import Overview, Wait
 from kernel_backend.model.states import HOLDING_SLOTS, Hold, TrialState
 from kernel_backend.model.trial import Trial
-from kernel_backend.scheduler.asks import ANY_TRIAL, Ask
+from kernel_backend.scheduler.asks import ANY_TRIAL
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.picture import Picture
-from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.scheduler.possible import impossible
+from kernel_backend.service.asking import plain_ask, pool_of
+from kernel_backend.service.pictures import Pictures
 from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Store
 
 WARNED = 4096  # snapshots whose warnings are remembered: an archive never changes
 
@@ -23,23 +27,37 @@ WARNED = 4096  # snapshots whose warnings are remembered: an archive never chang
 class Overviews:
     """Completes what a store knows of experiments."""
 
-    def __init__(self, archive: Archive, failed: Callable[[Experiment], str | None]) -> None:
+    def __init__(
+        self, store: Store, archive: Archive, pictures: Pictures, failed: Callable[[Experiment], str | None]
+    ) -> None:
         """`failed` says what ended a search besides its trials."""
-        self._failed = failed
+        self._store, self._pictures, self._failed = store, pictures, failed
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
-    def complete(self, known: Sequence[Overview], picture: Picture) -> list[Overview]:
-        """The same overviews with their waits and all warnings. Reads archives: not on the event loop."""
-        heads: dict[int, Ask] = {}
-        for ask in picture.queue:
-            heads.setdefault(ask.experiment, ask)
-        return [self._complete(each, heads.get(each.experiment.number), picture) for each in known]
+    async def one(self, number: int) -> Overview:
+        """An experiment; raises NotFound."""
+        known = await asyncio.to_thread(self._store.overview, number)
+        (completed,) = await self.complete([known])
+        return completed
 
-    def _complete(self, known: Overview, ask: Ask | None, picture: Picture) -> Overview:
-        # The picture may be a moment older than the trials.
+    async def complete(self, known: Sequence[Overview]) -> list[Overview]:
+        """The same overviews with their waits and all warnings."""
+        waits: list[Wait | None] = [None] * len(known)
+        if not all(each.ended for each in known):
+            async with self._pictures.looking() as picture:
+                waits = await asyncio.to_thread(lambda: [self._wait(each, picture) for each in known])
+        return await asyncio.to_thread(lambda: list(map(self._complete, known, waits)))
+
+    def _wait(self, known: Overview, picture: Picture) -> Wait | None:
+        """Why an experiment does not run, as the picture has it, which may be a moment newer than the trials."""
+        asks = [] if known.ended else self._pictures.asks_of(known.experiment.number)
         states = {trial.state for trial in known.trials}
-        waits = TrialState.QUEUED in states or (ask and ask.trial == ANY_TRIAL and not states & HOLDING_SLOTS)
-        wait = explain(picture, ask) if ask and waits else _impossible(known.experiment, known.trials, picture)
+        waits = TrialState.QUEUED in states or (asks and asks[0].trial == ANY_TRIAL and not states & HOLDING_SLOTS)
+        if asks and waits:
+            return explain(picture, asks[0], self._pictures.lengths)
+        return _impossible(known.experiment, known.trials, picture)
+
+    def _complete(self, known: Overview, wait: Wait | None) -> Overview:
         failed = self._failed(known.experiment)
         warnings = (*self._warnings(known.experiment.snapshot), *known.warnings, *([failed] if failed else []))
         return known.model_copy(update={"wait": wait, "warnings": tuple(dict.fromkeys(warnings))})
@@ -53,14 +71,15 @@ class Overviews:
 
 
 def _impossible(experiment: Experiment, trials: Sequence[Trial], picture: Picture) -> Wait | None:
-    """Why a trial is held by the engine: fewer slots than when it was submitted, or its log excluded their node."""
+    """Why a trial is held by the engine: less can be had than when it was submitted, or its log excluded a node."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None
-    largest, asked = largest_gang(picture.nodes.values()), experiment.config.slots
+    ask = plain_ask(experiment, held[0], pool_of(experiment.config, picture.nodes.values()))
+    never = impossible(picture, ask)
+    reason = f"{never.reason if never else 'possible again'} It goes on by itself as soon as it can"
     excluded = sorted(frozenset[str]().union(*(trial.excluded for trial in held)))
-    reason = f"{asked} slots asked, and there are {largest} now; submit again with --slots {largest}"
-    if asked <= largest and excluded:
+    if excluded:
         nodes = ", ".join(excluded)
         reason = f"left out after a line of the log (--on-log): {nodes}; pause and resume it to try there again"
     return Wait(reason=reason, place=1)

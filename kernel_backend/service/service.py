@@ -32,6 +32,7 @@ from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import WEIGHTS, checkpoint_step
+from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service import earlier
 from kernel_backend.service.admission import check_searcher, check_size, group_of
 from kernel_backend.service.again import again, alone, as_asked_by
@@ -42,9 +43,10 @@ from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.loop import Loop, digest
 from kernel_backend.service.overviews import Overviews
+from kernel_backend.service.roster import Roster
 from kernel_backend.service.searching import SearchVerbs
 from kernel_backend.service.twins import Twins
-from kernel_backend.service.visible import changeable, visible
+from kernel_backend.service.visible import changeable, may_submit, visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 
@@ -63,8 +65,13 @@ class Service:
         areas: Areas,
         home: Path,
         url: str | None = None,
+        roster: Roster | None = None,
+        rules: Rules | None = None,
     ) -> None:
-        """`url` is where launchers reach the service that cannot look into its home."""
+        """`url` is where launchers reach the service that cannot look into its home.
+
+        `roster` says who may have what; without one everybody may have all there is.
+        """
         self._store, self._archive, self._engine, self._areas = store, archive, engine, areas
         self._curves = CurveReader(store)
         self._twins, self._submitting = Twins(archive), asyncio.Lock()
@@ -72,9 +79,9 @@ class Service:
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, areas, home, self._bus, url)
+        self._loop = Loop(store, engine, archive, places, areas, home, self._bus, url, roster, rules)
         self._preparation = self._loop.preparation
-        self._overviews = Overviews(archive, self._loop.searches.failed)
+        self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
         self._task: asyncio.Task[None] | None = None
 
@@ -104,8 +111,9 @@ class Service:
         """Whether the archive holds this snapshot."""
         return await asyncio.to_thread(self._archive.has, id)
 
-    async def put_snapshot(self, id: str, data: bytes) -> None:
-        """Store an archive under its sha256; raises InvalidRequest where the two do not agree."""
+    async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
+        """Store an archive under its sha256; raises InvalidRequest where the two do not agree, and Forbidden."""
+        may_submit(who)
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
@@ -125,6 +133,7 @@ class Service:
         return await self.overview(who, twin), False
 
     async def _draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
+        may_submit(who)
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
         group = group_of(who, submission.config)
@@ -221,16 +230,24 @@ class Service:
     async def overview(self, who: Person, number: int) -> Overview:
         """One experiment as a person looks at it; raises NotFound for what is not theirs, too."""
         await self._visible(who, number)
-        picture = await self._loop.picture()
-        (overview,) = await asyncio.to_thread(lambda: self._overviews.complete([self._store.overview(number)], picture))
-        return overview
+        return await self._overviews.one(number)
 
-    async def overviews(self, who: Person, state: str | None, search: str | None, limit: int) -> list[Overview]:
-        """The person's experiments, newest first."""
-        picture = await self._loop.picture()
-        return await asyncio.to_thread(
-            lambda: self._overviews.complete(self._store.overviews(who.name, state, search, limit), picture)
-        )
+    async def overviews(
+        self,
+        who: Person,
+        state: str | None,
+        search: str | None,
+        limit: int,
+        owner: str | None = None,
+        group: str | None = None,
+    ) -> list[Overview]:
+        """The person's experiments, newest first; or those of an owner or of a group, as far as they may see them.
+
+        The empty group is all that they may see.
+        """
+        mine = who.name if owner is None and group is None else owner
+        known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, seen_by=who)
+        return await self._overviews.complete(known)
 
     async def reports(
         self, who: Person, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
@@ -289,7 +306,7 @@ class Service:
 
     async def nodes(self) -> list[NodeUse]:
         """The nodes, and how many of their slots are held."""
-        picture = await self._loop.picture()
+        picture = await self._loop.pictures.now()
         return [
             NodeUse(
                 name=node.name,

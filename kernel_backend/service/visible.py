@@ -26,6 +26,15 @@ async def changeable(store: Store, who: Person, number: int) -> Experiment:
     raise Forbidden(f"experiment #{number} is {experiment.owner}'s: you may look at it and not change it")
 
 
+def may_submit(who: Person) -> None:
+    """Raise Forbidden where somebody may look and not have anything trained."""
+    if not who.submits:
+        raise Forbidden(
+            f"{who.name} may not have anything trained here: "
+            "the hub's admins grant that by a role with the scope custom:daylight:submit"
+        )
+
+
 def sees(who: Person, experiment: Experiment) -> bool:
     """Whether a person may look at an experiment."""
     return who.admin or who.name == experiment.owner or experiment.group in who.groups

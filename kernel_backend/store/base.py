@@ -15,6 +15,7 @@ from pydantic import Field
 
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.claims import Claim, Spell
 from kernel_backend.model.curves import Told
 from kernel_backend.model.effects import Effect
 from kernel_backend.model.events import Event
@@ -22,6 +23,7 @@ from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.people import Person
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
@@ -124,10 +126,18 @@ class Store(Sharing, Protocol):
         """One experiment as `overviews` shows it; raises NotFound."""
 
     def overviews(
-        self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
+        self,
+        owner: str | None = None,
+        state: str | None = None,
+        search: str | None = None,
+        limit: int = 50,
+        group: str | None = None,
+        seen_by: Person | None = None,
     ) -> list[Overview]:
         """The same experiments as people look at them, quickly: their trials, the newest ten attempts of each, and
         their notes as warnings. A store does not know why one waits, nor what its snapshot warns of.
+
+        `group` is one for which slots were asked; `seen_by` leaves out what this person may not see.
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
@@ -147,8 +157,11 @@ class Store(Sharing, Protocol):
     def trials(self, number: int, states: Collection[TrialState] | None = None) -> list[Trial]:
         """The trials of an experiment by index, of all states or of these; empty where there is no such experiment."""
 
-    def restless_trials(self, number: int) -> list[Trial]:
-        """The trials of an experiment that have not ended, by index, but for those that nothing but a search holds."""
+    def restless_trials(self, number: int | None = None) -> list[Trial]:
+        """The trials that have not ended, but for those that nothing but a search holds, by experiment and index.
+
+        Those of one experiment, or of all.
+        """
 
     def trial_counts(self, number: int) -> dict[TrialState, int]:
         """How many trials of an experiment are in each state that any is in; quick, however many there are."""
@@ -219,6 +232,9 @@ class Store(Sharing, Protocol):
     def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:
         """At most `limit` messages above sequence number `after`, in order; none is ever skipped."""
 
+    def changes(self, after: int, limit: int = 1000) -> list[Message]:
+        """The same of experiments, trials and attempts alone."""
+
     def last_seq(self) -> int:
         """The sequence number of the newest message; 0 before the first."""
 
@@ -257,6 +273,15 @@ class Store(Sharing, Protocol):
 
     def trial_seconds(self, number: int, at: float) -> dict[int, float]:
         """The same of each trial that has held any, by its index."""
+
+    def spells(self, since: float) -> list[Spell]:
+        """What all attempts held that have not ended, or ended after `since`, the oldest first."""
+
+    def claims(self) -> list[Claim]:
+        """What was promised to whom."""
+
+    def keep_claims(self, made: Sequence[Claim], gone: Sequence[Claim] = ()) -> None:
+        """Keep these, in place of what was kept under the same keys, and forget those that are `gone`."""
 
     def facts(self, number: int, trial: int) -> list[StoredFact]:
         """What the attempts of a trial found out about what its result depends on, the oldest attempt's first."""

@@ -11,17 +11,29 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import LIVELIEST
+from kernel_backend.model.people import Person
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.store.tables import experiments, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")
 
 
-def find_experiments(owner: str | None, state: str | None, search: str | None) -> Select[Any]:
+def find_experiments(
+    owner: str | None,
+    state: str | None,
+    search: str | None,
+    group: str | None = None,
+    seen_by: Person | None = None,
+) -> Select[Any]:
     """The query behind `Store.experiments`, newest first; raises InvalidRequest for an unknown state."""
     query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
     if owner is not None:
         query = query.where(experiments.c.owner == owner)
+    if group is not None:
+        query = query.where(experiments.c.group == group)
+    if seen_by is not None and not seen_by.admin:
+        theirs = experiments.c.group.in_(seen_by.groups)
+        query = query.where(or_(experiments.c.owner == seen_by.name, theirs))
     if state:
         query = query.where(_shows(state))
     if search:

@@ -103,7 +103,7 @@ class SqlSharing(Sharing):
             or_(here.ended_at.is_(None), here.ended_at > since),
         )
         with self._reading() as db:
-            return [(begun, ended, _slots(placement)) for begun, ended, placement in db.execute(query)]
+            return [(begun, ended, slots_of(placement)) for begun, ended, placement in db.execute(query)]
 
     @override
     def askers(self) -> set[tuple[str, str]]:
@@ -113,5 +113,6 @@ class SqlSharing(Sharing):
 
 
 @lru_cache(4096)  # few placements have very many attempts
-def _slots(placement: str) -> int:
+def slots_of(placement: str) -> int:
+    """How many slots a gang holds, of its placement as it is stored."""
     return sum(len(share["slots"]) for share in from_json(placement))

@@ -16,6 +16,7 @@ from typing_extensions import override
 from kernel_backend.errors import NotFound
 from kernel_backend.model import events
 from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.claims import Claim, Spell
 from kernel_backend.model.curves import Told
 from kernel_backend.model.effects import Added, Effect, Moved
 from kernel_backend.model.events import Event
@@ -23,6 +24,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search import Entry
@@ -39,7 +41,8 @@ from kernel_backend.store.listing import count_trials, find_before, find_experim
 from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.search_log import append, read_log
 from kernel_backend.store.sharing import SqlSharing
-from kernel_backend.store.stream import last_seq, read_messages
+from kernel_backend.store.spells import keep_claims, read_claims, read_spells
+from kernel_backend.store.stream import last_seq, read_changes, read_messages
 from kernel_backend.store.tables import AnyRecord, from_row, rows_of, to_row
 from kernel_backend.store.told import read_told
 from kernel_backend.store.transaction import (
@@ -126,10 +129,16 @@ class SqlStore(SqlSharing, Store):
 
     @override
     def overviews(
-        self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
+        self,
+        owner: str | None = None,
+        state: str | None = None,
+        search: str | None = None,
+        limit: int = 50,
+        group: str | None = None,
+        seen_by: Person | None = None,
     ) -> list[Overview]:
         with self._reading() as db:
-            return read_overviews(db, find_experiments(owner, state, search).limit(limit))
+            return read_overviews(db, find_experiments(owner, state, search, group, seen_by).limit(limit))
 
     @override
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
@@ -166,11 +175,13 @@ class SqlStore(SqlSharing, Store):
         return self._all(Trial, query.order_by(here.index))
 
     @override
-    def restless_trials(self, number: int) -> list[Trial]:
+    def restless_trials(self, number: int | None = None) -> list[Trial]:
         here = tables.trials.c
         restless = or_(here.state.in_(LIVE), and_(here.state == TrialState.PAUSED, here.holds != [Hold.SEARCH]))
-        query = rows_of(Trial, tables.trials).where(here.experiment == number, restless)
-        return self._all(Trial, query.order_by(here.index))
+        query = rows_of(Trial, tables.trials).where(restless)
+        if number is not None:
+            query = query.where(here.experiment == number)
+        return self._all(Trial, query.order_by(here.experiment, here.index))
 
     @override
     def trial_counts(self, number: int) -> dict[TrialState, int]:
@@ -304,6 +315,11 @@ class SqlStore(SqlSharing, Store):
             return read_messages(db, after, experiment, limit)
 
     @override
+    def changes(self, after: int, limit: int = 1000) -> list[Message]:
+        with self._reading() as db:
+            return read_changes(db, after, limit)
+
+    @override
     def last_seq(self) -> int:
         with self._reading() as db:
             return last_seq(db)
@@ -348,6 +364,21 @@ class SqlStore(SqlSharing, Store):
             for trial, placement, begun, ended in db.execute(query.order_by(here.trial)):
                 found[trial] += _slots(placement) * max(0.0, (at if ended is None else ended) - begun)
         return dict(found)
+
+    @override
+    def spells(self, since: float) -> list[Spell]:
+        with self._reading() as db:
+            return read_spells(db, since)
+
+    @override
+    def claims(self) -> list[Claim]:
+        with self._reading() as db:
+            return read_claims(db)
+
+    @override
+    def keep_claims(self, made: Sequence[Claim], gone: Sequence[Claim] = ()) -> None:
+        with self._writing() as tx:
+            keep_claims(tx.db, made, gone)
 
     @override
     def facts(self, number: int, trial: int) -> list[StoredFact]:

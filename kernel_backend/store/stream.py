@@ -31,6 +31,13 @@ def read_messages(db: Connection, after: int, experiment: int | None, limit: int
     return sorted(found, key=lambda message: message.seq)[:limit]
 
 
+def read_changes(db: Connection, after: int, limit: int) -> list[Message]:
+    """At most `limit` messages above `after` of experiments, trials and attempts, in order."""
+    here = events.c
+    records = rows_of(Message, events).where(here.seq > after, here.type.in_(("experiment", "trial", "attempt")))
+    return [from_row(Message, row) for row in db.execute(records.order_by(here.seq).limit(limit))]
+
+
 def _between(
     db: Connection, query: Select[Any], table: Table, after: int, last: int, experiment: int | None, limit: int
 ) -> Result[Any]:

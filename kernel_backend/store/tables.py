@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic_core import to_json, to_jsonable_python
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Dialect,
     Double,
@@ -127,6 +128,7 @@ attempts = Table(
     Column("guarantee", Text),
     Column("token_digest", Text, nullable=False),
     ForeignKeyConstraint(["experiment", "trial"], ["trials.experiment", "trials.index"]),
+    Index("attempts_by_end", "ended_at"),
 )
 
 events = Table(
@@ -200,6 +202,21 @@ artifacts = Table(
     Column("digest", Text, nullable=False),
     Column("media", Text, nullable=False),
     Column("file", Text, nullable=False),
+)
+
+# What the scheduler has promised. No foreign key: a search asks for gangs before it says for which trial.
+claims = Table(
+    "claims",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("trial", Integer, primary_key=True, autoincrement=False),
+    Column("nth", Integer, primary_key=True, autoincrement=False),
+    Column("head_since", Double),
+    Column("kind", Text),
+    Column("node", Text),
+    Column("kept_since", Double),
+    Column("passed", Boolean, nullable=False),
+    Column("committed", Double),
 )
 
 # The numbers that are set here for a user or a group; they win over the hub's.

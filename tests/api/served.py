@@ -11,7 +11,7 @@ import time
 import zipfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,20 @@ from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
 from kernel_backend.errors import NotFound
 from kernel_backend.home import artifact_folder
+from kernel_backend.identity.base import Identity
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.model.artifacts import file_of, media_of
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
+from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
+from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
@@ -105,14 +108,26 @@ class StillEngine:
 
 
 @dataclass
+class Named:
+    """A roster that a test writes."""
+
+    users: dict[str, Quota] = field(default_factory=dict)
+    groups: dict[str, Quota] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+
+
+@dataclass
 class Served:
     """A service that listens, in a thread of its own."""
 
     home: Path
     engine: StillEngine
     port: int = 0
+    identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
+    rules: Rules | None = None
 
     def __post_init__(self) -> None:
+        self.roster = Named()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -149,9 +164,11 @@ class Served:
             places=Places(str(self.home / "checkpoints")),
             areas=OneArea(OwnArea(self.home)),
             home=self.home,
+            roster=self.roster,
+            rules=self.rules,
         )
         self.use = Use()
-        app = application(self.service, LocalIdentity(TOKEN), self.use)
+        app = application(self.service, self.identity, self.use)
         self._server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]

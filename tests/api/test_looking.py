@@ -13,7 +13,6 @@ from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.curves import Told
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery, Report
-from kernel_backend.scheduler.picture import Picture
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.overviews import Overviews
 from kernel_backend.snapshots.archive import Archive
@@ -182,6 +181,8 @@ def test_a_damaged_snapshot_is_a_warning_and_hides_no_experiment(served, client,
     submit(client)
     for file in (served.home / "snapshots").glob("*.zip"):
         damage(file)
-    (shown,) = Overviews(Archive(served.home / "snapshots"), lambda _: None).complete([client.experiment(1)], Picture())
+    pictures, store = served.service._loop.pictures, served.service._store
+    overviews = Overviews(store, Archive(served.home / "snapshots"), pictures, lambda _: None)
+    shown = served.run(overviews.one(1))
     assert shown.experiment.number == 1
     assert any("snapshot cannot be read" in warning for warning in shown.warnings)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
 from kernel_backend.client import Client
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import Committed, Delivery
 from kernel_backend.scheduler.rules import Rules
-from tests.api.served import Served, started, submit, token_of, until
+from tests.api.served import Served, StillEngine, started, submit, token_of, until
 
 
 def trains(served: Served, client: Client, key: AttemptId) -> None:
     """Have an attempt run and commit a checkpoint."""
     records = (started(), Committed(number=2, at=5.0, id=f"9-{key.number}", step=9, epoch=1.0, bytes=9, seconds=0.1))
     client.deliver(key, token_of(served, key), Delivery(records=records))
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    served = Served(tmp_path, StillEngine(), rules=Rules(min_run=0.0))
+    yield served
+    served.stop()
 
 
 def test_who_is_above_a_lowered_limit_saves_and_goes_and_comes_back_in_his_place(served: Served, client: Client):
@@ -24,8 +36,7 @@ def test_who_is_above_a_lowered_limit_saves_and_goes_and_comes_back_in_his_place
     trains(served, client, first)
     trains(served, client, second)
     queued_at = client.experiment(2).trials[0].queued_at
-    loop = served.service._loop
-    loop.rules, loop.users = Rules(min_run=0.0), {owner: Quota(limit=1)}
+    served.roster.users = {owner: Quota(limit=1)}
     until(lambda: client.experiment(2).trials[0].state == "releasing", "the youngest is asked to go")
     assert client.experiment(1).trials[0].state == "running"
     assert any("#2.1" not in each and "put aside" in each for each in client.experiment(2).warnings)
@@ -36,6 +47,6 @@ def test_who_is_above_a_lowered_limit_saves_and_goes_and_comes_back_in_his_place
     assert shown.wait.reason == "next in queue; your limit of 1 is in use"
     assert shown.trials[0].queued_at == queued_at
     assert shown.trials[0].holds == frozenset()
-    loop.users = {}
+    served.roster.users = {}
     until(lambda: AttemptId(2, 1, 2) in served.engine.jobs, "it goes on")
     assert AttemptId(1, 1, 2) not in served.engine.jobs

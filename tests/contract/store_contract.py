@@ -16,6 +16,7 @@ from sqlalchemy import text
 
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.model import events
+from kernel_backend.model.claims import Claim, Spell
 from kernel_backend.model.curves import Told, join
 from kernel_backend.model.effects import Added, Moved
 from kernel_backend.model.experiment import Config, Experiment, Metric
@@ -71,6 +72,8 @@ def search(store: Store, **fields: Any) -> int:
 
 # What later migrations have made, for tests that go back to a database of before.
 MADE_SINCE_0007 = (
+    "DROP TABLE claims",
+    "DROP INDEX attempts_by_end",
     "DROP TABLE quotas",
     "DROP TABLE drained",
     "DROP TABLE audit",
@@ -785,6 +788,47 @@ class StoreContract:
         assert seen == [everything, everything]
         for attempt in attempts:
             assert [one.step for one in store.reports(attempt.experiment, 1)] == list(range(1, 401))
+
+    def test_changes_are_the_records_among_the_messages(self, store: Store) -> None:
+        attempt = placed(store)
+        store.accept(attempt.id, [started(), report(2, 5)], at=4.0)
+        store.note(attempt.id, "mind the gap", at=5.0)
+        store.advance_attempt(attempt.id, events.Ended(), at=6.0)
+        records = [each for each in all_messages(store, 100) if each.type in ("experiment", "trial", "attempt")]
+        assert store.changes(0) == records
+        assert [each for one in records for each in store.changes(one.seq - 1, limit=1)] == records
+        assert store.changes(records[-1].seq) == []
+
+    def test_spells_are_what_is_held_and_was_held_lately(self, store: Store) -> None:
+        first, second, third = placed(store), placed(store), placed(store)
+        store.advance_attempt(first.id, events.Ended(), at=10.0, outcome=Outcome.OK)
+        store.advance_attempt(second.id, events.Ended(), at=20.0, outcome=Outcome.LOST)
+        assert store.spells(0.0) == [
+            Spell(first.id, "ada", "lab", 2, 2.0, 10.0, Outcome.OK),
+            Spell(second.id, "ada", "lab", 2, 2.0, 20.0, Outcome.LOST),
+            Spell(third.id, "ada", "lab", 2, 2.0, None, None),
+        ]
+        assert [each.attempt for each in store.spells(10.0)] == [second.id, third.id]
+        assert [each.attempt for each in store.spells(99.0)] == [third.id]
+
+    def test_claims_are_kept_until_they_are_gone(self, store: Store) -> None:
+        head = Claim(experiment=1, trial=1, head_since=2.5)
+        kept = Claim(experiment=7, trial=0, nth=2, kind="cuda", node="n1", kept_since=3.0)
+        ran = Claim(experiment=2, trial=4, passed=True, committed=9.0)
+        store.keep_claims([head, kept, ran])
+        assert sorted(store.claims(), key=lambda claim: claim.key) == [head, ran, kept]
+        later = kept.model_copy(update={"kept_since": 4.0, "node": None})
+        store.keep_claims([later], gone=[head, Claim(experiment=99, trial=1)])
+        assert sorted(store.claims(), key=lambda claim: claim.key) == [ran, later]
+        store.keep_claims([], gone=[ran, later])
+        assert store.claims() == []
+
+    def test_restless_trials_of_all_experiments_are_those_of_each(self, store: Store) -> None:
+        numbers = [search(store), store.add_experiment(draft(), at=1.0)[0].number]
+        store.record(numbers[0], [created(1), created(2)], [Added(1, {}), Added(2, {})], at=2.0)
+        store.advance_trial(numbers[0], 2, events.Held(), at=3.0, holds={Hold.SEARCH})
+        assert [trial.id for trial in store.restless_trials()] == ["1.1", "2.1"]
+        assert store.restless_trials() == [each for number in numbers for each in store.restless_trials(number)]
 
     def test_garbage_for_text_is_kept_as_it_is_or_refused(self, store: Store, garbage: int) -> None:
         chance = random.Random(0)

@@ -493,6 +493,87 @@ export interface NodeUse {
   runs: NodeRun[];
 }
 
+/** Who asks, and what they may. */
+export interface Person {
+  name: string;
+  groups: string[];
+  admin: boolean;
+  submits: boolean;
+}
+
+export interface SlotHours {
+  hours: number;
+  window: number;
+}
+
+export interface Quota {
+  weight: number;
+  guarantee: number;
+  limit: number | null;
+  slot_hours: SlotHours | null;
+  max_slots_per_trial: number | null;
+  priority: number;
+}
+
+export interface Use {
+  held: number;
+  decayed: number;
+  window: number | null;
+}
+
+export interface Account {
+  kind: 'user' | 'group';
+  name: string;
+  quota: Quota;
+  given: Quota | null;
+  changed: Record<string, Value>;
+  use: Use;
+  members: string[];
+}
+
+export interface Self {
+  person: Person;
+  accounts: Account[];
+}
+
+export interface UseOverTime {
+  at: number[];
+  held: number[];
+  quota: Quota;
+}
+
+export interface Waiting {
+  pool: string;
+  place: number;
+  slots: number;
+  queued_at: number;
+  priority: number;
+  owner: string;
+  group: string;
+  experiment: number | null;
+  trial: number | null;
+  name: string | null;
+  wait: Wait | null;
+}
+
+export interface Pool {
+  name: string;
+  engine: string;
+  kinds: string[];
+  slots: number;
+  used: number;
+  waiting: number;
+}
+
+export interface Deed {
+  seq: number;
+  at: number;
+  who: string;
+  act: string;
+  on: string;
+  detail: string;
+}
+
 /** How a search stood when a notebook was saved. */
 export interface SavedSearch {
   standing: Standing;

@@ -1,0 +1,85 @@
+"""The page at the service's root: a document of a few lines, and the bundle that draws it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tornado.web import RequestHandler
+
+from kernel_backend.api.pages import Page
+from kernel_backend.errors import NotFound
+
+BUNDLE = Path(__file__).parent / "static"  # built from labextension/src/page; each name follows from what is in it
+TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
+YEAR_S = 365 * 86400
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='%23e07b24'%3E"
+    "%3Cpath d='M6 16a6 6 0 0 1 12 0zM2 18.5h20v2H2zM11 3h2v4h-2zM1 14h3v2H1zM20 14h3v2h-3z'/%3E%3C/svg%3E"
+)
+DOCUMENT = """<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="color-scheme" content="light dark">
+    <title>Daylight</title>
+    <link rel="icon" href="{icon}">
+    <link rel="stylesheet" href="static/{style}">
+    <script type="module" src="static/{script}"></script>
+  </head>
+  <body>
+    <div id="daylight"></div>
+    <noscript>This page needs JavaScript. On the command line: daylight quota, daylight queue, daylight nodes</noscript>
+  </body>
+</html>
+"""
+
+
+class Cluster(Page):
+    """The document. What it shows it asks the API for, so it is the same for everybody."""
+
+    async def prepare(self) -> None:
+        """Let in who has signed in; where nobody signs in, the page's own requests carry a token."""
+        if self.settings["browsers"] is None:
+            self.prepared = self.known = True
+        else:
+            await super().prepare()
+
+    def get(self) -> None:
+        """Name the bundle that was built last, so that an update shows at the next look."""
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.finish(DOCUMENT.format(icon=ICON, style=_built(".css"), script=_built(".js")))
+
+
+class Bundle(Cluster):
+    """Its script and its style."""
+
+    def get(self, name: str) -> None:  # type: ignore[override]
+        """A file that never changes: another one has another name."""
+        if name not in {path.name for path in BUNDLE.glob("main-*")}:
+            raise NotFound(f"there is no {name}: the page has become a newer one, load it again")
+        self.set_header("Cache-Control", f"private, max-age={YEAR_S}, immutable")
+        self.set_header("Content-Type", TYPES[Path(name).suffix])
+        self.finish((BUNDLE / name).read_bytes())
+
+
+class Slash(Page):
+    """The address as people type it: what the page loads is below it."""
+
+    def get(self) -> None:
+        """Lead to the page."""
+        self.redirect(f"{self.request.path}/")
+
+
+PAGES: list[tuple[str, type[RequestHandler]]] = [
+    ("", Slash),
+    ("/", Cluster),
+    (r"/static/(main-[A-Z0-9]+\.(?:js|css))", Bundle),
+]
+
+
+def _built(suffix: str) -> str:
+    found = max(BUNDLE.glob(f"main-*{suffix}"), key=lambda path: path.stat().st_mtime, default=None)
+    if found is None:
+        raise NotFound(f"the page is not built: there is no main-*{suffix} in {BUNDLE}; npm run build makes it")
+    return found.name

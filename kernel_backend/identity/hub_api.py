@@ -1,0 +1,54 @@
+"""The hub's REST API, asked with the service's own token."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+from jupyterhub.services.auth import HubAuth
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest, HTTPResponse
+
+from kernel_backend.errors import ServiceUnreachable
+
+PAGE = 200  # rows at once: the most that hubs give by default
+ANSWER_S = 20.0
+
+
+class HubApi:
+    """Raises ServiceUnreachable where the hub does not answer, or refuses."""
+
+    def __init__(self, auth: HubAuth) -> None:
+        self._auth = auth
+
+    async def all(self, what: str, needs: str, **query: str) -> list[dict[str, Any]]:
+        """All rows of `users` or `groups`; `needs` are the scopes that it takes."""
+        found: list[dict[str, Any]] = []
+        while True:
+            page = urlencode({**query, "offset": len(found), "limit": PAGE})
+            answer = json.loads((await self.ask("GET", f"{what}?{page}", needs)).body)
+            found += answer["items"]
+            if not answer["items"] or answer["_pagination"]["next"] is None:
+                return found
+
+    async def ask(self, method: str, path: str, needs: str) -> HTTPResponse:
+        """Its answer, which is no error."""
+        request = HTTPRequest(
+            f"{self._auth.api_url.rstrip('/')}/{path}",
+            method=method,
+            headers={
+                "Authorization": f"Bearer {self._auth.api_token}",
+                "Accept": "application/jupyterhub-pagination+json",
+            },
+            request_timeout=ANSWER_S,
+            client_cert=self._auth.certfile or None,
+            client_key=self._auth.keyfile or None,
+            ca_certs=self._auth.client_ca or None,
+        )
+        try:
+            return await AsyncHTTPClient().fetch(request)
+        except HTTPClientError as error:
+            hint = f" (the role of the service needs {needs})" if error.code == 403 else ""
+            raise ServiceUnreachable(f"the hub answers {error.code} {error.message} to {path}{hint}") from error
+        except OSError as error:
+            raise ServiceUnreachable(f"the hub does not answer at {self._auth.api_url}: {error}") from error

@@ -1,0 +1,24 @@
+"""Notebook servers as the hub's API tells them, and the way to have one stopped."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from kernel_backend.identity.hub_api import HubApi
+from kernel_backend.model.servers import Server, servers_of
+
+
+class HubServers:
+    """Reads with the service's own token, whose role has the scope `read:servers`, and `delete:servers` for a rule."""
+
+    def __init__(self, api: HubApi) -> None:
+        self._api = api
+
+    async def read(self) -> tuple[Server, ...]:
+        """Those that hold slots; raises ServiceUnreachable where the hub does not answer, or refuses."""
+        return servers_of(await self._api.all("users", "list:users read:servers", state="active"))
+
+    async def stop(self, server: Server) -> None:
+        """Have the hub stop it, which may take it a while; raises ServiceUnreachable where it does not."""
+        named = f"servers/{quote(server.name, safe='')}" if server.name else "server"
+        await self._api.ask("DELETE", f"users/{quote(server.owner, safe='')}/{named}", "delete:servers")

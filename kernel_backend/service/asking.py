@@ -1,0 +1,108 @@
+"""Who asks for slots, and how: from the records of trials and searches to the asks of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.resources import LOCAL, Node
+from kernel_backend.model.trial import Trial
+from kernel_backend.scheduler.asks import ANY_TRIAL, Ask
+from kernel_backend.scheduler.rests import rest
+from kernel_backend.service.beginnings import Beginnings
+from kernel_backend.service.preparation import Preparation
+from kernel_backend.service.searches import Searches
+from kernel_backend.store.base import Store
+
+
+class Asking:
+    """Makes asks; what it is asked blocks, and belongs in a thread."""
+
+    def __init__(self, store: Store, searches: Searches, preparation: Preparation, beginnings: Beginnings) -> None:
+        self._store, self._searches = store, searches
+        self._preparation, self._beginnings = preparation, beginnings
+        self.troubles: dict[tuple[int, int], str] = {}  # what kept trials from being started, the last time
+        self._granted: dict[int, float] = {}  # when each search got a gang, the last time
+
+    def for_trial(self, experiment: Experiment, trial: Trial, pool: str) -> Ask:
+        """The ask of a trial that is queued."""
+        preparing = self._preparation.wait(experiment) or self._beginnings.wait(
+            trial, trial.begins_from, or_newer=experiment.config.search is not None
+        )
+        ask = replace(plain_ask(experiment, trial, pool), preparing=preparing)
+        trouble = self.troubles.get((trial.experiment, trial.index), "")
+        if trouble:
+            ask = replace(ask, trouble=trouble)
+        if trial.attempt < 2:  # nobody rests after the first
+            return ask
+        attempts = self._store.attempts(trial.experiment, trial.index)
+        return replace(ask, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
+
+    def for_search(self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pool: str) -> list[Ask]:
+        """A search's asks: which trial gets a gang is decided when it is granted, so that no promotion goes stale.
+
+        One that no node could hold asks once, to be told so.
+        """
+        search, slots = experiment.config.search, experiment.config.slots
+        room = max(1, sum(node.slots for node in nodes if node.pool == pool) // slots)
+        if search is not None and search.parallel is not None:
+            room = min(room, search.parallel - in_hand)
+        wanted = min(room, self._searches.wants(experiment)) if room > 0 else 0
+        first = replace(
+            _ask(experiment, ANY_TRIAL, self._granted.get(experiment.number, experiment.created_at), pool),
+            trouble=self.troubles.get((experiment.number, ANY_TRIAL), ""),
+            preparing=self._preparation.wait(experiment),
+        )
+        return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
+
+    def got(self, experiment: int, at: float) -> None:
+        """A gang was granted to one of its trials: a search asks for the next from then on."""
+        self._granted[experiment] = max(at, self._granted.get(experiment, at))
+
+    def may_change(self, experiment: Experiment, trial: Trial) -> bool:
+        """Whether an ask may become another by itself, without a word of the store."""
+        return (
+            experiment.config.env == "locked"
+            or (trial.begins_from is not None and trial.attempt == 0)
+            or (trial.experiment, trial.index) in self.troubles
+        )
+
+
+def plain_ask(experiment: Experiment, trial: Trial, pool: str) -> Ask:
+    """What a trial asks for, whether it may ask just now or not."""
+    return _ask(experiment, trial.index, trial.queued_at, pool, trial.excluded)
+
+
+def draft_ask(config: Config, owner: str, group: str, pool: str) -> Ask:
+    """What an experiment would ask for that has no number yet."""
+    return Ask(0, 1, config.slots, 0.0, owner=owner, group=group, pool=pool, one_node=config.one_node)
+
+
+def _ask(
+    experiment: Experiment, trial: int, queued_at: float, pool: str, excluded: Collection[str] = frozenset()
+) -> Ask:
+    config = experiment.config
+    return Ask(
+        experiment.number,
+        trial,
+        config.slots,
+        queued_at,
+        frozenset(excluded),
+        owner=experiment.owner,
+        group=experiment.group,
+        pool=pool,
+        priority=config.priority if experiment.priority is None else experiment.priority,
+        by_admin=experiment.priority is not None,
+        one_node=config.one_node,
+        preemptible=config.preemptible,
+        max_time=config.max_time,
+    )
+
+
+def pool_of(config: Config, nodes: Iterable[Node]) -> str:
+    """Where an experiment asks for slots: where it was told to, else in the local pool, else in the first there is."""
+    if config.pool is not None:
+        return config.pool
+    pools = {node.pool for node in nodes}
+    return LOCAL if LOCAL in pools or not pools else min(pools)

@@ -1,0 +1,110 @@
+"""What the store knows of all that goes on, kept up to date by what it says: a look costs what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
+
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, AttemptState, Hold, TrialState
+from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.store.base import Store
+
+PAGE = 1000  # messages that are read at a time
+
+_KINDS: dict[str, type[Experiment | Trial | Attempt]] = {"experiment": Experiment, "trial": Trial, "attempt": Attempt}
+_Key = TypeVar("_Key")
+_Record = TypeVar("_Record")
+
+
+class Change(NamedTuple):
+    """A record as it became known."""
+
+    at: float
+    record: Experiment | Trial | Attempt
+
+
+class Mirror:
+    """Experiments that have not ended, trials that have something to hear, attempts that hold slots."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seq: int | None = None
+        self.experiments: dict[int, Experiment] = {}
+        self.trials: dict[int, dict[int, Trial]] = {}  # by experiment and index
+        self.attempts: dict[tuple[int, int], Attempt] = {}  # by experiment and trial: the newest that is open
+        self.older: dict[tuple[int, int], Attempt] = {}  # those that were open beside it, and are still to be closed
+
+    @property
+    def open_attempts(self) -> list[Attempt]:
+        """All that have not ended."""
+        return [*self.older.values(), *self.attempts.values()]
+
+    def trial(self, experiment: int, index: int) -> Trial | None:
+        """One that has something to hear; None where it rests, or has ended."""
+        return self.trials.get(experiment, {}).get(index)
+
+    def live(self, experiment: int) -> int:
+        """How many trials of an experiment neither rest nor have ended."""
+        return sum(trial.state in LIVE for trial in self.trials.get(experiment, {}).values())
+
+    def read(self) -> list[Change]:
+        """What the store has said since, for `take_in`; the first time all there is. Blocks, and changes nothing."""
+        store = self._store
+        if self._seq is None:
+            seq = store.last_seq()  # first: what is said while the rest is read is taken in once more
+            found: list[Experiment | Trial | Attempt] = [*store.unfinished_experiments()]
+            found += store.restless_trials()
+            found += store.open_attempts()
+            self._seq = seq
+            return [Change(0.0, record) for record in found]
+        changes: list[Change] = []
+        while messages := store.changes(self._seq, PAGE):
+            changes += map(_change, messages)
+            self._seq = messages[-1].seq
+        return changes
+
+    def take_in(self, changes: Iterable[Change]) -> None:
+        """Make what was read part of the mirror."""
+        for _, record in changes:
+            match record:
+                case Experiment():
+                    _put(self.experiments, record.number, record, record.state not in EXPERIMENT_ENDED)
+                case Trial():
+                    of_experiment = self.trials.setdefault(record.experiment, {})
+                    _put(of_experiment, record.index, record, _restless(record))
+                    if not of_experiment:
+                        del self.trials[record.experiment]
+                case Attempt():
+                    self._take_in_attempt(record)
+
+    def _take_in_attempt(self, attempt: Attempt) -> None:
+        key, is_open = (attempt.experiment, attempt.trial), attempt.state is not AttemptState.ENDED
+        known = self.attempts.get(key)
+        if known is not None and known.number > attempt.number:
+            _put(self.older, key, attempt, is_open)
+            return
+        if known is not None and known.number < attempt.number:
+            self.older[key] = known
+        _put(self.attempts, key, attempt, is_open)
+
+
+def _put(into: dict[_Key, _Record], key: _Key, record: _Record, kept: bool) -> None:
+    if kept:
+        into[key] = record
+    else:
+        into.pop(key, None)
+
+
+def _restless(trial: Trial) -> bool:
+    return trial.state in LIVE or (trial.state is TrialState.PAUSED and trial.holds != {Hold.SEARCH})
+
+
+def _change(message: Message) -> Change:
+    kinds: dict[str, type[Experiment | Trial | Attempt]] = {
+        "experiment": Experiment,
+        "trial": Trial,
+        "attempt": Attempt,
+    }
+    return Change(message.at, kinds[message.type].model_validate(message.data))

@@ -1,0 +1,43 @@
+/** A question before something is done; the browser's own dialog keeps the focus in it, and Escape is no. */
+
+import * as React from 'react';
+
+interface Props {
+  title: string;
+  yes: string;
+  no: string;
+  children: React.ReactNode;
+  answered: (sure: boolean) => void;
+}
+
+export function Ask({ title, yes, no, children, answered }: Props): React.JSX.Element {
+  const dialog = React.useRef<HTMLDialogElement>(null);
+  const id = React.useId();
+  React.useEffect(() => {
+    const shown = dialog.current;
+    shown?.showModal();
+    return () => shown?.close(); // it gives the focus back
+  }, []);
+  return (
+    <dialog
+      ref={dialog}
+      className="dl-ask"
+      aria-labelledby={id}
+      onCancel={event => {
+        event.preventDefault();
+        answered(false);
+      }}
+    >
+      <h2 id={id}>{title}</h2>
+      {children}
+      <div className="dl-ask-buttons">
+        <button type="button" className="dl-push" onClick={() => answered(false)}>
+          {no}
+        </button>
+        <button type="button" className="dl-push dl-strong" onClick={() => answered(true)}>
+          {yes}
+        </button>
+      </div>
+    </dialog>
+  );
+}

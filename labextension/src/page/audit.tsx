@@ -1,0 +1,63 @@
+/** Who has changed what: the log of what administrators did to what is not theirs. */
+
+import * as React from 'react';
+
+import type { Cluster } from './cluster';
+import type { Known } from './known';
+import { deedsWith } from './rows';
+import { Row, Table } from './table';
+import { dayText } from './text';
+
+const COLUMNS = [
+  { title: 'When' },
+  { title: 'Who' },
+  { title: 'What' },
+  { title: 'To' },
+  { title: 'Before and after' }
+];
+
+export function Audit({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
+  const [search, setSearch] = React.useState('');
+  const deeds = known.audit ?? [];
+  const found = deedsWith(deeds, search);
+  return (
+    <section className="dl-wide" aria-labelledby="dl-audit">
+      <div className="dl-bar-above">
+        <h2 id="dl-audit">Audit log</h2>
+        <input
+          type="search"
+          className="dl-input dl-find"
+          aria-label="Search the log"
+          placeholder="Name, act, number"
+          value={search}
+          onChange={event => setSearch(event.target.value)}
+        />
+        <span className="dl-dim" role="status">
+          {search ? `${found.length} of the newest ${deeds.length} match` : ''}
+        </span>
+      </div>
+      {known.audit === null ? (
+        <p className="dl-empty">Reading the log…</p>
+      ) : deeds.length === 0 ? (
+        <p className="dl-empty">
+          Nothing yet. What administrators change (quotas, nodes, the order, experiments of others) is written here.
+        </p>
+      ) : (
+        <Table name="Audit log" columns={COLUMNS}>
+          {found.map(deed => (
+            <Row
+              key={deed.seq}
+              columns={COLUMNS}
+              cells={[dayText(deed.at), deed.who, deed.act, deed.on, deed.detail]}
+            />
+          ))}
+        </Table>
+      )}
+      {deeds.length > 0 && !known.auditEnds && (
+        <button type="button" className="dl-push" onClick={() => void cluster.older()}>
+          Older
+        </button>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,126 @@
+/** A number that is changed where it stands: Enter saves, Escape leaves it as it was. */
+
+import * as React from 'react';
+
+interface Props {
+  name: string; // `Limit of ada`
+  text: string; // as it is shown
+  written: string; // as an input begins
+  width: number; // characters
+  note?: string; // beside it: what the hub says
+  changed?: boolean; // it was set here
+  save: (typed: string) => Promise<void>; // throws an error whose message is shown
+}
+
+export function EditCell({ name, text, written, width, note, changed, save }: Props): React.JSX.Element {
+  const [draft, setDraft] = React.useState<string | null>(null);
+  const [wrong, setWrong] = React.useState<string | null>(null);
+  const [busy, setBusy] = React.useState(false);
+  const button = React.useRef<HTMLButtonElement>(null);
+  const back = React.useRef(false); // whether the focus goes to the number when the input is gone
+  const id = React.useId();
+  React.useEffect(() => {
+    if (draft === null && back.current) {
+      back.current = false;
+      button.current?.focus();
+    }
+  }, [draft]);
+  const close = (focus: boolean): void => {
+    back.current = focus;
+    setDraft(null);
+    setWrong(null);
+  };
+  const keep = async (focus: boolean): Promise<void> => {
+    if (draft === null || busy) {
+      return;
+    }
+    if (draft.trim() === written) {
+      close(focus);
+      return;
+    }
+    setBusy(true);
+    try {
+      await save(draft);
+      close(focus);
+    } catch (error) {
+      setWrong(error instanceof Error ? error.message : String(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const pressed = (event: React.KeyboardEvent): void => {
+    event.stopPropagation(); // arrows move within the text
+    if (event.key === 'Enter') {
+      void keep(true);
+    } else if (event.key === 'Escape') {
+      close(true);
+    }
+  };
+  if (draft === null) {
+    return (
+      <span className="dl-number-cell" data-changed={changed}>
+        <button
+          ref={button}
+          type="button"
+          className="dl-edit"
+          aria-label={`${name}: ${text === '–' ? 'none' : text}${changed ? ', set here' : ''}`}
+          onClick={() => setDraft(written)}
+        >
+          {text}
+        </button>
+        {note && <small>{note}</small>}
+      </span>
+    );
+  }
+  return (
+    <span className="dl-number-cell">
+      <input
+        className="dl-input"
+        autoFocus
+        aria-label={name}
+        aria-invalid={wrong !== null}
+        aria-describedby={wrong ? id : undefined}
+        size={width}
+        value={draft}
+        readOnly={busy}
+        onFocus={event => event.target.select()}
+        onChange={event => {
+          setDraft(event.target.value);
+          setWrong(null);
+        }}
+        onKeyDown={pressed}
+        onBlur={() => void (wrong === null && keep(false))} // what was refused is not asked again
+      />
+      {wrong && (
+        <small id={id} role="alert" className="dl-wrong">
+          {wrong}
+        </small>
+      )}
+    </span>
+  );
+}
+
+const STEPS: Record<string, readonly [number, number]> = {
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1]
+};
+
+/** Arrow keys go from number to number within a table. */
+export function moveAmongCells(event: React.KeyboardEvent<HTMLElement>): void {
+  const step = STEPS[event.key];
+  const here = event.target instanceof HTMLElement ? event.target : null;
+  if (step === undefined || !here?.matches('.dl-edit')) {
+    return;
+  }
+  const rows = [...event.currentTarget.querySelectorAll('tbody tr')];
+  const grid = rows.map(row => [...row.querySelectorAll<HTMLElement>('.dl-edit')]);
+  const down = grid.findIndex(row => row.includes(here));
+  const across = grid[down]?.indexOf(here) ?? 0;
+  const there = grid[down + step[0]]?.[across + step[1]];
+  if (there) {
+    event.preventDefault();
+    there.focus();
+  }
+}

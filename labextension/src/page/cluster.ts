@@ -1,0 +1,188 @@
+/** The cluster as the page knows it: asked for again and again while somebody looks, and changed on demand. */
+
+import { Poll } from '@lumino/polling';
+
+import type { Account, Deed, Overview, Pool, Self, UseOverTime, Waiting } from '../model/words';
+import { ServiceError } from '../service/source';
+import type { Query } from '../service/source';
+import type { Act } from './deeds';
+import { failed, type Known, learnt, type Node, NOTHING, type View, withDeeds, withOlderDeeds } from './known';
+import type { Asker } from './source';
+
+const INTERVAL_MS = 3_000;
+const LONGEST_MS = 15_000; // between two looks while nothing answers
+const DEEDS = 200; // lines of the log at once
+const MINE = 200; // own experiments at once
+
+/** What was done last, and whether it can be taken back. */
+export interface Done {
+  readonly text: string;
+  readonly undo: Act | null;
+  readonly wrong: boolean;
+}
+
+export class Cluster {
+  private readonly _poll: Poll;
+  private readonly _listeners = new Set<() => void>();
+  private _known = NOTHING;
+  private _done: Done | null = null;
+  private _view: View = 'cluster';
+  private _turn = 0; // an answer to an older question is not taken any more
+
+  constructor(
+    private readonly _source: Asker,
+    private readonly _now: () => number
+  ) {
+    this._poll = new Poll({
+      name: 'daylight:cluster',
+      auto: false,
+      factory: () => this._look(),
+      frequency: { interval: INTERVAL_MS, max: LONGEST_MS, backoff: true },
+      standby: 'when-hidden'
+    });
+  }
+
+  get known(): Known {
+    return this._known;
+  }
+
+  get done(): Done | null {
+    return this._done;
+  }
+
+  /** Call a listener at every change; the answer ends that. */
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this._listeners.add(listener);
+    return () => this._listeners.delete(listener);
+  };
+
+  /** Look again and again from now on, at what this view shows. */
+  show(view: View): void {
+    this._view = view;
+    this.refresh();
+  }
+
+  refresh(): void {
+    void this._poll.schedule({ interval: Poll.IMMEDIATE, phase: 'refreshed' });
+  }
+
+  /** Do it, say so and offer to take it back; throws ServiceError. */
+  async act(act: Act): Promise<void> {
+    const answer = await this._source.ask(act.method, act.path, {}, act.body);
+    this._turn += 1; // what was asked before does not know of it
+    this._done = { text: act.said(answer), undo: act.undo, wrong: false };
+    this._take(act.fold(this._known, answer));
+    this.refresh();
+  }
+
+  /** The same where nothing on the page waits for a refusal: it is said as the outcome. */
+  async try(act: Act): Promise<void> {
+    try {
+      await this.act(act);
+    } catch (error) {
+      this._say({ text: ours(error).message, undo: null, wrong: true });
+    }
+  }
+
+  /** Take back what was done last, where that can be. */
+  async undo(): Promise<void> {
+    if (this._done?.undo) {
+      await this.try(this._done.undo);
+    }
+  }
+
+  dismiss(): void {
+    this._say(null);
+  }
+
+  /** How many slots an account has held in the last so many seconds; throws ServiceError. */
+  async use(account: Pick<Account, 'kind' | 'name'>, seconds: number, points: number): Promise<UseOverTime> {
+    const until = this._now();
+    const path = `/accounts/${account.kind}/${encodeURIComponent(account.name)}/use`;
+    return (await this._source.ask('GET', path, { since: until - seconds, until, points })) as UseOverTime;
+  }
+
+  /** Lines of the log before those that are there. */
+  async older(): Promise<void> {
+    const before = this._known.audit?.at(-1)?.seq;
+    if (before === undefined) {
+      return;
+    }
+    try {
+      const found = (await this._source.ask('GET', '/audit', { before, limit: DEEDS })) as { audit: Deed[] };
+      this._take(withOlderDeeds(this._known, found.audit, DEEDS));
+    } catch (error) {
+      this._take(failed(this._known, ours(error)));
+    }
+  }
+
+  dispose(): void {
+    this._turn += 1;
+    this._poll.dispose();
+    this._listeners.clear();
+  }
+
+  private async _look(): Promise<void> {
+    const turn = ++this._turn;
+    try {
+      const [found, deeds] = await this._asked();
+      if (turn === this._turn) {
+        const known = learnt(this._known, found, this._now());
+        this._take(deeds ? withDeeds(known, deeds, DEEDS) : known);
+      }
+    } catch (error) {
+      if (turn === this._turn) {
+        this._take(failed(this._known, ours(error)));
+        throw error; // the poll takes its time then
+      }
+    }
+  }
+
+  /** What this view shows; and the newest lines of the log, where it shows that. */
+  private async _asked(): Promise<[Partial<Known>, Deed[] | null]> {
+    switch (this._view) {
+      case 'cluster': {
+        const [me, experiments, queue, nodes, pools] = (await this._all(
+          ['/me'],
+          ['/experiments', { state: 'active', limit: MINE }],
+          ['/queue'],
+          ['/nodes'],
+          ['/pools']
+        )) as [Self, { experiments: Overview[] }, { queue: Waiting[] }, { nodes: Node[] }, { pools: Pool[] }];
+        return [{ me, ...experiments, ...queue, ...nodes, ...pools }, null];
+      }
+      case 'accounts': {
+        const [me, accounts] = (await this._all(['/me'], ['/accounts'])) as [Self, { accounts: Account[] }];
+        return [{ me, ...accounts }, null];
+      }
+      case 'audit': {
+        const [me, { audit }] = (await this._all(['/me'], ['/audit', { limit: DEEDS }])) as [Self, { audit: Deed[] }];
+        return [{ me }, audit];
+      }
+    }
+  }
+
+  private _all(...asked: readonly (readonly [string, Query?])[]): Promise<unknown[]> {
+    return Promise.all(asked.map(([path, query]) => this._source.ask('GET', path, query)));
+  }
+
+  private _take(known: Known): void {
+    this._known = known;
+    this._changed();
+  }
+
+  private _say(done: Done | null): void {
+    this._done = done;
+    this._changed();
+  }
+
+  private _changed(): void {
+    for (const listener of this._listeners) {
+      listener();
+    }
+  }
+}
+
+function ours(error: unknown): ServiceError {
+  return error instanceof ServiceError ? error : new ServiceError(0, String(error));
+}

@@ -1,0 +1,113 @@
+/** What a person may do here, as requests: each knows what it says afterwards, and what takes it back. */
+
+import type { Account, Quota, Value, Waiting } from '../model/words';
+import { FIELDS, fieldText, type FieldName } from './fields';
+import type { Known, Node } from './known';
+import { withAccount, withNode } from './known';
+import type { Method } from './source';
+
+export interface Act {
+  readonly method: Method;
+  readonly path: string;
+  readonly body?: unknown;
+  /** In a sentence, once it is done. */
+  said(answer: unknown): string;
+  /** What the page knows then, before it looks again. */
+  fold(known: Known, answer: unknown): Known;
+  readonly undo: Act | null;
+}
+
+/** Set one number of a quota; null is back to the hub's. */
+export function setQuota(account: Account, name: FieldName, value: Value): Act {
+  const title = FIELDS.find(each => each.name === name)?.title ?? name;
+  const before = fieldText(account.quota, name);
+  return {
+    ...putQuota(account, { [name]: value }),
+    said: answer => `${title} of ${nameOf(account)}: ${fieldText((answer as Account).quota, name)}, it was ${before}`,
+    undo: restoreQuota(account)
+  };
+}
+
+/** All of a quota back to the hub's. */
+export function clearQuota(account: Account): Act {
+  return {
+    method: 'DELETE',
+    path: pathOf(account),
+    said: () => `${nameOf(account)}: all numbers are the hub's`,
+    fold: (known, answer) => withAccount(known, answer as Account),
+    undo: restoreQuota(account)
+  };
+}
+
+/** As it was: what was set here is set again, and the rest is the hub's. */
+function restoreQuota(account: Account): Act {
+  const body = Object.fromEntries(FIELDS.map(({ name }) => [name, account.changed[name] ?? null]));
+  return { ...putQuota(account, body), said: () => `${nameOf(account)}: as it was`, undo: null };
+}
+
+function putQuota(account: Account, body: Partial<Record<keyof Quota, Value>>): Omit<Act, 'said' | 'undo'> {
+  return {
+    method: 'PUT',
+    path: pathOf(account),
+    body,
+    fold: (known, answer) => withAccount(known, answer as Account)
+  };
+}
+
+/** Let nothing new start on a node, or let it again. */
+export function drain(node: Node, drained: boolean): Act {
+  return {
+    ...drainOnly(node, drained),
+    undo: drainOnly(node, !drained)
+  };
+}
+
+function drainOnly({ name }: Node, drained: boolean): Act {
+  return {
+    method: 'POST',
+    path: `/nodes/${encodeURIComponent(name)}/${drained ? 'drain' : 'undrain'}`,
+    said: () => (drained ? `${name} is drained: nothing new starts there` : `${name} takes new work again`),
+    fold: (known, answer) => withNode(known, answer as Node),
+    undo: null
+  };
+}
+
+/** Ask with another priority. */
+export function setPriority(row: Waiting, experiment: number, priority: number | string): Act {
+  return {
+    ...priorityOnly(experiment, priority),
+    said: () => `Priority of #${experiment}: ${priority}, it was ${row.priority}`,
+    undo: priorityOnly(experiment, row.priority)
+  };
+}
+
+/** Ahead of everything that waits. */
+export function moveFirst(row: Waiting, experiment: number): Act {
+  return {
+    method: 'POST',
+    path: `/queue/${experiment}/first`,
+    said: () => `#${experiment} is ahead of everything that waits`,
+    fold: known => known,
+    undo: priorityOnly(experiment, row.priority)
+  };
+}
+
+function priorityOnly(experiment: number, priority: number | string): Act {
+  return {
+    method: 'POST',
+    path: `/queue/${experiment}/priority`,
+    body: { priority },
+    said: () => `Priority of #${experiment}: ${priority}`,
+    fold: known => known,
+    undo: null
+  };
+}
+
+/** `ada`, `group vision`. */
+export function nameOf(account: Pick<Account, 'kind' | 'name'>): string {
+  return account.kind === 'group' ? `group ${account.name}` : account.name;
+}
+
+function pathOf({ kind, name }: Account): string {
+  return `/accounts/${kind}/${encodeURIComponent(name)}/quota`;
+}

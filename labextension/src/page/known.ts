@@ -1,0 +1,86 @@
+/** What the page knows of the cluster, and how answers change it: plain folds, no DOM, no clock. */
+
+import type { Account, Deed, NodeUse, Overview, Pool, Self, Waiting } from '../model/words';
+import type { ServiceError } from '../service/source';
+
+/** What a person looks at; only what that needs is asked for. */
+export const VIEWS = ['cluster', 'accounts', 'audit'] as const;
+export type View = (typeof VIEWS)[number];
+
+/** A node with what runs on it; of what a person may not see no number and no name. */
+export interface Node extends NodeUse {
+  pool: string;
+  drained: boolean;
+  runs: { experiment: number | null; trial: number | null; slots: number; owner: string }[];
+}
+
+export interface Known {
+  readonly at: number; // when all of it was so: seconds since the epoch; 0 before the first answer
+  readonly error: ServiceError | null; // why the last look failed
+  readonly me: Self | null;
+  readonly experiments: readonly Overview[]; // those that run or wait, newest first
+  readonly queue: readonly Waiting[];
+  readonly nodes: readonly Node[];
+  readonly pools: readonly Pool[];
+  readonly accounts: readonly Account[] | null;
+  readonly audit: readonly Deed[] | null; // newest first
+  readonly auditEnds: boolean; // whether nothing is older than its last line
+}
+
+export const NOTHING: Known = {
+  at: 0,
+  error: null,
+  me: null,
+  experiments: [],
+  queue: [],
+  nodes: [],
+  pools: [],
+  accounts: null,
+  audit: null,
+  auditEnds: false
+};
+
+/** A fresh answer; what has failed before is forgotten. */
+export function learnt(known: Known, found: Partial<Known>, at: number): Known {
+  return { ...known, ...found, at, error: null };
+}
+
+/** No answer: the last numbers stay, and are known to be old. */
+export function failed(known: Known, error: ServiceError): Known {
+  return { ...known, error };
+}
+
+/** An account as an answer has it, wherever it is shown. */
+export function withAccount(known: Known, account: Account): Known {
+  const replaced = (each: Account): Account =>
+    each.kind === account.kind && each.name === account.name ? account : each;
+  return {
+    ...known,
+    me: known.me && { ...known.me, accounts: known.me.accounts.map(replaced) },
+    accounts: known.accounts?.map(replaced) ?? null
+  };
+}
+
+export function withNode(known: Known, node: Node): Known {
+  return { ...known, nodes: known.nodes.map(each => (each.name === node.name ? node : each)) };
+}
+
+/** The newest lines of the log before those that are there already; all of them where there is a gap between. */
+export function withDeeds(known: Known, newest: readonly Deed[], page: number): Known {
+  const before = known.audit ?? [];
+  const oldest = newest.at(-1)?.seq ?? 0;
+  const joins = before.length > 0 && (before[0]?.seq ?? 0) >= oldest;
+  const kept = joins ? before.filter(each => each.seq < oldest) : [];
+  return { ...known, audit: [...newest, ...kept], auditEnds: joins ? known.auditEnds : newest.length < page };
+}
+
+/** Lines that come before all that are there. */
+export function withOlderDeeds(known: Known, older: readonly Deed[], page: number): Known {
+  const last = known.audit?.at(-1)?.seq ?? Infinity;
+  const fresh = older.filter(each => each.seq < last);
+  return { ...known, audit: [...(known.audit ?? []), ...fresh], auditEnds: older.length < page };
+}
+
+export function isView(name: string): name is View {
+  return (VIEWS as readonly string[]).includes(name);
+}

@@ -1,0 +1,24 @@
+/** The page at the service's root: who has what of the cluster, and for administrators what they may change. */
+
+import 'uplot/dist/uPlot.min.css';
+import '../../style/colours.css';
+import '../../style/page.css';
+
+import * as React from 'react';
+import { createRoot } from 'react-dom/client';
+
+import { App } from './app';
+import { Cluster } from './cluster';
+import { PageSource } from './source';
+import { ownToken } from './token';
+
+const root = document.getElementById('daylight');
+if (root) {
+  const source = new PageSource(document.baseURI, ownToken(location, sessionStorage, history));
+  const cluster = new Cluster(source, () => Date.now() / 1000);
+  createRoot(root).render(
+    <React.StrictMode>
+      <App cluster={cluster} />
+    </React.StrictMode>
+  );
+}

@@ -1,0 +1,158 @@
+/** The nodes and pools: what is used of them, what runs there, and draining. */
+
+import * as React from 'react';
+
+import { Ask } from './ask';
+import type { Cluster } from './cluster';
+import { drain } from './deeds';
+import { partOf, plural } from './fields';
+import type { Known, Node } from './known';
+import { Bar, type Column, Row, Table } from './table';
+
+export function Nodes({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
+  const admin = known.me?.person.admin ?? false;
+  const [asked, setAsked] = React.useState<string | null>(null);
+  const node = known.nodes.find(each => each.name === asked);
+  const columns: Column[] = [
+    { title: 'Node' },
+    { title: 'Slots in use' },
+    { title: 'State' },
+    { title: 'What runs there' },
+    ...(admin ? [{ title: 'New work' }] : [])
+  ];
+  return (
+    <section className="dl-wide" aria-labelledby="dl-nodes">
+      <h2 id="dl-nodes">Nodes</h2>
+      {known.nodes.length === 0 ? (
+        <p className="dl-empty">There are no nodes: look at the service's log, it says what its engine offers.</p>
+      ) : (
+        <Table name="Nodes" columns={columns}>
+          {known.nodes.map(each => (
+            <Row
+              key={each.name}
+              columns={columns}
+              cells={[
+                <Name key="name" node={each} />,
+                <Bar
+                  key="slots"
+                  name={`Slots of ${each.name}`}
+                  part={partOf(each.used, each.slots)}
+                  text={`${each.used} of ${each.slots} ${plural(each.slots, 'slot')}`}
+                />,
+                <State key="state" node={each} />,
+                <Runs key="runs" node={each} />,
+                ...(admin
+                  ? [
+                      <button
+                        key="drain"
+                        type="button"
+                        className="dl-push"
+                        onClick={() => (each.drained ? void cluster.try(drain(each, false)) : setAsked(each.name))}
+                      >
+                        {each.drained ? `Undrain ${each.name}` : `Drain ${each.name}`}
+                      </button>
+                    ]
+                  : [])
+              ]}
+            />
+          ))}
+        </Table>
+      )}
+      {node && (
+        <Ask
+          title={`Drain ${node.name}?`}
+          yes="Drain it"
+          no="Leave it"
+          answered={sure => {
+            setAsked(null);
+            if (sure) {
+              void cluster.try(drain(node, true));
+            }
+          }}
+        >
+          <p>
+            Nothing new starts there until it is undrained.{' '}
+            {node.runs.length > 0 ? 'What runs there goes on to its end:' : 'Nothing runs there now.'}
+          </p>
+          <Runs node={node} />
+        </Ask>
+      )}
+    </section>
+  );
+}
+
+function Name({ node }: { node: Node }): React.JSX.Element {
+  return (
+    <>
+      {node.name} <span className="dl-dim">{[node.pool, node.kind].join(', ')}</span>
+    </>
+  );
+}
+
+function State({ node }: { node: Node }): React.JSX.Element {
+  const [text, mark] = !node.healthy
+    ? ['does not answer', 'failed']
+    : node.drained
+      ? ['drained', 'paused']
+      : ['ready', 'completed'];
+  return (
+    <span className="dl-chip" data-state={mark}>
+      {text}
+    </span>
+  );
+}
+
+function Runs({ node }: { node: Node }): React.JSX.Element | null {
+  if (node.runs.length === 0) {
+    return null;
+  }
+  return (
+    <ul className="dl-runs">
+      {node.runs.map((run, index) => (
+        <li key={index}>
+          {run.experiment === null ? '' : `#${run.experiment}${run.trial && run.trial > 1 ? `.${run.trial}` : ''} `}
+          {run.owner || 'somebody'}, {run.slots} {plural(run.slots, 'slot')}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+const POOLS: Column[] = [
+  { title: 'Pool' },
+  { title: 'Slots in use' },
+  { title: 'Devices' },
+  { title: 'Waiting', number: true }
+];
+
+export function Pools({ known }: { known: Known }): React.JSX.Element | null {
+  if (known.pools.length === 0) {
+    return null;
+  }
+  return (
+    <section className="dl-wide" aria-labelledby="dl-pools">
+      <h2 id="dl-pools">Pools</h2>
+      <Table name="Pools" columns={POOLS}>
+        {known.pools.map(pool => (
+          <Row
+            key={pool.name}
+            columns={POOLS}
+            cells={[
+              <React.Fragment key="name">
+                {pool.name} <span className="dl-dim">{pool.engine}</span>
+              </React.Fragment>,
+              <Bar
+                key="slots"
+                name={`Slots of pool ${pool.name}`}
+                part={partOf(pool.used, pool.slots)}
+                text={`${pool.used} of ${pool.slots} ${plural(pool.slots, 'slot')}`}
+              />,
+              pool.kinds.join(', '),
+              pool.waiting
+            ]}
+          />
+        ))}
+      </Table>
+    </section>
+  );
+}

@@ -1,0 +1,124 @@
+/** Who waits, in order, with the reason; who may changes the order. */
+
+import * as React from 'react';
+
+import type { Waiting } from '../model/words';
+import { EditCell, moveAmongCells } from './cell';
+import type { Cluster } from './cluster';
+import { moveFirst, setPriority } from './deeds';
+import { plural, typedValue } from './fields';
+import type { Known } from './known';
+import { whatOf, whose } from './rows';
+import type { Column } from './table';
+import { Row, Table } from './table';
+import { estimateText, sinceText } from './text';
+
+const SHORT = 20; // rows, until a person wants all
+
+export function Queue({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
+  const [all, setAll] = React.useState(false);
+  const { queue } = known;
+  const shown = all ? queue : queue.slice(0, SHORT);
+  const pools = new Set(known.pools.map(pool => pool.name)).size > 1;
+  return (
+    <section className="dl-wide" aria-labelledby="dl-queue">
+      <h2 id="dl-queue">
+        Queue <span className="dl-count">{queue.length || ''}</span>
+      </h2>
+      {queue.length === 0 ? (
+        <p className="dl-empty">Nobody waits: what is submitted starts at once, where there is room for it.</p>
+      ) : (
+        <Waits cluster={cluster} known={known} rows={shown} pools={pools} />
+      )}
+      {shown.length < queue.length && (
+        <button type="button" className="dl-push" onClick={() => setAll(true)}>
+          Show all {queue.length}
+        </button>
+      )}
+    </section>
+  );
+}
+
+interface Props {
+  cluster: Cluster;
+  known: Known;
+  rows: readonly Waiting[];
+  pools: boolean; // whether there are several
+}
+
+function Waits({ cluster, known, rows, pools }: Props): React.JSX.Element {
+  const admin = known.me?.person.admin ?? false;
+  const columns: Column[] = [
+    { title: 'Place' },
+    { title: 'Whose' },
+    { title: 'Experiment' },
+    { title: 'Slots', number: true },
+    { title: 'Why it waits' },
+    { title: 'Starts in', number: true },
+    { title: 'Waits', number: true },
+    { title: 'Priority', number: true, hint: 'higher goes first' },
+    ...(admin ? [{ title: 'Order' }] : [])
+  ];
+  return (
+    <Table name="Queue" columns={columns} onKeyDown={moveAmongCells}>
+      {rows.map(row => (
+        <Row
+          key={keyOf(row)}
+          columns={columns}
+          mark={row.owner === known.me?.person.name ? 'own' : undefined}
+          cells={[
+            pools ? `${row.pool} ${row.place}` : row.place,
+            whose(row),
+            whatOf(row),
+            row.slots,
+            row.wait?.reason ?? '',
+            estimateText(row.wait),
+            sinceText(row.queued_at, known.at),
+            <Priority key="priority" cluster={cluster} known={known} row={row} />,
+            ...(admin ? [<First key="first" cluster={cluster} row={row} />] : [])
+          ]}
+        />
+      ))}
+    </Table>
+  );
+}
+
+function Priority({ cluster, known, row }: { cluster: Cluster; known: Known; row: Waiting }): React.JSX.Element {
+  const { experiment, priority } = row;
+  const person = known.me?.person;
+  if (experiment === null || !(person?.admin || person?.name === row.owner)) {
+    return <>{priority}</>;
+  }
+  return (
+    <EditCell
+      name={`Priority of #${experiment}`}
+      text={String(priority)}
+      written={String(priority)}
+      width={4}
+      save={typed => cluster.act(setPriority(row, experiment, typedValue(typed) ?? 0))}
+    />
+  );
+}
+
+function First({ cluster, row }: { cluster: Cluster; row: Waiting }): React.JSX.Element | null {
+  const { experiment } = row;
+  if (experiment === null || row.place === 1) {
+    return null;
+  }
+  return (
+    <button
+      type="button"
+      className="dl-push"
+      aria-label={`Move #${experiment} to the front`}
+      title={`${row.slots} ${plural(row.slots, 'slot')}: ahead of everything that waits`}
+      onClick={() => void cluster.try(moveFirst(row, experiment))}
+    >
+      To the front
+    </button>
+  );
+}
+
+/** The same ask has the same key wherever it stands, so that what is typed beside it stays with it. */
+function keyOf({ experiment, trial, pool, place }: Waiting): string {
+  return experiment === null ? `${pool}/${place}` : `${experiment}.${trial ?? `new/${place}`}`;
+}

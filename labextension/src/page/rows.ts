@@ -1,0 +1,92 @@
+/** Long lists as a person goes through them: searched, sorted, a page at a time. */
+
+import type { Account, Deed, Waiting } from '../model/words';
+export const PAGE = 50; // rows
+
+export type Order = 'name' | 'held' | 'limit' | 'guarantee';
+
+export interface Look {
+  readonly search: string;
+  readonly kind: Account['kind'] | null;
+  readonly changed: boolean; // only those with numbers that were set here
+  readonly order: Order;
+  readonly down: boolean;
+  readonly page: number; // from 0
+}
+
+export const ALL: Look = { search: '', kind: null, changed: false, order: 'name', down: false, page: 0 };
+
+export interface Page<Row> {
+  readonly rows: readonly Row[];
+  readonly first: number; // of them, counted from 1; 0 of none
+  readonly of: number;
+  readonly page: number; // the one that is shown: the last, where so many are no more
+  readonly pages: number;
+}
+
+/** One page of what matches. */
+export function pageOf(accounts: readonly Account[], look: Look): Page<Account> {
+  const found = accounts.filter(each => matches(each, look)).sort(by(look));
+  const pages = Math.max(1, Math.ceil(found.length / PAGE));
+  const page = Math.min(look.page, pages - 1);
+  const rows = found.slice(page * PAGE, (page + 1) * PAGE);
+  return { rows, first: rows.length ? page * PAGE + 1 : 0, of: found.length, page, pages };
+}
+
+function matches(account: Account, { search, kind, changed }: Look): boolean {
+  const words = search.trim().toLowerCase();
+  return (
+    (kind === null || account.kind === kind) &&
+    (!changed || Object.keys(account.changed).length > 0) &&
+    (words === '' || [account.name, ...account.members].some(each => each.toLowerCase().includes(words)))
+  );
+}
+
+function by({ order, down }: Look): (one: Account, other: Account) => number {
+  const turn = down ? -1 : 1;
+  return (one, other) => turn * compared(one, other, order) || names(one, other);
+}
+
+function compared(one: Account, other: Account, order: Order): number {
+  switch (order) {
+    case 'name':
+      return names(one, other);
+    case 'held':
+      return one.use.held - other.use.held;
+    case 'limit':
+      return Math.sign((one.quota.limit ?? 1e9) - (other.quota.limit ?? 1e9));
+    case 'guarantee':
+      return one.quota.guarantee - other.quota.guarantee;
+  }
+}
+
+const COLLATOR = new Intl.Collator('en', { numeric: true });
+
+/** Groups before users, then `u2` before `u10`. */
+function names(one: Account, other: Account): number {
+  return Number(one.kind === 'user') - Number(other.kind === 'user') || COLLATOR.compare(one.name, other.name);
+}
+
+/** The lines of the log in which all of these words are. */
+export function deedsWith(deeds: readonly Deed[], search: string): readonly Deed[] {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  const text = (deed: Deed): string => `${deed.who} ${deed.act} ${deed.on} ${deed.detail}`.toLowerCase();
+  return words.length ? deeds.filter(deed => words.every(word => text(deed).includes(word))) : deeds;
+}
+
+/** Whose an ask is, as far as one may know: `ada`, `somebody of vision`. */
+export function whose(row: Waiting): string {
+  if (row.experiment !== null) {
+    return row.owner;
+  }
+  return row.group ? `somebody of ${row.group}` : 'somebody';
+}
+
+/** What is asked for: `#12 digits`, `#12.3 digits`; empty of what one may not see. */
+export function whatOf({ experiment, trial, name }: Waiting): string {
+  if (experiment === null) {
+    return '';
+  }
+  const number = trial === null || trial === 1 ? `#${experiment}` : `#${experiment}.${trial}`;
+  return name ? `${number} ${name}` : number;
+}

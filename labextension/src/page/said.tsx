@@ -1,0 +1,63 @@
+/** What the page says by itself: what was done and can be taken back, and why its numbers are old. */
+
+import * as React from 'react';
+
+import type { ServiceError } from '../service/source';
+import type { Done } from './cluster';
+import { clockText } from './text';
+
+interface SaidProps {
+  done: Done | null;
+  undo: () => void;
+  dismiss: () => void;
+}
+
+/** The outcome of the last act; it stays until another one comes, for nobody can be hurried. */
+export function Said({ done, undo, dismiss }: SaidProps): React.JSX.Element {
+  return (
+    <div className="dl-said-place">
+      <div role="status" aria-live="polite" className="dl-said-text" data-wrong={done?.wrong ?? false}>
+        {done?.text}
+      </div>
+      {done && (
+        <div className="dl-said-buttons">
+          {done.undo && (
+            <button type="button" className="dl-push" title="Ctrl+Z" onClick={undo}>
+              Undo
+            </button>
+          )}
+          <button type="button" className="dl-push dl-plain" aria-label="Dismiss" onClick={dismiss}>
+            ×
+          </button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+interface TroubleProps {
+  error: ServiceError;
+  at: number;
+  again: () => void;
+}
+
+/** Why nothing new comes, and how old the numbers are. */
+export function Trouble({ error, at, again }: TroubleProps): React.JSX.Element {
+  const loggedOut = error.status === 401;
+  return (
+    <div className="dl-away">
+      <div role="alert">
+        <p>{sentence(error.message)}</p>
+        {at > 0 && <p>These numbers are those of {clockText(at)}.</p>}
+      </div>
+      <button type="button" className="dl-push" onClick={loggedOut ? () => location.reload() : again}>
+        {loggedOut ? 'Reload' : 'Try again'}
+      </button>
+    </div>
+  );
+}
+
+function sentence(message: string): string {
+  const begun = message.charAt(0).toUpperCase() + message.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}

@@ -1,0 +1,85 @@
+/** The page's way to the service: the API beside the page itself. No other file of the page fetches. */
+
+import { ServiceError } from '../service/source';
+import type { Query } from '../service/source';
+
+const PATIENCE_MS = 15_000;
+const NO_ANSWER = 'nothing answers at this address: the service, JupyterHub, or the way to it is away';
+const NO_SERVICE = "JupyterHub answers, Daylight's service does not";
+const LOGGED_OUT = 'you are logged out: reload the page to log in again';
+
+export type Method = 'GET' | 'PUT' | 'POST' | 'DELETE';
+
+export interface Asker {
+  /** The JSON at a path such as `/queue`; throws ServiceError. */
+  ask(method: Method, path: string, query?: Query, body?: unknown): Promise<unknown>;
+}
+
+export class PageSource implements Asker {
+  /** `token` is that of a service of one's own; behind a hub its cookies say who asks. */
+  constructor(
+    private readonly _base: string,
+    private readonly _token: string | null
+  ) {}
+
+  async ask(method: Method, path: string, query: Query = {}, body?: unknown): Promise<unknown> {
+    const url = new URL(`api${path}`, this._base);
+    for (const [name, value] of Object.entries(query)) {
+      url.searchParams.set(name, String(value));
+    }
+    const [response, text] = await this._fetch(url, method, body);
+    const said = parsed(text);
+    if (!response.ok) {
+      throw refusal(response, said);
+    }
+    if (said === undefined) {
+      throw new ServiceError(401, LOGGED_OUT); // a form to log in, most likely
+    }
+    return said;
+  }
+
+  private async _fetch(url: URL, method: Method, body: unknown): Promise<[Response, string]> {
+    try {
+      const response = await fetch(url, {
+        method,
+        headers: headersFor(this._token, document.cookie),
+        body: body === undefined ? null : JSON.stringify(body),
+        credentials: 'same-origin',
+        redirect: 'manual', // to a form: nothing that a page could read
+        signal: AbortSignal.timeout(PATIENCE_MS)
+      });
+      return [response, await response.text()];
+    } catch {
+      throw new ServiceError(0, NO_ANSWER);
+    }
+  }
+}
+
+/** What a request carries: a token, or what proves to the hub that this page sends it and no other site's. */
+export function headersFor(token: string | null, cookies: string): Record<string, string> {
+  const xsrf = /(?:^|; )_xsrf=([^;]*)/.exec(cookies)?.[1];
+  return {
+    'Content-Type': 'application/json',
+    ...(token ? { Authorization: `Bearer ${token}` } : {}),
+    ...(xsrf ? { 'X-XSRFToken': decodeURIComponent(xsrf) } : {})
+  };
+}
+
+function refusal(response: Response, body: unknown): ServiceError {
+  if (response.type === 'opaqueredirect') {
+    return new ServiceError(401, LOGGED_OUT);
+  }
+  const { error, message } = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>;
+  if (typeof error === 'string' && typeof message === 'string') {
+    return new ServiceError(response.status, message);
+  }
+  return new ServiceError(response.status, `${NO_SERVICE} (HTTP ${response.status})`);
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,231 @@
+"""Every route, asked by its owner, one of their group, one outside, an admin, and with a stolen attempt's token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from kernel_backend.api import stream
+from kernel_backend.api.routes import ROUTES
+from kernel_backend.client import Client
+from kernel_backend.errors import Forbidden, NotFound
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.people import Person
+from tests.api.people import FakeHub
+from tests.api.served import Served, StillEngine, archive, submit, token_of, until
+from tests.api.test_every_route import EXAMPLES
+
+HTTP = httpx.Client(timeout=20, trust_env=False)
+ONE = "/api/experiments/{number}"
+KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
+# Whose a route is. `looks`: the owner, their group, and admins; others are told that there is no such experiment.
+# `changes`: the owner and admins; the group is forbidden to. `all`: everybody, for themselves. `admins`: no one else.
+# `attempts`: no person at all.
+WHOSE = {
+    "looks": [
+        *(
+            f"GET {ONE}{what}"
+            for what in ("", "/diff?other=1", "/reports", "/facts", "/curves", "/logs", "/checkpoints")
+        ),
+        *(f"GET {ONE}{what}" for what in ("/search", "/search/curves", "/search/importance", "/artifacts", "/source")),
+        *(f"GET {ONE}{what}" for what in ("/environment", "/snapshot.zip", "/picture.png")),
+        f"GET {KEPT}",
+        f"GET {KEPT}/parts/{{part}}",
+        f"POST {KEPT}/verify",
+        f"GET {ONE}/trials/{{trial}}/artifacts/{{artifact}}",
+        f"POST {ONE}/rerun",
+        f"POST {ONE}/verify",
+    ],
+    "changes": [
+        *(f"POST {ONE}/{verb}" for verb in ("pause", "resume", "extend")),
+        *(f"POST {ONE}/trials/{{trial}}/{verb}" for verb in ("promote", "prune")),
+        f"DELETE {KEPT}",
+        f"POST {KEPT}/pin",
+        f"POST {KEPT}/unpin",
+        f"POST {ONE}/stop",
+    ],
+    "all": [
+        *(f"GET /api/{what}" for what in ("experiments", "history", "stream", "nodes", "health", "openapi.json")),
+        *(f"GET /api/{what}" for what in ("me", "accounts", "queue", "pools")),
+        "POST /api/experiments",
+        "POST /api/gc",
+        "HEAD /api/snapshots/{id}",
+        "PUT /api/snapshots/{id}",
+    ],
+    "admins": ["GET /api/audit"],
+    "attempts": ["POST /api/attempts/{key}/records"],
+}
+BODIES = {"extend": {"trials": 3}}
+CALLS = {call.partition("?")[0]: (call, whose) for whose, calls in WHOSE.items() for call in calls}
+SERVED = [f"{method} {route.path}" for route in ROUTES for method in route.operations]
+
+
+@pytest.fixture(scope="module")
+def hub() -> FakeHub:
+    return FakeHub()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, hub: FakeHub) -> Iterator[Served]:
+    """Experiment #1 is dave's, of group vision."""
+    served = Served(tmp_path_factory.mktemp("people"), StillEngine(), identity=hub)
+    dave = served.client("dave")
+    submit(dave, "digits")
+    token_of(served, AttemptId(1, 1, 1))
+    dave.close()
+    yield served
+    served.stop()
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[dict[str, Client]]:
+    made = {name: served.client(name, patience=5) for name in ("dave", "danielle", "eve", "ada", "guest")}
+    yield made
+    for each in made.values():
+        each.close()
+
+
+def ask(served: Served, token: str, call: str) -> httpx.Response:
+    method, path = call.format(**EXAMPLES).split(" ")
+    body = BODIES.get(path.rpartition("/")[2])
+    return HTTP.request(method, served.url + path, headers={"Authorization": f"Bearer {token}"}, json=body)
+
+
+def outcome(answer: httpx.Response) -> str:
+    """`let in`, whatever came of it; else by what somebody was kept out."""
+    media = answer.headers.get("Content-Type", "")
+    said = answer.json().get("message", "") if answer.content and media.startswith("application/json") else ""
+    if answer.status_code == 404 and "there is no experiment #1" in said:
+        return "there is no such experiment"
+    return {401: "unknown", 403: "forbidden"}.get(answer.status_code, "let in")
+
+
+def test_it_is_written_down_whose_each_route_is() -> None:
+    assert [call for call in SERVED if call not in CALLS] == []
+
+
+EXPECTED = {
+    "looks": ("let in", "let in", "there is no such experiment", "let in"),
+    "changes": ("let in", "forbidden", "there is no such experiment", "let in"),
+    "all": ("let in",) * 4,
+    "admins": ("forbidden", "forbidden", "forbidden", "let in"),
+    "attempts": ("unknown",) * 4,
+}
+
+
+# What changes an experiment comes last, and from those first who may not: #1 is there for all of them.
+@pytest.mark.parametrize(
+    "called", sorted(SERVED, key=lambda called: list(CALLS).index(called) if called in CALLS else 0)
+)
+def test_a_route_lets_in_whom_it_is_for(served: Served, called: str) -> None:
+    call, whose = CALLS[called]
+    for name, expected in reversed(list(zip(("dave", "danielle", "eve", "ada"), EXPECTED[whose], strict=True))):
+        if name == "ada" and whose == "changes":
+            continue  # below, where what she does to others' is looked at
+        assert outcome(ask(served, name, call)) == expected, (name, call)
+
+
+@pytest.mark.parametrize("called", SERVED)
+def test_an_attempts_token_opens_nothing_but_its_own_delivery(served: Served, called: str) -> None:
+    stolen = served.engine.tokens[AttemptId(1, 1, 1)]
+    answer = ask(served, stolen, CALLS[called][0])
+    if called.startswith("POST /api/attempts"):
+        assert answer.status_code == 400  # let in, with an empty body
+        other = ask(served, stolen, "POST /api/attempts/1.1-2/records")
+        assert other.status_code == 401
+    else:
+        assert answer.status_code == 401
+
+
+def test_a_foreign_experiment_is_nowhere(client: dict[str, Client]) -> None:
+    mine = submit(client["eve"], "speech").experiment.number
+    with pytest.raises(NotFound, match="there is no experiment #1"):
+        client["eve"].diff(mine, 1)
+    with pytest.raises(NotFound, match="there is no experiment #1"):
+        client["eve"].collect(1)
+    with pytest.raises(Forbidden, match="dave's"):
+        client["danielle"].collect(1)
+    shown = {experiment.experiment.number for experiment in client["eve"].experiments(group="")}
+    assert 1 not in shown
+    assert client["eve"].experiments(owner="dave") == client["eve"].experiments(group="vision") == []
+    assert [each.number for each in client["eve"].history()] == [mine]
+
+
+def test_one_lists_ones_own_or_all_of_ones_group(client: dict[str, Client]) -> None:
+    def owners(name: str, **asked: Any) -> set[str]:
+        return {each.experiment.owner for each in client[name].experiments(**asked)}
+
+    submit(client["danielle"], "shared")
+    assert owners("danielle") == {"danielle"}
+    assert owners("danielle", group="") == owners("danielle", group="vision") == {"dave", "danielle"}
+    assert owners("danielle", owner="dave") == {"dave"}
+    assert owners("ada") <= {"ada"}
+    assert owners("ada", group="") >= {"dave", "danielle"}
+
+
+def test_who_only_looks_has_nothing_trained_and_stores_nothing(client: dict[str, Client]) -> None:
+    id, data = archive()
+    with pytest.raises(Forbidden, match="custom:daylight:submit"):
+        submit(client["guest"])
+    with pytest.raises(Forbidden, match="custom:daylight:submit"):
+        client["guest"].rerun(1)
+    assert client["guest"].experiment(1).experiment.owner == "dave"
+    client["dave"].upload_snapshot(id, data)
+
+
+def test_a_stream_carries_what_one_may_see(served: Served) -> None:
+    def first(token: str) -> Any:
+        headers = {"Authorization": f"Bearer {token}"}
+        return connect(f"ws://127.0.0.1:{served.port}/api/stream?after=0", additional_headers=headers, proxy=None)
+
+    with first("danielle") as watching:
+        assert '"experiment":1,' in str(watching.recv(20))
+    with first("eve") as watching:
+        assert '"experiment":1,' not in str(watching.recv(20))
+
+
+@pytest.mark.parametrize("change", ["revoked", "barred", "left the group"])
+def test_a_watcher_who_may_not_any_more_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    monkeypatch.setattr(stream, "LOOK_AGAIN_S", 0.05)
+    hub = FakeHub()
+    served = Served(tmp_path, StillEngine(), identity=hub)
+    headers = {"Authorization": "Bearer danielle"}
+    with connect(f"ws://127.0.0.1:{served.port}/api/stream", additional_headers=headers, proxy=None) as watching:
+        if change == "revoked":
+            del hub.people["danielle"]
+        elif change == "barred":
+            hub.barred.add("danielle")
+        else:
+            hub.people["danielle"] = Person(name="danielle")
+        with pytest.raises(ConnectionClosed) as closed:
+            watching.recv(20)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == (1001 if change == "left the group" else 1008)
+    served.stop()
+
+
+def test_while_the_hub_is_away_whom_it_knew_may_look_and_not_change(
+    served: Served, hub: FakeHub, client: dict[str, Client]
+) -> None:
+    assert client["danielle"].experiment(1)
+    hub.away = True
+    try:
+        assert client["danielle"].experiment(1).experiment.owner == "dave"
+        answer = ask(served, "danielle", "POST /api/experiments/1/rerun")
+        assert answer.status_code == 503
+        assert "the hub does not answer" in answer.json()["message"]
+        assert ask(served, "nobody", "GET /api/nodes").status_code == 503
+    finally:
+        hub.away = False
+
+
+def test_an_admin_ends_what_is_anothers(client: dict[str, Client]) -> None:
+    number = submit(client["eve"], "endless").experiment.number
+    client["ada"].stop(number)
+    until(lambda: client["eve"].experiment(number).state in ("stopping", "stopped"), "it ends")
