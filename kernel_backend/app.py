@@ -156,6 +156,7 @@ class Daylight(Program):
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
         use, service = Use(), self._service(home, hub)
+        service.sharing.learn(await hub.first())  # before the first decision
         app = application(
             service,
             hub.identity,
@@ -165,8 +166,13 @@ class Daylight(Program):
             secret=discovery.ensure_token(home),
             pages=[*hub.pages, *PAGES],
         )
+        telling = hub.keep_telling(service.sharing.learn, self.directory_age)
         counting = hub.keep_counting(service.notebooks.give, self.servers_age)
-        async with _listening(home, app, service, use, (hub.host, hub.port), hub.prefix), _beside(counting):
+        async with (
+            _listening(home, app, service, use, (hub.host, hub.port), hub.prefix),
+            _beside(telling),
+            _beside(counting),
+        ):
             await stop.wait()
 
     def _service(self, home: Path, hub: UnderHub | None = None) -> Service:

@@ -53,8 +53,7 @@ from kernel_backend.store.base import Store
 BUSY_S = 0.2  # between rounds while gangs run
 FAILED_S = 2.0  # after one in which something failed
 IDLE_S = 30.0  # and while none does; a verb rings the bell
-RELEASE_GRACE_S = 120.0  # what a gang gets to commit a checkpoint and go
-STOP_GRACE_S = 30.0  # the same when its work ends for good
+STOP_GRACE_S = 30.0  # what a gang gets to go when its work ends for good; else it is a rule of the scheduler's
 TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
 OPEN = LIVE | {TrialState.PAUSED}
 GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
@@ -86,8 +85,8 @@ class Loop:
         self.beginnings = Beginnings(places, self.wake)
         self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
         self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
-        roster = roster or Everybody()
-        self.pictures = Pictures(store, engine, roster, self._asking, rules or Rules())
+        roster, self._rules = roster or Everybody(), rules or Rules()
+        self.pictures = Pictures(store, engine, roster, self._asking, self._rules)
         self.notebooks = Notebooks(store, roster, servers, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
@@ -163,7 +162,7 @@ class Loop:
             self._asked[attempt.id] = time.monotonic()
             await self._engine.release(attempt.id)
             return
-        grace = STOP_GRACE_S if trial.state is TrialState.STOPPING else RELEASE_GRACE_S
+        grace = STOP_GRACE_S if trial.state is TrialState.STOPPING else self._rules.grace
         if time.monotonic() - asked > grace:
             with contextlib.suppress(Unconfirmed):
                 await self._engine.kill(attempt.id)

@@ -78,11 +78,9 @@ def _impossible(experiment: Experiment, trials: Sequence[Trial], picture: Pictur
         return None
     ask = plain_ask(experiment, held[0], pool_of(experiment.config, picture.nodes.values()))
     never = impossible(picture, ask)
-    reason = (
-        "possible again, and about to be queued"
-        if never is None
-        else f"{never.reason} It goes on by itself as soon as that is possible."
-    )
+    reason = "possible again, and about to be queued"
+    if never is not None:
+        reason = f"{never.reason} It goes on by itself as soon as that is possible."
     excluded = sorted(frozenset[str]().union(*(trial.excluded for trial in held)))
     if excluded and impossible(picture, replace(ask, excluded=frozenset())) is None:
         nodes = ", ".join(excluded)
