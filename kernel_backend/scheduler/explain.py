@@ -31,9 +31,10 @@ def explain(picture: Picture, ask: Ask, lengths: Mapping[str, Lengths] = UNKNOWN
         return Wait(reason=_no_turn(picture, ask) + _left_out(picture, ask), place=1 + sum(others))
     expected = forecast(picture, ahead, ask, lengths)
     reason = _reason(picture, ask, ahead) + _left_out(picture, ask)
-    return Wait(
-        reason=reason, place=1 + len(ahead), estimate=expected.likely if expected and expected.likely > 0 else None
-    )
+    if expected is None or expected.likely <= 0:
+        return Wait(reason=reason, place=1 + len(ahead))
+    earliest, estimate, latest = expected
+    return Wait(reason=reason, place=1 + len(ahead), estimate=estimate, earliest=earliest, latest=latest)
 
 
 def _no_turn(picture: Picture, ask: Ask) -> str:
