@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError, NotFound
-from kernel_backend.home import attempt_folder, stand_in_folder
+from kernel_backend.home import attempt_folder
 from kernel_backend.model import events as e
 from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
@@ -41,12 +41,12 @@ from kernel_backend.service.asking import Asking, plain_ask, pool_of
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
+from kernel_backend.service.notebooks import Notebooks, Servers
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.roster import Everybody, Roster
 from kernel_backend.service.searches import Searches
 from kernel_backend.snapshots.archive import Archive
-from kernel_backend.snapshots.shipped import working_folder
 from kernel_backend.store.base import Store
 
 BUSY_S = 0.2  # between rounds while gangs run
@@ -69,22 +69,25 @@ class Loop:
         engine: Engine,
         archive: Archive,
         places: Places,
-        environments: Environments,
+        areas: Areas,
         home: Path,
         bus: Bus,
         url: str | None = None,
         roster: Roster | None = None,
         rules: Rules | None = None,
+        servers: Servers | None = None,
     ) -> None:
-        """`roster` says who may have what; without one everybody may have all there is."""
+        """`roster` says who may have what; without one everybody may have all there is. `servers`: of notebooks."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
-        self._places, self._home, self._url = places, home, url
-        self.preparation = Preparation(archive, environments, self.wake)
+        self._places, self._areas, self._home, self._url = places, areas, home, url
+        self.preparation = Preparation(archive, areas, self.wake)
         self.beginnings = Beginnings(places, self.wake)
-        self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
+        asker = partial(ExperimentAsker, archive=archive, preparation=self.preparation, areas=areas)
+        self.searches = Searches(store, asker)
         self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
-        self._rules = rules or Rules()
-        self.pictures = Pictures(store, engine, roster or Everybody(), self._asking, self._rules)
+        roster, self._rules = roster or Everybody(), rules or Rules()
+        self.pictures = Pictures(store, engine, roster, self._asking, self._rules)
+        self.notebooks = Notebooks(store, roster, servers, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()
@@ -297,7 +300,10 @@ class Loop:
                 await self._start_or_tell(start)
         for preempt in decisions.preempts:
             with self._apart(f"the leave of {preempt.run.key}"):
-                await self._put_aside(preempt)
+                if preempt.run.key.server:
+                    await self.notebooks.take_back(picture, preempt)
+                else:
+                    await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
         """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""
@@ -361,9 +367,8 @@ class Loop:
         trial = await asyncio.to_thread(self._store.trial, number, index)
         job = self._job(experiment, trial, attempt, python)
         try:
-            await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
-            stand_in = stand_in_folder(self._home, attempt.experiment, attempt.trial)
-            working = await asyncio.to_thread(working_folder, job, stand_in)
+            archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
+            working = await asyncio.to_thread(self._areas.of(experiment.owner).unpack, job, archive)
             job = job.model_copy(update={"cwd": working.cwd})
             if working.note:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())
