@@ -16,7 +16,7 @@ from kernel_backend.errors import DaylightError, ExperimentFailed, InvalidReques
 
 def verbs() -> dict[str, Verb]:
     """All verbs by name, in the order of the help."""
-    from kernel_backend.cli import act, artifacts, checkpoints, compare, doctor, environment, look, searches
+    from kernel_backend.cli import act, artifacts, checkpoints, compare, doctor, environment, look, searches, sharing
 
     found = [
         *act.SUBMIT,
@@ -26,6 +26,7 @@ def verbs() -> dict[str, Verb]:
         *searches.VERBS,
         *checkpoints.VERBS,
         artifacts.ARTIFACTS,
+        *sharing.VERBS,
         *act.VERBS,
         doctor.DOCTOR,
     ]

@@ -170,4 +170,4 @@ def _own(who: Person) -> list[Key]:
 def check_admin(who: Person, what: str) -> None:
     """Raise Forbidden for whoever is no admin."""
     if not who.admin:
-        raise Forbidden(f"{what}: {who.name} is none")
+        raise Forbidden(f"{what}: {who.name} is no admin")
