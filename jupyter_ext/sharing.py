@@ -171,13 +171,15 @@ def nodes(client: Client, said: Sequence[str], options: Namespace, command: str)
     if not said:
         found = client.nodes()
         body = {"nodes": [each.to_json() for each in found]}
-        return Answer(body, words.NODE_HEAD, [words.node_row(each) for each in found], "there are no nodes")
+        return Answer(
+            body, words.NODE_HEAD, [words.node_row(each, time.time()) for each in found], "there are no nodes"
+        )
     if said[0] not in ("drain", "undrain") or len(said) != 2:
         near = nearest(said[0], ("drain", "undrain"))
         known = f"{command} drain NAME, or {command} undrain NAME"
         raise InvalidRequest(f"{command} {' '.join(said)}: that is nothing to do{near}; write {known}")
     node = client.drain(said[1]) if said[0] == "drain" else client.undrain(said[1])
-    return Answer(node.to_json(), lines=words.drained_lines(node, command))
+    return Answer(node.to_json(), lines=words.drained_lines(node, command, time.time()))
 
 
 def audit(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:

@@ -12,17 +12,18 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError, NotFound
-from kernel_backend.home import attempt_folder, stand_in_folder
+from kernel_backend.home import attempt_folder
 from kernel_backend.model import events as e
 from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.spelling import duration_word
 from kernel_backend.model.states import HOLDING_SLOTS, LIVE, ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.align import align, settled
@@ -40,19 +41,18 @@ from kernel_backend.service.asking import Asking, plain_ask, pool_of
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
+from kernel_backend.service.notebooks import Notebooks, Servers
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.roster import Everybody, Roster
 from kernel_backend.service.searches import Searches
 from kernel_backend.snapshots.archive import Archive
-from kernel_backend.snapshots.shipped import working_folder
 from kernel_backend.store.base import Store
 
 BUSY_S = 0.2  # between rounds while gangs run
 FAILED_S = 2.0  # after one in which something failed
 IDLE_S = 30.0  # and while none does; a verb rings the bell
-RELEASE_GRACE_S = 120.0  # what a gang gets to commit a checkpoint and go
-STOP_GRACE_S = 30.0  # the same when its work ends for good
+STOP_GRACE_S = 30.0  # what a gang gets to go when its work ends for good; else it is a rule of the scheduler's
 TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
 OPEN = LIVE | {TrialState.PAUSED}
 GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
@@ -69,21 +69,25 @@ class Loop:
         engine: Engine,
         archive: Archive,
         places: Places,
-        environments: Environments,
+        areas: Areas,
         home: Path,
         bus: Bus,
         url: str | None = None,
         roster: Roster | None = None,
         rules: Rules | None = None,
+        servers: Servers | None = None,
     ) -> None:
-        """`roster` says who may have what; without one everybody may have all there is."""
+        """`roster` says who may have what; without one everybody may have all there is. `servers`: of notebooks."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
-        self._places, self._home, self._url = places, home, url
-        self.preparation = Preparation(archive, environments, self.wake)
+        self._places, self._areas, self._home, self._url = places, areas, home, url
+        self.preparation = Preparation(archive, areas, self.wake)
         self.beginnings = Beginnings(places, self.wake)
-        self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
+        asker = partial(ExperimentAsker, archive=archive, preparation=self.preparation, areas=areas)
+        self.searches = Searches(store, asker)
         self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
-        self.pictures = Pictures(store, engine, roster or Everybody(), self._asking, rules or Rules())
+        roster, self._rules = roster or Everybody(), rules or Rules()
+        self.pictures = Pictures(store, engine, roster, self._asking, self._rules)
+        self.notebooks = Notebooks(store, roster, servers, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()
@@ -114,6 +118,7 @@ class Loop:
         for key in statuses:
             with self._apart(f"unknown gang {key}"):
                 await self._remove_stranger(key)
+        await self._end_times()
         busy = await self._align()
         await self._start_queued()
         await self.pictures.keep()
@@ -157,7 +162,7 @@ class Loop:
             self._asked[attempt.id] = time.monotonic()
             await self._engine.release(attempt.id)
             return
-        grace = STOP_GRACE_S if trial.state is TrialState.STOPPING else RELEASE_GRACE_S
+        grace = STOP_GRACE_S if trial.state is TrialState.STOPPING else self._rules.grace
         if time.monotonic() - asked > grace:
             with contextlib.suppress(Unconfirmed):
                 await self._engine.kill(attempt.id)
@@ -215,6 +220,23 @@ class Loop:
         """A trial's attempts and its committed checkpoints; storage is the truth about these."""
         committed = self._places.open(experiment, trial).committed()
         return self._store.attempts(experiment, trial), [manifest.id for manifest in committed]
+
+    async def _end_times(self) -> None:
+        """Pause trainings that have held their slots for as long as they were to; a checkpoint is committed as ever."""
+        picture = await self.pictures.now()
+        for run in [run for run in picture.runs.values() if run.ends is not None and run.ends <= picture.at]:
+            trial = self.pictures.mirror.trial(run.key.experiment, run.key.trial)
+            experiment = self.pictures.mirror.experiments.get(run.key.experiment)
+            active = experiment is not None and experiment.state is ExperimentState.ACTIVE
+            if experiment is None or trial is None or not active or trial.state not in GOING_ON:
+                continue
+            with self._apart(f"the time of {run.key}"):
+                length, number = duration_word(experiment.config.max_time or 0.0), experiment.number
+                note = f"paused: its --max-time of {length} is over; daylight resume {number} gives it as long again"
+                key = AttemptId(number, trial.index, trial.attempt)
+                await asyncio.to_thread(self._store.note, key, note, time.time())
+                await asyncio.to_thread(self._store.advance_experiment, number, e.Paused(), time.time())
+                self._bus.ring()
 
     # What experiments want of their trials
 
@@ -278,7 +300,10 @@ class Loop:
                 await self._start_or_tell(start)
         for preempt in decisions.preempts:
             with self._apart(f"the leave of {preempt.run.key}"):
-                await self._put_aside(preempt)
+                if preempt.run.key.server:
+                    await self.notebooks.take_back(picture, preempt)
+                else:
+                    await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
         """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""
@@ -342,9 +367,8 @@ class Loop:
         trial = await asyncio.to_thread(self._store.trial, number, index)
         job = self._job(experiment, trial, attempt, python)
         try:
-            await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
-            stand_in = stand_in_folder(self._home, attempt.experiment, attempt.trial)
-            working = await asyncio.to_thread(working_folder, job, stand_in)
+            archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
+            working = await asyncio.to_thread(self._areas.of(experiment.owner).unpack, job, archive)
             job = job.model_copy(update={"cwd": working.cwd})
             if working.note:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())

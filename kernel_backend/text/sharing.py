@@ -192,19 +192,31 @@ def whose(owner: str, group: str) -> str:
     return owner if owner == group else f"{owner} ({group})"
 
 
-def node_row(node: NodeUse) -> tuple[str, ...]:
+def node_row(node: NodeUse, now: float) -> tuple[str, ...]:
     """A row under NODE_HEAD."""
     state = "away" if not node.healthy else "drained" if node.drained else "ready"
     devices = _counted_names(node.devices)
     held = f"{bar(node.used, node.slots)} {node.used} of {node.slots}"
-    return node.name, node.pool, node.kind, held, ", ".join(map(_run, node.runs)), state, devices
+    return node.name, node.pool, node.kind, held, ", ".join(_run(each, now) for each in node.runs), state, devices
 
 
-def _run(run: NodeRun) -> str:
+def _run(run: NodeRun, now: float) -> str:
+    if run.server is not None:
+        return f"{run.owner} {run.slots} (notebook server{_idle(run, now)})"
     if run.experiment is None:
         return f"{whose(run.owner, run.group)} {run.slots}"
     trial = f".{run.trial}" if run.trial is not None and run.trial > 1 else ""
     return f"{run.owner} {run.slots} (#{run.experiment}{trial})"
+
+
+def _idle(run: NodeRun, now: float) -> str:
+    """`, idle for 40 min 00 s, may be stopped now`: of a notebook server, where that is known."""
+    idle = now - run.last_activity if run.last_activity is not None else 0.0
+    said = f", idle for {duration(idle)}" if idle >= 60 else ""
+    if run.take_back_at is not None:
+        left = run.take_back_at - now
+        said += ", may be stopped for its slots" + (f" in {duration(left)}" if left > 0 else " now")
+    return said
 
 
 def _counted_names(names: Sequence[str]) -> str:
@@ -212,13 +224,15 @@ def _counted_names(names: Sequence[str]) -> str:
     return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
 
 
-def drained_lines(node: NodeUse, command: str) -> list[str]:
+def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
     """What has become of a node that was drained, or is used again, and how to take it back."""
     if not node.drained:
         said = f"{node.name}: gangs are started there again"
         return [said, f"to take it back: {command} drain {quoted(node.name)}"]
     held = sum(run.slots for run in node.runs)
-    running = f"{counted(held, 'slot')} in use there: {', '.join(map(_run, node.runs))}, until they end"
+    running = (
+        f"{counted(held, 'slot')} in use there: {', '.join(_run(each, now) for each in node.runs)}, until they end"
+    )
     goes_on = f"; {running}" if held else ""
     said = f"{node.name}: drained, nothing new is started there{goes_on}"
     return [said, f"to take it back: {command} undrain {quoted(node.name)}"]

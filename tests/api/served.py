@@ -17,13 +17,14 @@ from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
+from tornado.web import RequestHandler
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import NotFound
 from kernel_backend.home import artifact_folder
 from kernel_backend.identity.base import Identity
@@ -36,6 +37,7 @@ from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
+from kernel_backend.model.servers import Server
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
@@ -120,6 +122,7 @@ class Named:
     users: dict[str, Quota] = field(default_factory=dict)
     groups: dict[str, Quota] = field(default_factory=dict)
     drained: frozenset[str] = frozenset()
+    servers: tuple[Server, ...] = ()
 
 
 @dataclass
@@ -130,6 +133,7 @@ class Served:
     engine: StillEngine
     port: int = 0
     identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
+    pages: Sequence[tuple[str, type[RequestHandler]]] = ()
     rules: Rules | None = None
 
     def __post_init__(self) -> None:
@@ -172,12 +176,12 @@ class Served:
             archive=Archive(self.home / "snapshots"),
             engine=self.engine,
             places=Places(str(self.home / "checkpoints")),
-            environments=Environments(self.home),
+            areas=OneArea(OwnArea(self.home)),
             home=self.home,
             rules=self.rules,
         )
         self.use = Use()
-        app = application(self.service, self.identity, self.use)
+        app = application(self.service, self.identity, self.use, pages=self.pages)
         self._server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]
