@@ -230,9 +230,8 @@ def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
         said = f"{node.name}: gangs are started there again"
         return [said, f"to take it back: {command} drain {quoted(node.name)}"]
     held = sum(run.slots for run in node.runs)
-    running = (
-        f"{counted(held, 'slot')} in use there: {', '.join(_run(each, now) for each in node.runs)}, until they end"
-    )
+    by_whom = ", ".join(_run(each, now) for each in node.runs)
+    running = f"{counted(held, 'slot')} in use there: {by_whom}, until they end"
     goes_on = f"; {running}" if held else ""
     said = f"{node.name}: drained, nothing new is started there{goes_on}"
     return [said, f"to take it back: {command} undrain {quoted(node.name)}"]
