@@ -33,7 +33,7 @@ PASSWORD = "a password of all the users"
 ADMIN_PASSWORD = "a password of the admin, which is a long one"
 OURS = "the-token-of-the-tests-own-service-of-the-hub"
 AGE_S = 1  # for which the service takes the hub's word: short, since tests wait for it
-SOON_S = 60.0
+SOON_S = 180.0
 
 CONFIG = """
 load_subconfig({example!r})
@@ -53,6 +53,7 @@ daylight["command"] += ["--Daylight.identity_age={age}", "--Daylight.directory_a
 daylight["environment"]["UV_OFFLINE"] = "1"
 c.Spawner.environment["UV_OFFLINE"] = "1"
 c.Spawner.default_url = "/lab"
+c.Spawner.start_timeout = c.Spawner.http_timeout = 180  # a machine that tests may be slow
 {more}
 """
 
