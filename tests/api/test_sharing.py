@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.people import FakeHub
 
 from kernel_backend.client import Client
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
@@ -16,6 +15,7 @@ from kernel_backend.model.overview import Overview
 from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, SlotHours
 from kernel_backend.model.resources import Node
+from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, submit, until
 
 NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]

@@ -496,6 +496,18 @@ export interface NodeUse {
   runs: NodeRun[];
 }
 
+/** A notebook server and the slots that it holds. */
+export interface Server {
+  owner: string;
+  group: string;
+  name: string;
+  pool: string;
+  node: string | null;
+  slots: number;
+  since: number;
+  last_activity: number;
+}
+
 /** Who asks, and what they may. */
 export interface Person {
   name: string;
@@ -538,6 +550,7 @@ export interface Account {
 export interface Self {
   person: Person;
   accounts: Account[];
+  servers: Server[];
 }
 
 export interface UseOverTime {
