@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError, NotFound
-from kernel_backend.home import attempt_folder, stand_in_folder
+from kernel_backend.home import attempt_folder
 from kernel_backend.model import events as e
 from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
@@ -47,7 +47,6 @@ from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.roster import Everybody, Roster
 from kernel_backend.service.searches import Searches
 from kernel_backend.snapshots.archive import Archive
-from kernel_backend.snapshots.shipped import working_folder
 from kernel_backend.store.base import Store
 
 BUSY_S = 0.2  # between rounds while gangs run
@@ -70,7 +69,7 @@ class Loop:
         engine: Engine,
         archive: Archive,
         places: Places,
-        environments: Environments,
+        areas: Areas,
         home: Path,
         bus: Bus,
         url: str | None = None,
@@ -80,10 +79,11 @@ class Loop:
     ) -> None:
         """`roster` says who may have what; without one everybody may have all there is. `servers`: of notebooks."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
-        self._places, self._home, self._url = places, home, url
-        self.preparation = Preparation(archive, environments, self.wake)
+        self._places, self._areas, self._home, self._url = places, areas, home, url
+        self.preparation = Preparation(archive, areas, self.wake)
         self.beginnings = Beginnings(places, self.wake)
-        self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
+        asker = partial(ExperimentAsker, archive=archive, preparation=self.preparation, areas=areas)
+        self.searches = Searches(store, asker)
         self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
         roster, self._rules = roster or Everybody(), rules or Rules()
         self.pictures = Pictures(store, engine, roster, self._asking, self._rules)
@@ -367,9 +367,8 @@ class Loop:
         trial = await asyncio.to_thread(self._store.trial, number, index)
         job = self._job(experiment, trial, attempt, python)
         try:
-            await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
-            stand_in = stand_in_folder(self._home, attempt.experiment, attempt.trial)
-            working = await asyncio.to_thread(working_folder, job, stand_in)
+            archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
+            working = await asyncio.to_thread(self._areas.of(experiment.owner).unpack, job, archive)
             job = job.model_copy(update={"cwd": working.cwd})
             if working.note:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())

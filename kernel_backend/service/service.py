@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
 from kernel_backend.model import definition
 from kernel_backend.model import events as e
@@ -66,7 +66,7 @@ class Service:
         archive: Archive,
         engine: Engine,
         places: Places,
-        environments: Environments,
+        areas: Areas,
         home: Path,
         url: str | None = None,
         roster: StoredRoster | None = None,
@@ -77,17 +77,15 @@ class Service:
 
         `roster` says who may have what: by default one of what is set in this store, and of no hub.
         """
-        self._store, self._archive, self._engine = store, archive, engine
+        self._store, self._archive, self._engine, self._areas = store, archive, engine, areas
         self.roster = roster or StoredRoster(store)
         self._curves = CurveReader(store)
         self._twins, self._submitting = Twins(archive), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
-        self.artifacts = ArtifactVerbs(store, home)
+        self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(
-            store, engine, archive, places, environments, home, self._bus, url, self.roster, rules, servers
-        )
+        self._loop = Loop(store, engine, archive, places, areas, home, self._bus, url, self.roster, rules, servers)
         self.notebooks = self._loop.notebooks
         self._preparation = self._loop.preparation
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
@@ -151,8 +149,9 @@ class Service:
             await self._visible(who, submission.rerun_of)
         group = group_of(who, submission.config)
         params, space = await asyncio.to_thread(self._bind, submission)
+        await asyncio.to_thread(self._areas.check, who.name)
         if submission.config.env == "locked":
-            await asyncio.to_thread(self._preparation.check, submission.snapshot)
+            await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)
         for number in earlier.named(submission.config.search):
             await self._visible(who, number)
             await asyncio.to_thread(earlier.check, self._store, number, submission.config, space)
@@ -192,7 +191,7 @@ class Service:
 
     async def _add(self, who: Person, draft: Draft) -> Overview:
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
-        await asyncio.to_thread(self._preparation.keep, draft.snapshot, draft.python)
+        await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)
         self._changed()
         return await self.overview(who, experiment.number)
 
@@ -310,7 +309,7 @@ class Service:
     async def environment(self, who: Person, number: int) -> EnvironmentInfo:
         """What it ran with, and the lock of that."""
         experiment = await self._visible(who, number)
-        return await asyncio.to_thread(self._preparation.info, experiment.snapshot)
+        return await asyncio.to_thread(self._preparation.info, experiment.owner, experiment.snapshot)
 
     async def archive(self, who: Person, number: int) -> bytes:
         """The snapshot's archive: definition, project files and description."""

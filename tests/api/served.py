@@ -21,10 +21,10 @@ from tornado.web import RequestHandler
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import NotFound
 from kernel_backend.home import artifact_folder
 from kernel_backend.identity.base import Identity
@@ -176,7 +176,7 @@ class Served:
             archive=Archive(self.home / "snapshots"),
             engine=self.engine,
             places=Places(str(self.home / "checkpoints")),
-            environments=Environments(self.home),
+            areas=OneArea(OwnArea(self.home)),
             home=self.home,
             rules=self.rules,
         )
