@@ -8,9 +8,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -38,6 +38,7 @@ from kernel_backend.engines.local import LocalEngine
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
 from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.bus import heard
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
@@ -77,6 +78,10 @@ class Daylight(Program):
         help="socket of the spawn helper (python -m kernel_backend.spawn_helper): trainings run as their Unix users"
     ).tag(config=True)
     directory_age = Float(30.0, min=0.1, help="seconds between looks at the hub's groups").tag(config=True)
+    servers_age = Float(10.0, min=0.1, help="seconds between looks at the hub's notebook servers").tag(config=True)
+    idle_servers = Float(
+        0.0, min=0.0, help="seconds after which a hub's idle notebook server may be stopped for its slots; 0: never"
+    ).tag(config=True)
 
     aliases = {
         "host": "Daylight.host",
@@ -173,7 +178,8 @@ class Daylight(Program):
             await self._until_done(service, use, stop)
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
-        use, service = Use(), self._service(home, hub.url)
+        use, service = Use(), self._service(home, hub)
+        service.sharing.learn(await hub.first())  # before the first decision
         app = application(
             service,
             hub.identity,
@@ -183,10 +189,16 @@ class Daylight(Program):
             secret=discovery.ensure_token(home),
             pages=[*hub.pages, *PAGES],
         )
-        async with _listening(home, app, service, use, (hub.host, hub.port), hub.prefix):
+        telling = hub.keep_telling(service.sharing.learn, self.directory_age)
+        counting = hub.keep_counting(service.notebooks.give, self.servers_age)
+        async with (
+            _listening(home, app, service, use, (hub.host, hub.port), hub.prefix),
+            _beside(telling),
+            _beside(counting),
+        ):
             await stop.wait()
 
-    def _service(self, home: Path, url: str | None = None) -> Service:
+    def _service(self, home: Path, hub: UnderHub | None = None) -> Service:
         store = SqlStore(home / "daylight.db")
         engine, places, areas = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home)
         return Service(
@@ -196,7 +208,9 @@ class Daylight(Program):
             places=places,
             areas=areas,
             home=home,
-            url=url,
+            url=None if hub is None else hub.url,
+            rules=Rules(idle_servers=self.idle_servers or None),
+            servers=None if hub is None else hub.servers,
         )
 
     def _of_one(self, home: Path) -> tuple[Engine, Places, Areas]:
@@ -244,6 +258,18 @@ async def _listening(
         await _close(server, use)
         await service.close()
         _log.info("Daylight has ended; gangs that run go on")
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Something without an end that goes on until the block ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _close(server: HTTPServer, use: Use) -> None:

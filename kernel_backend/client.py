@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -323,6 +323,65 @@ class Client:
         """Who asks, with what is theirs and what they have of it."""
         return sharing.Self.model_validate(self._json("GET", "/api/me"))
 
+    def accounts(self) -> list[sharing.Account]:
+        """Users and groups with their quotas and use: for admins all, for others their own."""
+        return [sharing.Account.model_validate(each) for each in self._json("GET", "/api/accounts")["accounts"]]
+
+    def set_quota(self, kind: sharing.AccountKind, name: str, given: Mapping[str, Any]) -> sharing.Account:
+        """Set some numbers of a quota: fields of Quota, `none` for no limit, None for the hub's number again.
+
+        Raises Forbidden for whoever is no admin, and InvalidRequest with the number that cannot be.
+        """
+        body = self._json("PUT", f"{_account(kind, name)}/quota", again=True, json=dict(given))
+        return sharing.Account.model_validate(body)
+
+    def clear_quota(self, kind: sharing.AccountKind, name: str) -> sharing.Account:
+        """Have all numbers of a quota be the hub's again; raises Forbidden for whoever is no admin."""
+        return sharing.Account.model_validate(self._json("DELETE", f"{_account(kind, name)}/quota", again=True))
+
+    def usage(
+        self,
+        kind: sharing.AccountKind,
+        name: str,
+        since: float | None = None,
+        until: float | None = None,
+        points: int = 200,
+    ) -> sharing.UseOverTime:
+        """How many slots an account has held over time, of the last week by default; raises NotFound."""
+        whole = {"since": since and int(since), "until": until and int(until), "points": points}
+        return sharing.UseOverTime.model_validate(
+            self._json("GET", f"{_account(kind, name)}/use", params=_given(**whole))
+        )
+
+    def queue(self) -> list[sharing.Waiting]:
+        """What waits, in the order of the turns, pool by pool."""
+        return [sharing.Waiting.model_validate(each) for each in self._json("GET", "/api/queue")["queue"]]
+
+    def set_priority(self, number: int, priority: int) -> Overview:
+        """Give an experiment another priority; raises NotFound, Forbidden, InvalidRequest, Conflict."""
+        return self._overview("POST", f"/api/queue/{number}/priority", again=True, json={"priority": priority})
+
+    def put_first(self, number: int) -> Overview:
+        """Put an experiment ahead of everything that waits; raises NotFound, and Forbidden for whoever is no admin."""
+        return self._overview("POST", f"/api/queue/{number}/first", again=True)
+
+    def drain(self, name: str) -> NodeUse:
+        """Start nothing more on a node; raises NotFound, and Forbidden for whoever is no admin."""
+        return NodeUse.model_validate(self._json("POST", f"/api/nodes/{_part(name)}/drain", again=True))
+
+    def undrain(self, name: str) -> NodeUse:
+        """Start gangs on a node again; raises as `drain` does."""
+        return NodeUse.model_validate(self._json("POST", f"/api/nodes/{_part(name)}/undrain", again=True))
+
+    def pools(self) -> list[sharing.Pool]:
+        """The pools: what they have, what of it is in use, and how many wait."""
+        return [sharing.Pool.model_validate(each) for each in self._json("GET", "/api/pools")["pools"]]
+
+    def audit(self, before: int | None = None, limit: int = 100) -> list[sharing.Deed]:
+        """What admins have done, newest first, before number `before`; raises Forbidden for whoever is no admin."""
+        body = self._json("GET", "/api/audit", params=_given(before=before, limit=limit))
+        return [sharing.Deed.model_validate(each) for each in body["audit"]]
+
     def nodes(self) -> list[NodeUse]:
         """The nodes and how much of each is in use."""
         return [NodeUse.model_validate(each) for each in self._json("GET", "/api/nodes")["nodes"]]
@@ -471,6 +530,15 @@ def _running(home: Path | None) -> Address:
     if address is None:
         raise ServiceUnreachable("no Daylight service runs: start it with: daylight serve")
     return address
+
+
+def _account(kind: sharing.AccountKind, name: str) -> str:
+    return f"/api/accounts/{kind}/{_part(name)}"
+
+
+def _part(name: str) -> str:
+    """A name as a part of an address, whatever it is: a dot alone would be taken for a way up."""
+    return quote(name, safe="").replace(".", "%2E") if set(name) == {"."} else quote(name, safe="")
 
 
 def _kept(number: int, trial: int, checkpoint: str) -> str:

@@ -42,9 +42,11 @@ PARTS: dict[str, set[str]] = {
     "api": WORDS | SEAMS | {"text", "service", "home"},
     "runner": WORDS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
     "under_hub": WORDS | {"identity", "discovery"},
-    "jupyter_ext": WORDS | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery"},
+    "jupyter_ext": WORDS
+    | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience"},
     "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts"},
-    "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app"},
+    "cli": WORDS
+    | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app", "patience"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {"jupyter_ext": {"artifacts", "checkpoints", "search"}}  # job.load() makes a model, job.to_optuna() a study

@@ -1,4 +1,4 @@
-"""Nodes, and the service itself."""
+"""The service itself."""
 
 from __future__ import annotations
 
@@ -15,11 +15,3 @@ class Health(ApiHandler):
         """Tell the service's version and process."""
         busy = await self.service.busy()
         self.reply({"version": __version__, "numerics": NUMERICS, "pid": os.getpid(), "busy": busy})
-
-
-class Nodes(ApiHandler):
-    """Where gangs run."""
-
-    async def get(self) -> None:
-        """List the nodes and how many of their slots are in use."""
-        self.reply({"nodes": await self.service.nodes()})

@@ -18,6 +18,8 @@ PARTS = {
     "artifact": r"(?:[A-Za-z0-9._-]|%20){1,300}",  # as an address has it: a space is %20
     "part": r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
     "id": r"[0-9a-f]{64}",
+    "kind": r"(?:user|group)",
+    "name": r"[^/]{1,900}",  # of a user, a group or a node: whatever it is, as an address has it
     "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",
 }
 

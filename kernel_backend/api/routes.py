@@ -16,6 +16,7 @@ from kernel_backend.api import (
     experiments,
     openapi,
     searches,
+    sharing,
     snapshots,
     stream,
 )
@@ -32,6 +33,7 @@ from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
 from kernel_backend.model.resumption import Resumption
+from kernel_backend.model.sharing import Account, Deed, Pool, Priority, Self, UseOverTime, Waiting
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing
 from kernel_backend.model.stream import Message
 from kernel_backend.service.service import Service
@@ -47,11 +49,13 @@ PAST = {"search": TEXT, "limit": INT}
 DRAWN = {"trial": INT, "points": INT}
 MANY = {"limit": INT, "points": INT}
 PAGED = {"sort": TEXT, "limit": INT, "offset": INT}
+SPAN = {"since": INT, "until": INT, "points": INT}
 WATCHED = {"after": INT, "experiment": INT}
 SHOW = {"GET": Operation(Overview)}
 ACT = {"POST": Operation(Overview)}
 CHECKPOINT = {"POST": Operation(CheckpointInfo)}
 ONE = "/api/experiments/{number}"
+ACCOUNT = "/api/accounts/{kind}/{name}"
 KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
 
 ROUTES: tuple[Route, ...] = (
@@ -101,7 +105,22 @@ ROUTES: tuple[Route, ...] = (
     Route("/api/attempts/{key}/records", attempts.Records, {"POST": Operation(Instruction, body=Delivery)}),
     Route("/api/stream", stream.Stream, {"GET": Operation(Message, query=WATCHED, status=101)}),
     Route("/api/gc", checkpoints.Collect, {"POST": Operation(Collected, body=Collection)}),
-    Route("/api/nodes", admin.Nodes, {"GET": Operation({"nodes": NodeUse})}),
+    Route("/api/me", sharing.Me, {"GET": Operation(Self)}),
+    Route("/api/accounts", sharing.Accounts, {"GET": Operation({"accounts": Account})}),
+    Route(
+        f"{ACCOUNT}/quota",
+        sharing.AccountQuota,
+        {"PUT": Operation(Account, body=JSON), "DELETE": Operation(Account)},
+    ),
+    Route(f"{ACCOUNT}/use", sharing.AccountUse, {"GET": Operation(UseOverTime, query=SPAN)}),
+    Route("/api/queue", sharing.Queue, {"GET": Operation({"queue": Waiting})}),
+    Route("/api/queue/{number}/priority", sharing.QueuePriority, {"POST": Operation(Overview, body=Priority)}),
+    Route("/api/queue/{number}/first", sharing.QueueFirst, ACT),
+    Route("/api/nodes", sharing.Nodes, {"GET": Operation({"nodes": NodeUse})}),
+    Route("/api/nodes/{name}/drain", sharing.Drain, {"POST": Operation(NodeUse)}),
+    Route("/api/nodes/{name}/undrain", sharing.Undrain, {"POST": Operation(NodeUse)}),
+    Route("/api/pools", sharing.Pools, {"GET": Operation({"pools": Pool})}),
+    Route("/api/audit", sharing.Audit, {"GET": Operation({"audit": Deed}, query={"before": INT, "limit": INT})}),
     Route("/api/health", admin.Health, {"GET": Operation(JSON)}),
     Route("/api/openapi.json", openapi.OpenApi, {"GET": Operation(JSON)}),
 )

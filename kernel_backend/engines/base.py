@@ -41,6 +41,7 @@ class Unconfirmed(DaylightError):
 class Engine(Protocol):
     """One place where gangs run."""
 
+    name: str  # as people know it: local, slurm, kubernetes
     caps: Caps
 
     async def nodes(self) -> Sequence[Node]:

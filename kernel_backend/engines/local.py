@@ -38,6 +38,7 @@ _OUTCOMES = {"ok": Outcome.OK, "released": Outcome.RELEASED, "failed": Outcome.F
 class LocalEngine:
     """Gangs on this machine. All it knows lies in the attempts' folders, so a restarted service knows as much."""
 
+    name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
 
     def __init__(self, home: Path) -> None:

@@ -176,6 +176,9 @@ class NodeRun(Record):
     owner: str = ""
     experiment: int | None = None
     trial: int | None = None
+    server: str | None = None  # of a notebook server its full name: `dave/`
+    last_activity: float | None = None  # when something was last done in it
+    take_back_at: float | None = None  # from when on it may be stopped for its slots, unless something is done there
 
 
 class NodeUse(Record):

@@ -25,6 +25,11 @@ class SlotHours(Record):
         """The same in seconds of one slot."""
         return 3600.0 * self.hours
 
+    def __str__(self) -> str:
+        """As `parse_slot_hours` reads it."""
+        unit = next((unit for unit in ("w", "d") if self.window % _SECONDS[unit] == 0), "h")
+        return f"{self.hours:g}/{self.window / _SECONDS[unit]:g}{unit}"
+
 
 def parse_slot_hours(text: str) -> SlotHours:
     """Read `500/7d`, `40/12h` or `2000/4w`; raises InvalidRequest with the text."""

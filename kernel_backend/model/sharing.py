@@ -67,6 +67,12 @@ class Pool(Record):
     waiting: int
 
 
+class Priority(Record):
+    """The body of `POST /api/queue/N/priority`."""
+
+    priority: int
+
+
 class Deed(Record):
     """What somebody has done to what is not theirs, or to what all share: a line of the audit log."""
 

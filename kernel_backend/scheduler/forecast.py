@@ -50,7 +50,8 @@ def _start(picture: Picture, asks: list[Ask], lengths: Mapping[str, Lengths], qu
     ends: list[tuple[float, int]] = []
     for run in picture.runs.values():
         if run.pool == pool:
-            length = lengths[run.owner][quartile] if run.owner in lengths else None
+            ended = run.owner in lengths and not run.key.server  # of a notebook server nobody can say when it ends
+            length = lengths[run.owner][quartile] if ended else None
             end = _sooner(run.ends, None if length is None else run.since + length)
             if run.leaving is not None:
                 end = _sooner(end, run.leaving + picture.rules.grace)

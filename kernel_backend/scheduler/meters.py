@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import exp, expm1, log
 
 
@@ -68,3 +68,23 @@ class Meter:
                 corners.append((ended, -slots))
         for at, slots in sorted(corners):
             self.hold(slots, at)
+
+
+def averages(spells: Iterable[tuple[float, float | None, int]], at: Sequence[float], now: float) -> list[float]:
+    """How many slots were held on the average from each of the times `at` to the next; none after `now`."""
+    corners: list[tuple[float, int]] = []
+    for begun, ended, slots in spells:
+        until = now if ended is None else ended
+        if begun < until:
+            corners += ((begun, slots), (until, -slots))
+    corners.sort()
+    totals: list[float] = []  # slot-seconds until each of the times
+    held, total, last, nth = 0, 0.0, at[0], 0
+    for time in at:
+        while nth < len(corners) and corners[nth][0] <= time:
+            when, slots = corners[nth]
+            total += held * (when - last)
+            held, last, nth = held + slots, when, nth + 1
+        totals.append(total + held * (time - last))
+    steps = zip(totals, totals[1:], at, at[1:], strict=False)
+    return [(after - before) / (end - begin) for before, after, begin, end in steps]

@@ -20,6 +20,7 @@ from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Reservation, Run
 from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.picture import FREE, Accounts, Picture
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.scheduler.servers import take_in
 from kernel_backend.service.asking import Asking, pool_of
 from kernel_backend.service.claims import Claims, reservation
 from kernel_backend.service.lengths import PastLengths
@@ -104,6 +105,7 @@ class Pictures:
                 await self._set_quotas(picture)
                 for change in changes:
                     self._take_in(picture, change)
+                take_in(picture, self._roster.servers)
                 await self._renew(picture)
             return picture
         except BaseException:
@@ -164,6 +166,7 @@ class Pictures:
             if experiment is None:  # it has ended, and this is still to be closed
                 experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
             self._hold(picture, attempt, experiment, charged=True)
+        take_in(picture, self._roster.servers)
         picture.charge(self._lasting(picture, spells))
         for spell in spells:
             self.lengths.add(spell.owner, spell.begun, spell.ended, spell.outcome)

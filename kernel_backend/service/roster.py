@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from kernel_backend.model.directory import Directory
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.servers import Server
 from kernel_backend.model.sharing import AccountKind
@@ -28,9 +29,7 @@ class Roster(Protocol):
     def drained(self) -> frozenset[str]:
         """Names of nodes on which nothing new is started."""
 
-    @property
-    def servers(self) -> Sequence[Server]:
-        """Notebook servers that hold slots beside the jobs; `scheduler.servers.take_in` has a picture hold them."""
+    servers: Sequence[Server]  # notebook servers that hold slots beside the gangs; `Notebooks` gives them
 
 
 class Everybody:
@@ -42,20 +41,12 @@ class Everybody:
     servers: Sequence[Server] = ()
 
 
-class Directory(NamedTuple):
-    """The people of a hub, and what it gives them."""
-
-    users: Mapping[str, Sequence[str]] = {}  # with their groups, in the hub's order
-    groups: Mapping[str, Quota | None] = {}  # None: it says nothing of them
-    complaints: Mapping[str, Sequence[str]] = {}  # by group: what of its numbers cannot be
-
-
 class StoredRoster:
     """What the hub gives, overridden number by number by what is set here. The store is read only when that changes."""
 
     def __init__(self, store: Sharing) -> None:
         self._store = store
-        self._directory = Directory()
+        self._directory = Directory(members={}, groups={})
         self.reload()
 
     users: Mapping[str, Quota]
@@ -69,14 +60,8 @@ class StoredRoster:
         self.drained = self._store.drained()
         self._settle()
 
-    def give(
-        self,
-        users: Mapping[str, Sequence[str]],
-        groups: Mapping[str, Quota | None],
-        complaints: Mapping[str, Sequence[str]] | None = None,
-    ) -> None:
+    def give(self, directory: Directory) -> None:
         """Take in what the hub says now: its users with their groups, and what each of its groups may have."""
-        directory = Directory(users, groups, complaints or {})
         if directory != self._directory:
             self._directory = directory
             self._settle()
@@ -100,19 +85,24 @@ class StoredRoster:
 
     def members(self, kind: AccountKind, name: str) -> tuple[str, ...]:
         """Of a group those whom the hub names, of a user the groups, the first of which they ask in."""
-        users = self._directory.users
-        if kind == "user":
-            return tuple(users.get(name, ()))
-        return tuple(sorted(user for user, groups in users.items() if name in groups))
+        return tuple(self._directory.members.get(name, ())) if kind == "user" else tuple(self._members.get(name, ()))
+
+    @property
+    def people(self) -> set[Key]:
+        """All accounts that the hub names."""
+        found: set[Key] = {("user", name) for name in self._directory.members}
+        return found | {("group", name) for name in self._directory.groups}
 
     @property
     def named(self) -> set[Key]:
         """All accounts that the hub names, or that something is set of."""
-        found: set[Key] = set(self._changed)
-        found |= {("user", name) for name in self._directory.users}
-        return found | {("group", name) for name in self._directory.groups}
+        return self.people | set(self._changed)
 
     def _settle(self) -> None:
+        self._members: dict[str, list[str]] = {}
+        for user in sorted(self._directory.members):
+            for group in self._directory.members[user]:
+                self._members.setdefault(group, []).append(user)
         users: dict[str, Quota] = {}
         groups = {name: quota for name, quota in self._directory.groups.items() if quota is not None}
         self._clashes: dict[Key, tuple[str, ...]] = {}
@@ -126,11 +116,6 @@ class StoredRoster:
             self.users = users
         if groups != getattr(self, "groups", None):
             self.groups = groups
-
-
-def in_force(given: Quota | None, changed: Mapping[str, Any]) -> Quota:
-    """What the hub gives, overridden number by number; raises ValidationError where the two cannot be together."""
-    return Quota.model_validate({**(given or Quota()).model_dump(), **changed})
 
 
 def _both(given: Quota | None, changed: Mapping[str, Any]) -> tuple[Quota, str]:

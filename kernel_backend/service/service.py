@@ -23,7 +23,7 @@ from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Config, Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.overview import LogChunk, NodeUse, Overview
+from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, StoredReport
 from kernel_backend.model.resumption import resized_note
@@ -34,17 +34,21 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import WEIGHTS, checkpoint_step
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service import earlier
-from kernel_backend.service.admission import check_searcher, check_size, group_of
+from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
 from kernel_backend.service.again import again, alone, as_asked_by
 from kernel_backend.service.artifacts import ArtifactVerbs
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.checkpoints import CheckpointVerbs
+from kernel_backend.service.cluster import ClusterVerbs
 from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
+from kernel_backend.service.deeds import deed_on
 from kernel_backend.service.loop import Loop, digest
+from kernel_backend.service.notebooks import Servers
 from kernel_backend.service.overviews import Overviews
-from kernel_backend.service.roster import Roster
+from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.searching import SearchVerbs
+from kernel_backend.service.sharing import SharingVerbs
 from kernel_backend.service.twins import Twins
 from kernel_backend.service.visible import changeable, may_submit, visible
 from kernel_backend.snapshots.archive import Archive
@@ -65,24 +69,31 @@ class Service:
         areas: Areas,
         home: Path,
         url: str | None = None,
-        roster: Roster | None = None,
+        roster: StoredRoster | None = None,
         rules: Rules | None = None,
+        servers: Servers | None = None,
     ) -> None:
         """`url` is where launchers reach the service that cannot look into its home.
 
-        `roster` says who may have what; without one everybody may have all there is.
+        `roster` says who may have what: by default one of what is set in this store, and of no hub.
         """
         self._store, self._archive, self._engine, self._areas = store, archive, engine, areas
+        self.roster = roster or StoredRoster(store)
         self._curves = CurveReader(store)
         self._twins, self._submitting = Twins(archive), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, areas, home, self._bus, url, roster, rules)
+        self._loop = Loop(store, engine, archive, places, areas, home, self._bus, url, self.roster, rules, servers)
+        self.notebooks = self._loop.notebooks
         self._preparation = self._loop.preparation
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
+        self.sharing = SharingVerbs(store, self.roster, self._loop.pictures.looking, self._changed)
+        self.cluster = ClusterVerbs(
+            store, engine, self.roster, self._loop.pictures.looking, self.overview, self._changed
+        )
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -145,7 +156,8 @@ class Service:
             await self._visible(who, number)
             await asyncio.to_thread(earlier.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
-        check_size(submission.config, nodes)
+        check_possible(await self._loop.pictures.now(), submission.config, who.name, group)
+        check_workers(submission.config)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return Draft(
             name=submission.name or "",
@@ -304,21 +316,6 @@ class Service:
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
-    async def nodes(self) -> list[NodeUse]:
-        """The nodes, and how many of their slots are held."""
-        picture = await self._loop.pictures.now()
-        return [
-            NodeUse(
-                name=node.name,
-                kind=node.kind,
-                slots=node.slots,
-                used=node.slots - len(picture.free[node.name]),
-                devices=node.devices,
-                healthy=node.healthy,
-            )
-            for node in picture.nodes.values()
-        ]
-
     async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncIterator[Message]:
         """Every message after sequence number `after`, then each new one as it becomes known; no end."""
         if experiment is not None:
@@ -355,7 +352,8 @@ class Service:
         if before.state is ExperimentState.ACTIVE:
             raise Conflict(f"slots change only while experiment #{number} is paused: daylight pause {number}")
         config = before.config.model_copy(update={"slots": slots})
-        check_size(config, await self._engine.nodes())
+        check_possible(await self._loop.pictures.now(), config, before.owner, before.group)
+        check_workers(config)
         await self._change(who, number, e.Resumed(), set(), config=config)
         await asyncio.to_thread(self._note_slots, before, slots)
         self._bus.ring()
@@ -372,11 +370,12 @@ class Service:
         self, who: Person, number: int, event: e.Event, already: set[ExperimentState], **changes: Any
     ) -> Overview:
         experiment = await changeable(self._store, who, number)
+        verb = {"Stop": "stop", "Paused": "pause", "Resumed": "resume"}[type(event).__name__]
         if experiment.state not in already:
+            now, deed = time.time(), deed_on(who, experiment, verb)
             try:
-                await asyncio.to_thread(self._store.advance_experiment, number, event, time.time(), **changes)
+                await asyncio.to_thread(self._store.advance_experiment, number, event, now, deed, **changes)
             except IllegalTransition:
-                verb = {"Stop": "stop", "Paused": "pause", "Resumed": "resume"}[type(event).__name__]
                 raise Conflict(f"experiment #{number} is {experiment.state}: there is nothing to {verb}") from None
             self._changed()
         return await self.overview(who, number)

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
+from tornado.web import RequestHandler
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
@@ -36,10 +37,12 @@ from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
+from kernel_backend.model.servers import Server
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
@@ -59,18 +62,23 @@ def loss(output, target):
 """
 
 
-class StillEngine:
-    """Two CPU slots whose gangs do nothing and end when told; remembers jobs and tokens."""
+HERE = Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)
 
+
+class StillEngine:
+    """Two CPU slots, or other nodes, whose gangs do nothing and end when told; remembers jobs and tokens."""
+
+    name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Sequence[Node] = (HERE,)) -> None:
+        self.there = list(nodes)
         self.jobs: dict[AttemptId, Job] = {}
         self.tokens: dict[AttemptId, str] = {}
         self.ended: dict[AttemptId, GangStatus] = {}
 
     async def nodes(self) -> list[Node]:
-        return [Node(name="here", kind="cpu", address="127.0.0.1", slots=2, cores=2)]
+        return self.there
 
     async def submit(self, job: Job, token: str) -> None:
         self.jobs[job.id], self.tokens[job.id] = job, token
@@ -114,6 +122,7 @@ class Named:
     users: dict[str, Quota] = field(default_factory=dict)
     groups: dict[str, Quota] = field(default_factory=dict)
     drained: frozenset[str] = frozenset()
+    servers: tuple[Server, ...] = ()
 
 
 @dataclass
@@ -124,14 +133,19 @@ class Served:
     engine: StillEngine
     port: int = 0
     identity: Identity = field(default_factory=lambda: LocalIdentity(TOKEN))
+    pages: Sequence[tuple[str, type[RequestHandler]]] = ()
     rules: Rules | None = None
 
     def __post_init__(self) -> None:
-        self.roster = Named()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.run(self._start())
+
+    @property
+    def roster(self) -> StoredRoster:
+        """Who may have what: a test may write it."""
+        return self.service.roster
 
     @property
     def url(self) -> str:
@@ -164,11 +178,10 @@ class Served:
             places=Places(str(self.home / "checkpoints")),
             areas=OneArea(OwnArea(self.home)),
             home=self.home,
-            roster=self.roster,
             rules=self.rules,
         )
         self.use = Use()
-        app = application(self.service, self.identity, self.use)
+        app = application(self.service, self.identity, self.use, pages=self.pages)
         self._server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]

@@ -23,6 +23,8 @@ EXAMPLES = {
     "part": "model",
     "id": "0" * 64,
     "key": "1.1-1",
+    "kind": "user",
+    "name": "ada",
 }
 STRANGERS = {
     "no token": {},
@@ -202,8 +204,8 @@ def test_a_mistake_of_the_service_is_500_without_its_insides(served, monkeypatch
     async def broken() -> None:
         raise RuntimeError("secret insides")
 
-    monkeypatch.setattr(served.service, "nodes", broken)
-    answer = call(served, "GET", "/api/nodes")
+    monkeypatch.setattr(served.service.cluster, "pools", broken)
+    answer = call(served, "GET", "/api/pools")
     assert answer.status_code == 500
     assert answer.json()["error"] == "DaylightError"
     assert "secret" not in answer.text

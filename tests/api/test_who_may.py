@@ -26,6 +26,7 @@ ONE = "/api/experiments/{number}"
 KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
 # Whose a route is. `looks`: the owner, their group, and admins; others are told that there is no such experiment.
 # `changes`: the owner and admins; the group is forbidden to. `all`: everybody, for themselves. `admins`: no one else.
+# `orders`: admins, of what they see.
 # `attempts`: no person at all.
 WHOSE = {
     "looks": [
@@ -49,19 +50,26 @@ WHOSE = {
         f"POST {KEPT}/pin",
         f"POST {KEPT}/unpin",
         f"POST {ONE}/stop",
+        "POST /api/queue/{number}/priority",
     ],
+    "orders": ["POST /api/queue/{number}/first"],
     "all": [
         *(f"GET /api/{what}" for what in ("experiments", "history", "stream", "nodes", "health", "openapi.json")),
         *(f"GET /api/{what}" for what in ("me", "accounts", "queue", "pools")),
+        "GET /api/accounts/{kind}/{name}/use",  # of others there is none: test_sharing.py
         "POST /api/experiments",
         "POST /api/gc",
         "HEAD /api/snapshots/{id}",
         "PUT /api/snapshots/{id}",
     ],
-    "admins": ["GET /api/audit"],
+    "admins": [
+        "GET /api/audit",
+        *(f"{method} /api/accounts/{{kind}}/{{name}}/quota" for method in ("PUT", "DELETE")),
+        *(f"POST /api/nodes/{{name}}/{verb}" for verb in ("drain", "undrain")),
+    ],
     "attempts": ["POST /api/attempts/{key}/records"],
 }
-BODIES = {"extend": {"trials": 3}}
+BODIES = {"extend": {"trials": 3}, "quota": {"limit": 9}, "priority": {"priority": -1}}
 CALLS = {call.partition("?")[0]: (call, whose) for whose, calls in WHOSE.items() for call in calls}
 SERVED = [f"{method} {route.path}" for route in ROUTES for method in route.operations]
 
@@ -113,6 +121,7 @@ def test_it_is_written_down_whose_each_route_is() -> None:
 EXPECTED = {
     "looks": ("let in", "let in", "there is no such experiment", "let in"),
     "changes": ("let in", "forbidden", "there is no such experiment", "let in"),
+    "orders": ("forbidden", "forbidden", "there is no such experiment", "let in"),
     "all": ("let in",) * 4,
     "admins": ("forbidden", "forbidden", "forbidden", "let in"),
     "attempts": ("unknown",) * 4,

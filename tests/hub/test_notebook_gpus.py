@@ -38,3 +38,13 @@ def test_a_server_within_it_starts_and_leaves_no_token_behind(hub: Hub) -> None:
     with server(hub, "danielle", slots=1):
         notes = [token["note"] for token in hub.api("GET", "users/danielle/tokens")["api_tokens"]]
         assert "Daylight's profiles" not in notes
+
+
+def test_what_a_server_holds_is_held_in_the_service_until_it_ends(hub: Hub) -> None:
+    def used() -> int:
+        return sum(node.used for node in hub.client("eve").nodes())
+
+    assert used() == 0
+    with server(hub, "danielle", slots=2):
+        hub.until(lambda: used() == 2, "the service has counted it")
+    hub.until(lambda: used() == 0, "the service has heard that it ended")

@@ -21,6 +21,7 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import Committed, Started
 from kernel_backend.model.resources import Node
+from kernel_backend.model.servers import Server
 from kernel_backend.model.states import Outcome, TrialState
 from kernel_backend.scheduler.asks import Key, Reservation
 from kernel_backend.scheduler.decide import decide
@@ -56,6 +57,7 @@ class Named:
     users: dict[str, Quota] = field(default_factory=dict)
     groups: dict[str, Quota] = field(default_factory=dict)
     drained: frozenset[str] = frozenset()
+    servers: tuple[Server, ...] = ()
 
 
 class World:

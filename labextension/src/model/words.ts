@@ -478,6 +478,9 @@ export interface NodeRun {
   owner: string;
   experiment: number | null;
   trial: number | null;
+  server: string | null; // of a notebook server its full name: `dave/`
+  last_activity: number | null; // when something was last done in it
+  take_back_at: number | null; // from when on it may be stopped for its slots, unless something is done there
 }
 
 export interface NodeUse {
@@ -529,6 +532,7 @@ export interface Account {
   changed: Record<string, Value>;
   use: Use;
   members: string[];
+  warnings: string[];
 }
 
 export interface Self {

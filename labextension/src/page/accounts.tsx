@@ -7,7 +7,7 @@ import { EditCell, moveAmongCells } from './cell';
 import { UseChart } from './chart';
 import type { Cluster } from './cluster';
 import { clearQuota, nameOf, setQuota } from './deeds';
-import { FIELDS, fieldText, givenText, heldText, isChanged, typedValue, windowText, writtenText } from './fields';
+import { FIELDS, fieldText, givenText, heldText, isChanged, typedValue, windowText } from './fields';
 import type { Known } from './known';
 import { ALL, type Look, type Order, pageOf } from './rows';
 import { Slots } from './slots';
@@ -109,8 +109,8 @@ function cellsFor(cluster: Cluster, account: Account, choose: () => void): React
         key={name}
         name={`${title} of ${who}`}
         text={fieldText(account.quota, name)}
-        written={writtenText(account.quota, name)}
         width={width}
+        empty="the hub's"
         changed={changed}
         {...(changed ? { note: `hub: ${givenText(account, name)}` } : {})}
         save={typed => cluster.act(setQuota(account, name, typedValue(typed)))}
@@ -124,6 +124,11 @@ function cellsFor(cluster: Cluster, account: Account, choose: () => void): React
         {account.name}
       </button>
       <span className="dl-dim">{about(account)}</span>
+      {account.warnings.map(warning => (
+        <span key={warning} className="dl-warning">
+          {warning}
+        </span>
+      ))}
     </React.Fragment>,
     <Slots
       key="use"

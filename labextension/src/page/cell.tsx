@@ -4,15 +4,15 @@ import * as React from 'react';
 
 interface Props {
   name: string; // `Limit of ada`
-  text: string; // as it is shown
-  written: string; // as an input begins
+  text: string; // as it is shown, and as its input begins
   width: number; // characters
+  empty?: string; // what nothing typed means
   note?: string; // beside it: what the hub says
   changed?: boolean; // it was set here
   save: (typed: string) => Promise<void>; // throws an error whose message is shown
 }
 
-export function EditCell({ name, text, written, width, note, changed, save }: Props): React.JSX.Element {
+export function EditCell({ name, text, width, empty, note, changed, save }: Props): React.JSX.Element {
   const [draft, setDraft] = React.useState<string | null>(null);
   const [wrong, setWrong] = React.useState<string | null>(null);
   const [busy, setBusy] = React.useState(false);
@@ -34,7 +34,7 @@ export function EditCell({ name, text, written, width, note, changed, save }: Pr
     if (draft === null || busy) {
       return;
     }
-    if (draft.trim() === written) {
+    if (draft.trim() === text) {
       close(focus);
       return;
     }
@@ -63,8 +63,8 @@ export function EditCell({ name, text, written, width, note, changed, save }: Pr
           ref={button}
           type="button"
           className="dl-edit"
-          aria-label={`${name}: ${text === '–' ? 'none' : text}${changed ? ', set here' : ''}`}
-          onClick={() => setDraft(written)}
+          aria-label={`${name}: ${text}${changed ? ', set here' : ''}`}
+          onClick={() => setDraft(text)}
         >
           {text}
         </button>
@@ -81,6 +81,7 @@ export function EditCell({ name, text, written, width, note, changed, save }: Pr
         aria-invalid={wrong !== null}
         aria-describedby={wrong ? id : undefined}
         size={width}
+        placeholder={empty}
         value={draft}
         readOnly={busy}
         onFocus={event => event.target.select()}

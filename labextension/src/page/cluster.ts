@@ -2,11 +2,11 @@
 
 import { Poll } from '@lumino/polling';
 
-import type { Account, Deed, Overview, Pool, Self, UseOverTime, Waiting } from '../model/words';
+import type { Account, Deed, NodeUse, Overview, Pool, Self, UseOverTime, Waiting } from '../model/words';
 import { ServiceError } from '../service/source';
 import type { Query } from '../service/source';
 import type { Act } from './deeds';
-import { failed, type Known, learnt, type Node, NOTHING, type View, withDeeds, withOlderDeeds } from './known';
+import { failed, type Known, learnt, NOTHING, type View, withDeeds, withOlderDeeds } from './known';
 import type { Asker } from './source';
 
 const INTERVAL_MS = 3_000;
@@ -97,7 +97,7 @@ export class Cluster {
 
   /** How many slots an account has held in the last so many seconds; throws ServiceError. */
   async use(account: Pick<Account, 'kind' | 'name'>, seconds: number, points: number): Promise<UseOverTime> {
-    const until = this._now();
+    const until = Math.floor(this._now()); // the service takes whole seconds
     const path = `/accounts/${account.kind}/${encodeURIComponent(account.name)}/use`;
     return (await this._source.ask('GET', path, { since: until - seconds, until, points })) as UseOverTime;
   }
@@ -148,7 +148,7 @@ export class Cluster {
           ['/queue'],
           ['/nodes'],
           ['/pools']
-        )) as [Self, { experiments: Overview[] }, { queue: Waiting[] }, { nodes: Node[] }, { pools: Pool[] }];
+        )) as [Self, { experiments: Overview[] }, { queue: Waiting[] }, { nodes: NodeUse[] }, { pools: Pool[] }];
         return [{ me, ...experiments, ...queue, ...nodes, ...pools }, null];
       }
       case 'accounts': {

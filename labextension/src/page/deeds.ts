@@ -1,9 +1,10 @@
 /** What a person may do here, as requests: each knows what it says afterwards, and what takes it back. */
 
-import type { Account, Quota, Value, Waiting } from '../model/words';
-import { FIELDS, fieldText, type FieldName } from './fields';
-import type { Known, Node } from './known';
+import type { Account, NodeUse, Quota, Value, Waiting } from '../model/words';
+import { FIELDS, fieldText, type FieldName, NONE } from './fields';
+import type { Known } from './known';
 import { withAccount, withNode } from './known';
+import { isFirst, priorityText } from './rows';
 import type { Method } from './source';
 
 export interface Act {
@@ -41,8 +42,13 @@ export function clearQuota(account: Account): Act {
 
 /** As it was: what was set here is set again, and the rest is the hub's. */
 function restoreQuota(account: Account): Act {
-  const body = Object.fromEntries(FIELDS.map(({ name }) => [name, account.changed[name] ?? null]));
+  const body = Object.fromEntries(FIELDS.map(({ name }) => [name, wireValue(account, name)]));
   return { ...putQuota(account, body), said: () => `${nameOf(account)}: as it was`, undo: null };
+}
+
+/** What the service is sent to have it as it is: null is the hub's, `none` no limit whatever the hub says. */
+function wireValue({ changed }: Account, name: FieldName): Value {
+  return name in changed ? (changed[name] ?? NONE) : null;
 }
 
 function putQuota(account: Account, body: Partial<Record<keyof Quota, Value>>): Omit<Act, 'said' | 'undo'> {
@@ -55,19 +61,19 @@ function putQuota(account: Account, body: Partial<Record<keyof Quota, Value>>): 
 }
 
 /** Let nothing new start on a node, or let it again. */
-export function drain(node: Node, drained: boolean): Act {
+export function drain(node: NodeUse, drained: boolean): Act {
   return {
     ...drainOnly(node, drained),
     undo: drainOnly(node, !drained)
   };
 }
 
-function drainOnly({ name }: Node, drained: boolean): Act {
+function drainOnly({ name }: NodeUse, drained: boolean): Act {
   return {
     method: 'POST',
     path: `/nodes/${encodeURIComponent(name)}/${drained ? 'drain' : 'undrain'}`,
     said: () => (drained ? `${name} is drained: nothing new starts there` : `${name} takes new work again`),
-    fold: (known, answer) => withNode(known, answer as Node),
+    fold: (known, answer) => withNode(known, answer as NodeUse),
     undo: null
   };
 }
@@ -76,8 +82,8 @@ function drainOnly({ name }: Node, drained: boolean): Act {
 export function setPriority(row: Waiting, experiment: number, priority: number | string): Act {
   return {
     ...priorityOnly(experiment, priority),
-    said: () => `Priority of #${experiment}: ${priority}, it was ${row.priority}`,
-    undo: priorityOnly(experiment, row.priority)
+    said: () => `Priority of #${experiment}: ${priority}, it was ${priorityText(row.priority)}`,
+    undo: undoPriority(row, experiment)
   };
 }
 
@@ -88,8 +94,13 @@ export function moveFirst(row: Waiting, experiment: number): Act {
     path: `/queue/${experiment}/first`,
     said: () => `#${experiment} is ahead of everything that waits`,
     fold: known => known,
-    undo: priorityOnly(experiment, row.priority)
+    undo: undoPriority(row, experiment)
   };
+}
+
+/** Nobody is put first by a number: that it was is not given back. */
+function undoPriority({ priority }: Waiting, experiment: number): Act | null {
+  return isFirst(priority) ? null : priorityOnly(experiment, priority);
 }
 
 function priorityOnly(experiment: number, priority: number | string): Act {

@@ -46,24 +46,22 @@ export function slotHoursText({ hours, window }: SlotHours): string {
   return `${short(hours)}/${short(window / seconds)}${unit}`;
 }
 
-/** A field as it stands in a table: `–` is no limit. */
+/** No limit, whatever the hub says; a person types it, and the service reads it. */
+export const NONE = 'none';
+
+/** A field as it stands in a table, and as an input begins. */
 export function fieldText(quota: Quota, name: FieldName): string {
   const value = quota[name];
   if (value === null) {
-    return '–';
+    return NONE;
   }
   return typeof value === 'number' ? short(value) : slotHoursText(value);
-}
-
-/** What an input begins with: empty for no limit. */
-export function writtenText(quota: Quota, name: FieldName): string {
-  return quota[name] === null ? '' : fieldText(quota, name);
 }
 
 /** What the service is sent for what was typed; it judges all else. Nothing typed: back to the hub's. */
 export function typedValue(text: string): number | string | null {
   const typed = text.trim();
-  if (typed === '' || typed === '–') {
+  if (typed === '') {
     return null;
   }
   return /^-?\d+(\.\d+)?$/.test(typed) ? Number(typed) : typed;

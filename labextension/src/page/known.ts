@@ -7,20 +7,13 @@ import type { ServiceError } from '../service/source';
 export const VIEWS = ['cluster', 'accounts', 'audit'] as const;
 export type View = (typeof VIEWS)[number];
 
-/** A node with what runs on it; of what a person may not see no number and no name. */
-export interface Node extends NodeUse {
-  pool: string;
-  drained: boolean;
-  runs: { experiment: number | null; trial: number | null; slots: number; owner: string }[];
-}
-
 export interface Known {
   readonly at: number; // when all of it was so: seconds since the epoch; 0 before the first answer
   readonly error: ServiceError | null; // why the last look failed
   readonly me: Self | null;
   readonly experiments: readonly Overview[]; // those that run or wait, newest first
   readonly queue: readonly Waiting[];
-  readonly nodes: readonly Node[];
+  readonly nodes: readonly NodeUse[];
   readonly pools: readonly Pool[];
   readonly accounts: readonly Account[] | null;
   readonly audit: readonly Deed[] | null; // newest first
@@ -61,7 +54,7 @@ export function withAccount(known: Known, account: Account): Known {
   };
 }
 
-export function withNode(known: Known, node: Node): Known {
+export function withNode(known: Known, node: NodeUse): Known {
   return { ...known, nodes: known.nodes.map(each => (each.name === node.name ? node : each)) };
 }
 

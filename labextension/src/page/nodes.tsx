@@ -2,11 +2,13 @@
 
 import * as React from 'react';
 
+import type { NodeRun, NodeUse } from '../model/words';
 import { Ask } from './ask';
 import type { Cluster } from './cluster';
 import { drain } from './deeds';
 import { partOf, plural } from './fields';
-import type { Known, Node } from './known';
+import type { Known } from './known';
+import { personText } from './rows';
 import { Bar, type Column, Row, Table } from './table';
 
 export function Nodes({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
@@ -81,7 +83,7 @@ export function Nodes({ cluster, known }: { cluster: Cluster; known: Known }): R
   );
 }
 
-function Name({ node }: { node: Node }): React.JSX.Element {
+function Name({ node }: { node: NodeUse }): React.JSX.Element {
   return (
     <>
       {node.name} <span className="dl-dim">{[node.pool, node.kind].join(', ')}</span>
@@ -89,7 +91,7 @@ function Name({ node }: { node: Node }): React.JSX.Element {
   );
 }
 
-function State({ node }: { node: Node }): React.JSX.Element {
+function State({ node }: { node: NodeUse }): React.JSX.Element {
   const [text, mark] = !node.healthy
     ? ['does not answer', 'failed']
     : node.drained
@@ -102,20 +104,23 @@ function State({ node }: { node: Node }): React.JSX.Element {
   );
 }
 
-function Runs({ node }: { node: Node }): React.JSX.Element | null {
+function Runs({ node }: { node: NodeUse }): React.JSX.Element | null {
   if (node.runs.length === 0) {
     return null;
   }
   return (
     <ul className="dl-runs">
       {node.runs.map((run, index) => (
-        <li key={index}>
-          {run.experiment === null ? '' : `#${run.experiment}${run.trial && run.trial > 1 ? `.${run.trial}` : ''} `}
-          {run.owner || 'somebody'}, {run.slots} {plural(run.slots, 'slot')}
-        </li>
+        <li key={index}>{runText(run)}</li>
       ))}
     </ul>
   );
+}
+
+/** `#12.3 ada, 4 slots`; of what one may not see `somebody of vision, 4 slots`. */
+function runText({ experiment, trial, owner, group, slots }: NodeRun): string {
+  const number = experiment === null ? '' : `#${experiment}${trial === null || trial === 1 ? '' : `.${trial}`} `;
+  return `${number}${personText(owner, group)}, ${slots} ${plural(slots, 'slot')}`;
 }
 
 const POOLS: Column[] = [

@@ -8,7 +8,7 @@ import type { Cluster } from './cluster';
 import { moveFirst, setPriority } from './deeds';
 import { plural, typedValue } from './fields';
 import type { Known } from './known';
-import { whatOf, whose } from './rows';
+import { personText, priorityText, whatOf } from './rows';
 import type { Column } from './table';
 import { Row, Table } from './table';
 import { estimateText, sinceText } from './text';
@@ -68,7 +68,7 @@ function Waits({ cluster, known, rows, pools }: Props): React.JSX.Element {
           mark={row.owner === known.me?.person.name ? 'own' : undefined}
           cells={[
             pools ? `${row.pool} ${row.place}` : row.place,
-            whose(row),
+            personText(row.owner, row.group),
             whatOf(row),
             row.slots,
             row.wait?.reason ?? '',
@@ -87,13 +87,12 @@ function Priority({ cluster, known, row }: { cluster: Cluster; known: Known; row
   const { experiment, priority } = row;
   const person = known.me?.person;
   if (experiment === null || !(person?.admin || person?.name === row.owner)) {
-    return <>{priority}</>;
+    return <>{priorityText(priority)}</>;
   }
   return (
     <EditCell
       name={`Priority of #${experiment}`}
-      text={String(priority)}
-      written={String(priority)}
+      text={priorityText(priority)}
       width={4}
       save={typed => cluster.act(setPriority(row, experiment, typedValue(typed) ?? 0))}
     />

@@ -74,12 +74,19 @@ export function deedsWith(deeds: readonly Deed[], search: string): readonly Deed
   return words.length ? deeds.filter(deed => words.every(word => text(deed).includes(word))) : deeds;
 }
 
-/** Whose an ask is, as far as one may know: `ada`, `somebody of vision`. */
-export function whose(row: Waiting): string {
-  if (row.experiment !== null) {
-    return row.owner;
-  }
-  return row.group ? `somebody of ${row.group}` : 'somebody';
+/** Whose something is, as far as one may know: `ada`, `somebody of vision`. */
+export function personText(owner: string, group: string): string {
+  return owner || (group ? `somebody of ${group}` : 'somebody');
+}
+
+const FIRST = 1_000_000; // from here on a priority is one that only the head of the queue has
+
+export function isFirst(priority: number): boolean {
+  return priority >= FIRST;
+}
+
+export function priorityText(priority: number): string {
+  return isFirst(priority) ? 'first' : String(priority);
 }
 
 /** What is asked for: `#12 digits`, `#12.3 digits`; empty of what one may not see. */

@@ -1,0 +1,36 @@
+"""`daylight open`: the page of the cluster in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import webbrowser
+
+from kernel_backend import discovery
+from kernel_backend.cli.verb import OK, Verb, takes_json
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.home import home
+
+# A browser's command line is for all users of a machine to read: it names this file, which is the owner's alone.
+DOOR = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Daylight</title>'
+
+
+def _open(options: argparse.Namespace) -> int:
+    address = discovery.find() or discovery.start()
+    if not address.pid:
+        raise InvalidRequest("the hub serves this page, and signs you in: choose Services, then daylight, in its menu")
+    url = f"{address.url}/#token={address.token}"
+    if options.json:
+        print(json.dumps({"url": url}))
+        return OK
+    door = home() / "open.html"
+    discovery.write_private(door, DOOR.format(url=html.escape(url)))
+    if webbrowser.open(door.as_uri()):
+        print(f"{address.url} opens in your browser")
+    else:
+        print(f"no browser here; open this address in one, and show it to nobody:\n{url}")
+    return OK
+
+
+OPEN = Verb("open", "open the page of slots, queue and nodes in a browser", _open, takes_json, ("open", "open --json"))

@@ -1,0 +1,87 @@
+"""The page of the cluster as a person finds it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, expect
+
+from tests.browser.lab import SCREENSHOTS
+from tests.browser.view import SOON
+
+REFUSALS = "Failed to load resource"  # what the browser itself notes about an answer of 400 or 403
+
+
+class ClusterPage:
+    """One tab; what its console complains of, a breach of its policy included, is kept."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        context.set_default_timeout(SOON)
+        self.page: Page = context.new_page()
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error.message}\n{error.stack}"))
+        self.page.on("console", self._said)
+
+    def open(self, url: str) -> ClusterPage:
+        """Load it, and wait until it knows who looks."""
+        self.page.goto(url)
+        expect(self.heading("Your use")).to_be_visible()
+        return self
+
+    def go(self, view: str) -> ClusterPage:
+        """Another view, by its link."""
+        self.page.get_by_role("link", name=view, exact=True).click()
+        expect(self.heading(view)).to_be_visible()
+        return self
+
+    def heading(self, name: str) -> Locator:
+        """The title of a section."""
+        return self.page.get_by_role("heading", name=re.compile(f"^{re.escape(name)}"))
+
+    def table(self, name: str) -> Locator:
+        """A table by its name."""
+        return self.page.get_by_role("table", name=name, exact=True)
+
+    def row(self, table: str, text: str | re.Pattern[str]) -> Locator:
+        """The row of a table in which this stands."""
+        return self.table(table).locator("tbody").get_by_role("row").filter(has_text=text)
+
+    def number(self, name: str) -> Locator:
+        """A number that can be changed, such as `Limit of dave`."""
+        return self.page.get_by_role("button", name=re.compile(f"^{re.escape(name)}: "))
+
+    def type(self, name: str, text: str) -> Locator:
+        """Change a number by the keyboard alone; its input."""
+        self.number(name).focus()
+        self.page.keyboard.press("Enter")
+        field = self.page.get_by_role("textbox", name=name, exact=True)
+        expect(field).to_be_focused()
+        self.page.keyboard.type(text)
+        self.page.keyboard.press("Enter")
+        return field
+
+    def button(self, name: str) -> Locator:
+        """A button by its whole name."""
+        return self.page.get_by_role("button", name=name, exact=True)
+
+    @property
+    def said(self) -> Locator:
+        """What was done last."""
+        return self.page.locator(".dl-said-text")
+
+    @property
+    def alert(self) -> Locator:
+        """Why nothing new comes, or what was refused."""
+        return self.page.get_by_role("alert")
+
+    def shot(self, name: str) -> Path:
+        """Keep a picture among the artefacts."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        path = SCREENSHOTS / f"{name}.png"
+        self.page.screenshot(path=path, animations="disabled")
+        return path
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(REFUSALS):
+            self.errors.append(f"console: {message.text}")
