@@ -216,11 +216,18 @@ class _Agent:
             ours.close()
             raise
         except (Garbled, Closed, OSError) as error:
-            why = f"no agent of theirs could be started: {error or type(error).__name__}"
+            why = f"no agent could be started: {self._never_began(error)}"
             self._give_up(why)
             raise self._out_of_reach(why) from None
         _log.info("the agent of %s is process %d", self._user, found.pid)
         return ours
+
+    def _never_began(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"it did not begin within {self._start_s:g} s"
+        if isinstance(error, Closed | ConnectionError):
+            return "it has ended at once; is their home there, and has it room?"
+        return str(error)
 
     def _give_up(self, why: str) -> None:
         _log.warning("the agent of %s is given up: %s", self._user, why)
