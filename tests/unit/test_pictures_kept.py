@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.environments.kept import Environments
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.quotas import Quota
@@ -74,7 +74,7 @@ class World:
     def afresh(self) -> Pictures:
         """Those of a service that was just started."""
         archive, places = Archive(self.home / "snapshots"), Places(str(self.home / "checkpoints"))
-        preparation = Preparation(archive, Environments(self.home), lambda: None)
+        preparation = Preparation(archive, OneArea(OwnArea(self.home)), lambda: None)
         searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
         asking = Asking(self.store, searches, preparation, Beginnings(places, lambda: None))
         rules = Rules(min_run=60.0)
