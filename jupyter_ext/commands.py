@@ -37,7 +37,7 @@ from kernel_backend.text import (
 
 HELP = """%dl VERB ...
 
-  list [TEXT] [--state STATE] [--limit N]   experiments, the newest first
+  list [TEXT] [--state STATE] [--group]     experiments, the newest first; --group: those of your groups, too
   show 12 [--view widget]                   how it is, with its curves
   logs 12 [--rank 1] [--attempt 2]          what a rank printed
   metrics 12 [--kind validation]            every report, a row each

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_backend.areas.base import OneArea
-from kernel_backend.areas.own import OwnArea
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Config
