@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -31,5 +32,5 @@ def test_what_is_held_through_an_interval_counts_whole_and_in_a_part_of_it_in_pa
 @given(st.lists(SPELL, max_size=20), st.floats(-10, 90), st.floats(0.5, 50), st.integers(1, 30), st.floats(0, 120))
 def test_averages_are_those_of_every_spell_by_itself(spells, since, span, points, now):
     at = [since + span * nth / points for nth in range(points + 1)]
-    expected = [held_between(spells, begin, end, now) for begin, end in zip(at, at[1:], strict=False)]
+    expected = [held_between(spells, begin, end, now) for begin, end in pairwise(at)]
     assert averages(spells, at, now) == pytest.approx(expected, abs=1e-6)
