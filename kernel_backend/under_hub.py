@@ -77,9 +77,9 @@ class UnderHub:
                 self._tell(now, before)
                 give(now)
                 before = now
-                await asyncio.to_thread(write_private, self._kept, json.dumps(now.to_json()))
+                await self._keep(now)
 
-        await _keep(look, "groups and quotas", every)
+        await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
         """Give the notebook servers that hold slots; no end. While the hub is away those stay that were there."""
@@ -87,7 +87,21 @@ class UnderHub:
         async def look() -> None:
             give(await self.servers.read())
 
-        await _keep(look, "notebook servers", every)
+        await _again_and_again(look, "notebook servers", every)
+
+    async def counted(self) -> tuple[Server, ...]:
+        """The notebook servers that hold slots now; none, and a line in the log, where the hub does not answer."""
+        try:
+            return await self.servers.read()
+        except ServiceUnreachable as error:
+            _log.warning("what notebook servers hold is not known yet: %s", error.message)
+            return ()
+
+    async def _keep(self, directory: Directory) -> None:
+        try:
+            await asyncio.to_thread(write_private, self._kept, json.dumps(directory.to_json()))
+        except OSError as error:  # a full disk; what the hub says is in force all the same
+            _log.warning("%s cannot be written: %s", self._kept, error)
 
     async def first(self) -> Directory:
         """The directory to begin with: the hub's, else the one that was read last; raises ServiceUnreachable.
@@ -110,7 +124,7 @@ class UnderHub:
                     _log.warning("the hub's properties of group %s: %s; it is ignored", group, complaint)
 
 
-async def _keep(look: Callable[[], Awaitable[None]], what: str, every: float) -> None:
+async def _again_and_again(look: Callable[[], Awaitable[None]], what: str, every: float) -> None:
     """Look again and again, whatever comes of it: a look that fails must not be the last."""
     failed = False
     while True:
