@@ -145,8 +145,9 @@ class Hub:
                     process.kill()
 
     def _is_ours(self, process: psutil.Process) -> bool:
-        home = process.environ().get("DAYLIGHT_HOME", "")
-        return home == str(self.home) or process.environ().get("HOME", "").startswith(str(self.folder))
+        home, variables = str(self.folder), process.environ()
+        named = [variables.get("DAYLIGHT_HOME", ""), variables.get("HOME", "")]
+        return any(each.startswith(home) for each in named) or f"--home={self.home}" in process.cmdline()
 
     def until(self, look: Callable[[], T], what: str) -> T:
         """Wait until something is so; what was found."""
