@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab browser test torture test-fast check fix bench screenshots docs clean
+.PHONY: help setup demo lab hub browser test torture test-fast check fix bench screenshots docs clean
 
 help: ## this list
 	@$(PYTHON) -c 'import re; [print(f"  make {a:<10} {b}") for a, b in re.findall(r"^([a-z-]+):.*?## (.*)", open("Makefile").read(), re.M)]'
@@ -30,6 +30,9 @@ demo: setup ## run the quickstart notebook in a real kernel, worker's death incl
 
 lab: setup ## open the quickstart notebook in JupyterLab
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) binder/quickstart.ipynb
+
+hub: setup ## a JupyterHub of three users and an admin with Daylight in it, on free ports of this machine
+	$(BIN)/python scripts/hub.py
 
 test: setup browser ## every test
 	$(NPM) test

@@ -13,7 +13,7 @@ from jupyter_ext.standing import extension, frame
 from jupyter_ext.views import LiveView, bundle
 from jupyter_ext.views.saved import curves_of, picture_of, search_of
 from kernel_backend.client import Client
-from kernel_backend.errors import ExperimentFailed, InvalidRequest, NotFound
+from kernel_backend.errors import ExperimentFailed, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import Which, candidates
 from kernel_backend.model.diff import Diff, Results
@@ -203,17 +203,24 @@ class Job:
         LiveView(self._client, widget=widget).show(self.overview, final=True)
 
     def load(
-        self, step: int | None = None, best: bool = False, weights: Weights = "auto", trial: int | None = None
+        self,
+        step: int | None = None,
+        best: bool = False,
+        weights: Weights = "auto",
+        trial: int | None = None,
+        trust: bool = False,
     ) -> torch.nn.Module:
         """A trial's model in evaluation mode: with the newest weights, those of a step, or the best by its metric.
 
         Of a search it is the best trial so far, where no `trial` is named; of a training with `--ema` they are the
         averaged weights, and `weights="model"` takes the plain ones instead. Runs the submitted definition in this
-        process. Where the newest (or the best) checkpoint is damaged, the next one is taken, and that is said; raises
-        NotFound where there is none.
+        process: another person's only with `trust=True`, and raises Forbidden without. Where the newest (or the best)
+        checkpoint is damaged, the next one is taken, and that is said; raises NotFound where there is none.
         """
         from jupyter_ext.weights import load
 
+        if not trust:
+            self._check_owner()
         trial, metric = self._meant(trial), self.overview.experiment.config.metric
         found = [each for each in self.checkpoints() if each.trial == trial]
         if not found:
@@ -224,6 +231,14 @@ class Job:
             raise InvalidRequest(f"load(step={step}, best=True): give one of them")
         which = Which(latest=step is None and not best, best=best, step=step)
         return load(self._client, self.number, candidates(found, metric, which), weights)
+
+    def _check_owner(self) -> None:
+        owner = self.overview.experiment.owner
+        if owner != self._client.me().person.name:
+            raise Forbidden(
+                f"experiment #{self.number} is {owner}'s: its code would run in this process, as you. Read it with "
+                f"%dl source {self.number}; if you trust {owner}, write job.load(trust=True)"
+            )
 
     def _meant(self, trial: int | None) -> int:
         return trial or self._client.front(self.number)

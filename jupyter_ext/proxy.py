@@ -16,6 +16,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from jupyter_ext.finder import Finder
 from kernel_backend.discovery import Address
 from kernel_backend.errors import ServiceUnreachable
+from kernel_backend.patience import remedy
 
 AT_ONCE = 100  # requests
 PAUSE_S = 0.2  # before a second try
@@ -102,7 +103,7 @@ class Proxy:
             return await self._once(attempt)
         except _GONE as error:
             raise ServiceUnreachable(
-                f"Daylight's service does not answer ({error}): try again, or start it with: daylight serve"
+                f"Daylight's service does not answer ({error}): try again, or {remedy()}"
             ) from error
 
     async def _once(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
@@ -110,9 +111,11 @@ class Proxy:
         try:
             return await attempt(address)
         except HTTPTimeoutError:
+            which = f"pid {address.pid}" if address.pid else address.url
+            help = "end that process, and the next request starts another" if address.pid else "tell the hub's admins"
             late = ServiceUnreachable(
-                f"Daylight's service (pid {address.pid}) has not answered within {self._limit:g} s: "
-                "try again; if it stays so, end that process, and the next request starts another"
+                f"Daylight's service ({which}) has not answered within {self._limit:g} s: "
+                f"try again; if it stays so, {help}"
             )
             late.http_status = 504
             raise late from None

@@ -8,8 +8,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -20,23 +22,34 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, default, validate
 from traitlets.config import Application as Program
 
 from kernel_backend import __version__, discovery
+from kernel_backend.accounts.agents import Agents
+from kernel_backend.accounts.areas import AccountAreas
+from kernel_backend.accounts.checkpoints import AccountPlaces
+from kernel_backend.accounts.engine import AccountsEngine
+from kernel_backend.accounts.spawns import by_helper
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.api.routes import application
+from kernel_backend.areas.base import Areas
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
+from kernel_backend.engines.base import Engine
 from kernel_backend.engines.local import LocalEngine
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
 from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.bus import heard
 from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Store
 from kernel_backend.store.sql import SqlStore
 
 if TYPE_CHECKING:
     from kernel_backend.under_hub import UnderHub
 
+THREADS = 128  # for whatever waits for files or databases
+OWNERS = 100_000  # experiments whose owner, which never changes, is remembered
 IDLE_LOOK_S = 1.0  # between looks whether it is time to go
 GOING_AWAY = 1001  # what watchers hear at the end: they will connect again
 
@@ -61,7 +74,14 @@ class Daylight(Program):
     identity_age = Int(30, min=1, max=30, help="seconds for which the hub's word on who somebody is holds").tag(
         config=True
     )
+    spawn_helper = Unicode(
+        help="socket of the spawn helper (python -m kernel_backend.spawn_helper): trainings run as their Unix users"
+    ).tag(config=True)
     directory_age = Float(30.0, min=0.1, help="seconds between looks at the hub's groups").tag(config=True)
+    servers_age = Float(10.0, min=0.1, help="seconds between looks at the hub's notebook servers").tag(config=True)
+    idle_servers = Float(
+        0.0, min=0.0, help="seconds after which a hub's idle notebook server may be stopped for its slots; 0: never"
+    ).tag(config=True)
 
     aliases = {
         "host": "Daylight.host",
@@ -70,6 +90,7 @@ class Daylight(Program):
         "checkpoints": "Daylight.checkpoints",
         "idle-timeout": "Daylight.idle_timeout",
         "slots": "Daylight.slots",
+        "spawn-helper": "Daylight.spawn_helper",
         "log-level": "Application.log_level",
         "config": "Daylight.config_file",
     }
@@ -112,6 +133,13 @@ class Daylight(Program):
             typed = self.cli_config
             self.load_config_file(self.config_file)
             self.update_config(typed)
+        if self.spawn_helper and not self.hub:
+            raise TraitError(f"spawn_helper={self.spawn_helper}: only a hub's users are accounts; add --hub")
+        if self.spawn_helper and self.trait_has_value("checkpoints") and "://" not in self.checkpoints:
+            raise TraitError(
+                f"checkpoints={self.checkpoints}: with a spawn helper checkpoints lie in the areas of their owners; "
+                "leave it out, or name a store such as s3://bucket/runs"
+            )
 
     def start(self) -> None:
         """Serve until stopped or idle; returns at once where another process serves this home."""
@@ -150,7 +178,9 @@ class Daylight(Program):
             await self._until_done(service, use, stop)
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
-        use, service = Use(), self._service(home, hub.url)
+        use, service = Use(), self._service(home, hub)
+        service.sharing.learn(await hub.first())  # before the first decision
+        service.notebooks.give(await hub.counted())
         app = application(
             service,
             hub.identity,
@@ -160,19 +190,42 @@ class Daylight(Program):
             secret=discovery.ensure_token(home),
             pages=[*hub.pages, *PAGES],
         )
-        async with _listening(home, app, service, use, (hub.host, hub.port), hub.prefix):
+        telling = hub.keep_telling(service.sharing.learn, self.directory_age)
+        counting = hub.keep_counting(service.notebooks.give, self.servers_age)
+        async with (
+            _listening(home, app, service, use, (hub.host, hub.port), hub.prefix),
+            _beside(telling),
+            _beside(counting),
+        ):
             await stop.wait()
 
-    def _service(self, home: Path, url: str | None = None) -> Service:
+    def _service(self, home: Path, hub: UnderHub | None = None) -> Service:
+        store = SqlStore(home / "daylight.db")
+        engine, places, areas = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home)
         return Service(
-            store=SqlStore(home / "daylight.db"),
+            store=store,
             archive=Archive(home / "snapshots"),
-            engine=LocalEngine(home),
-            places=Places(self.checkpoints),
-            environments=Environments(home),
+            engine=engine,
+            places=places,
+            areas=areas,
             home=home,
-            url=url,
+            url=None if hub is None else hub.url,
+            rules=Rules(idle_servers=self.idle_servers or None),
+            servers=None if hub is None else hub.servers,
         )
+
+    def _of_one(self, home: Path) -> tuple[Engine, Places, Areas]:
+        """Everything runs and lies with whoever runs this process."""
+        return LocalEngine(home), Places(self.checkpoints), OneArea(OwnArea(home))
+
+    def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, Places, Areas]:
+        """Trainings run, and their files lie, with the Unix users who own them."""
+        # One who answers nothing may keep some threads waiting; others shall not miss them.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
+        agents = Agents(by_helper(Path(self.spawn_helper)))
+        owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
+        places = Places(self.checkpoints) if "://" in self.checkpoints else AccountPlaces(agents, owner)
+        return AccountsEngine(agents, owner, home / "gangs"), places, AccountAreas(agents)
 
     async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -206,6 +259,18 @@ async def _listening(
         await _close(server, use)
         await service.close()
         _log.info("Daylight has ended; gangs that run go on")
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Something without an end that goes on until the block ends."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _close(server: HTTPServer, use: Use) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -12,6 +13,12 @@ SILENCE_S = 3.0  # of trying again before a word is said about it
 PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # between tries, the last one repeated
 
 Say = Callable[[str], None]
+
+
+def remedy() -> str:
+    """What to do about a service that is not there: one's own can be started, a hub's is its admins' affair."""
+    url = os.environ.get("DAYLIGHT_URL")
+    return f"the hub runs it, at {url}: try again later, or tell its admins" if url else "start it with: daylight serve"
 
 
 def to_stderr(text: str) -> None:
@@ -43,4 +50,4 @@ def _unreachable(error: Exception) -> ServiceUnreachable:
     if isinstance(error, ServiceUnreachable):
         return error
     reason = str(error) or type(error).__name__
-    return ServiceUnreachable(f"Daylight's service does not answer ({reason}): start it with: daylight serve")
+    return ServiceUnreachable(f"Daylight's service does not answer ({reason}): {remedy()}")

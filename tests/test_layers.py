@@ -32,14 +32,21 @@ PARTS: dict[str, set[str]] = {
     "environments": WORDS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
     "engines": WORDS | {"home", "devices", "launch"},
     "launch": WORDS | {"home", "devices", "client", "orphans"},  # a launcher posts what its ranks say
+    # What is done for an owner of trainings with several seams at once: by the service itself, or by an agent.
+    "areas": WORDS | {"home", "artifacts", "environments", "launch", "snapshots"},
+    "agent": WORDS | SEAMS | {"home", "areas"},
+    "accounts": WORDS | SEAMS | {"devices", "areas", "agent"},
+    "spawn_helper": set(),  # root runs it: nothing but the standard library
     "client": WORDS | {"home", "discovery", "patience"},
-    "service": WORDS | DECISIONS | SEAMS | {"home", "devices"},
+    "service": WORDS | DECISIONS | SEAMS | {"home", "devices", "areas"},
     "api": WORDS | SEAMS | {"text", "service", "home"},
     "runner": WORDS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
     "under_hub": WORDS | {"identity", "discovery"},
-    "jupyter_ext": WORDS | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery"},
+    "jupyter_ext": WORDS
+    | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience"},
     "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts"},
-    "cli": WORDS | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app"},
+    "cli": WORDS
+    | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app", "patience"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {"jupyter_ext": {"artifacts", "checkpoints", "search"}}  # job.load() makes a model, job.to_optuna() a study
@@ -169,3 +176,17 @@ def test_the_words_need_only_the_standard_library_and_pydantic() -> None:
     for module in FILES:
         if part(module) == "words":
             assert {each.split(".")[0] for each in imports(FILES[module], everywhere=True)} <= allowed, module
+
+
+def test_what_root_runs_needs_only_the_standard_library() -> None:
+    found = {each.split(".")[0] for each in imports(FILES["kernel_backend.spawn_helper"], everywhere=True)}
+    assert found <= set(sys.stdlib_module_names)
+
+
+def test_neither_the_service_nor_an_agent_unpickles_or_evaluates_what_the_other_says() -> None:
+    for module in FILES:
+        if part(module) in ("agent", "accounts", "areas"):
+            found = {each.split(".")[0] for each in imports(FILES[module], everywhere=True)}
+            assert not found & {"pickle", "marshal", "shelve", "cloudpickle", "torch"}, module
+            called = {node.id for node in ast.walk(FILES[module]) if isinstance(node, ast.Name)}
+            assert not called & {"eval", "exec", "compile", "__import__"}, module

@@ -60,6 +60,7 @@ class Manifest(Record):
     state: dict[str, Any] = {}
     folder: str = ""  # where it lies; filled in by whoever lists it, and never written
     pinned: bool = False  # a person wants it kept; filled in by whoever lists it, and never written
+    files: str = ""  # what its files are known by, where only whoever lists it can look at them; never written
 
     @property
     def id(self) -> str:
@@ -176,7 +177,7 @@ def digest(data: bytes | memoryview) -> str:
 
 def dump(manifest: Manifest) -> bytes:
     """A manifest as the bytes of its file: JSON with a digest of everything else in it."""
-    body = manifest.model_dump(mode="json", exclude={"folder", "pinned"})
+    body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"})
     return _written({"digest": digest(_canonical(body)), **body})
 
 

@@ -7,6 +7,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from kernel_backend.checkpoints.base import Manifest, Part, parse
@@ -211,3 +212,20 @@ def claims_among(names: Iterable[str]) -> list[int]:
 def attempt_of(checkpoint: str) -> int:
     """The attempt that `<step>-<attempt>` names."""
     return checkpoint_order(checkpoint)[1]
+
+
+def files_of(manifest: Manifest) -> str:
+    """What changes when a program touches a file of it; a mark without a suffix, such as `pinned`, is none of those.
+
+    An object store's objects are only ever written whole: there the manifest, which has their digests, stands for them.
+    """
+    if manifest.files:
+        return manifest.files
+    if "://" in manifest.folder:
+        return repr((manifest.at, manifest.parts))
+    found = []
+    for file in sorted(Path(manifest.folder).glob("*.*")):
+        with contextlib.suppress(OSError):  # it is just being deleted
+            stat = file.stat()
+            found.append((file.name, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return repr(found)

@@ -10,13 +10,25 @@ import sys
 from collections.abc import Sequence
 
 from kernel_backend import __version__
+from kernel_backend.cli.output import say
 from kernel_backend.cli.verb import FAILED, INTERRUPTED, OK, UNREACHABLE, USAGE, Verb, overview_of
 from kernel_backend.errors import DaylightError, ExperimentFailed, InvalidRequest, ServiceUnreachable
 
 
 def verbs() -> dict[str, Verb]:
     """All verbs by name, in the order of the help."""
-    from kernel_backend.cli import act, artifacts, checkpoints, compare, doctor, environment, look, page, searches
+    from kernel_backend.cli import (
+        act,
+        artifacts,
+        checkpoints,
+        compare,
+        doctor,
+        environment,
+        look,
+        page,
+        searches,
+        sharing,
+    )
 
     found = [
         *act.SUBMIT,
@@ -26,6 +38,7 @@ def verbs() -> dict[str, Verb]:
         *searches.VERBS,
         *checkpoints.VERBS,
         artifacts.ARTIFACTS,
+        *sharing.VERBS,
         *act.VERBS,
         page.OPEN,
         doctor.DOCTOR,
@@ -39,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(tokens)
     except DaylightError as error:
-        print(f"daylight: {error.message}", file=sys.stderr)
+        say(f"daylight: {error.message}")
         return _exit_code(error)
     except KeyboardInterrupt:
         return INTERRUPTED

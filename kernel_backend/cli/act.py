@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernel_backend.cli.follow import wait
-from kernel_backend.cli.output import print_json, say
+from kernel_backend.cli.output import print_json, say, tell
 from kernel_backend.cli.verb import OK, Verb, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
@@ -51,7 +51,7 @@ def _print(overview: Overview, options: Namespace) -> None:
     if options.json:
         print_json(overview)
     else:
-        print(overview.experiment.number if options.quiet else head_text(overview, time.time()))
+        tell(overview.experiment.number if options.quiet else head_text(overview, time.time()))
 
 
 def _wait(client: Client, overview: Overview, options: Namespace) -> int:
@@ -85,7 +85,7 @@ def _verb(name: str, text: str, change: Callable[[Client, int], Overview]) -> Ve
         if options.json:
             print_json(overview)
         else:
-            print(head_text(overview, time.time()))
+            tell(head_text(overview, time.time()))
         return OK
 
     def arguments(parser: OptionParser) -> None:
@@ -103,7 +103,7 @@ def _resume(options: Namespace) -> int:
         print_json(overview)
     else:
         notes = [*already_text(before), *new_notes(before, overview)]
-        print("\n".join([head_text(overview, time.time()), *(f"note: {note}" for note in notes)]))
+        tell("\n".join([head_text(overview, time.time()), *(f"note: {note}" for note in notes)]))
     return OK
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 
-from kernel_backend.cli.output import print_json, print_table
+from kernel_backend.cli.output import print_json, print_table, tell
 from kernel_backend.cli.verb import OK, Verb, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.model.options import OptionParser
@@ -22,7 +22,7 @@ def _artifacts(options: Namespace) -> int:
         if options.json:
             print_json({"files": files})
         else:
-            print("\n".join(files) or "nothing has been kept")
+            tell("\n".join(files) or "nothing has been kept")
     elif options.json:
         print_json({"artifacts": found})
     else:

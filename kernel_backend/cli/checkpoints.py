@@ -6,7 +6,7 @@ import sys
 import time
 from argparse import Namespace
 
-from kernel_backend.cli.output import print_json, print_table, say
+from kernel_backend.cli.output import print_json, print_table, say, tell
 from kernel_backend.cli.verb import FAILED, OK, USAGE, Verb, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.model.ids import parse_reference
@@ -49,7 +49,7 @@ def _checkpoint(options: Namespace) -> int:
     if options.json:
         print_json({"checkpoints": [info for info, _ in done]})
     else:
-        print("\n".join(said for _, said in done) or "no checkpoint has been committed")
+        tell("\n".join(said for _, said in done) or "no checkpoint has been committed")
     damaged = any(info.verified == "damaged" for info, _ in done)
     return FAILED if options.action == "verify" and damaged else OK
 
@@ -71,7 +71,7 @@ def _gc(options: Namespace) -> int:
     if options.json:
         print_json(found)
     else:
-        print("\n".join(collected_lines(found, options.dry_run, options.verbose)))
+        tell("\n".join(collected_lines(found, options.dry_run, options.verbose)))
     return FAILED if found.problems else OK
 
 

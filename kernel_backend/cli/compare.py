@@ -7,7 +7,7 @@ import time
 from argparse import Namespace
 
 from kernel_backend.cli.follow import wait
-from kernel_backend.cli.output import print_json, print_table, say
+from kernel_backend.cli.output import print_json, print_table, say, tell
 from kernel_backend.cli.verb import FAILED, OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
@@ -43,7 +43,7 @@ def _attribute(client: Client, a: int, b: int, options: Namespace) -> int:
         print_json(found)
     else:
         print_table(attribution_head(found), [attribution_row(row) for row in found.rows], "")
-        print("\n".join(attribution_lines(found)))
+        tell("\n".join(attribution_lines(found)))
     return OK
 
 
@@ -51,7 +51,7 @@ def _show(diff: Diff) -> None:
     from jupyter_ext.views.beside import diff_lines
 
     if not sys.stdout.isatty():
-        print("\n".join(diff_lines(diff)))
+        tell("\n".join(diff_lines(diff)))
         return
     from rich.console import Console
     from rich.text import Text
@@ -123,7 +123,7 @@ def _seen_to_its_end(
         if options.json:
             print_json(overview)
         else:
-            print(number if options.quiet else head_text(overview, time.time()))
+            tell(number if options.quiet else head_text(overview, time.time()))
             if compared:
                 say(f"daylight diff {origin} {number} tells whether its bits agree")
         return OK

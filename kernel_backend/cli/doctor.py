@@ -19,6 +19,7 @@ from kernel_backend.client import Client
 from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home
+from kernel_backend.patience import remedy
 
 _TORCH = """
 import json, torch
@@ -125,11 +126,13 @@ def _service() -> Iterator[Finding]:
         health, nodes = client.health(), client.nodes()
     except DaylightError as error:
         log = Path(home() / "service.log")
-        yield Finding("service", False, error.message, f"see {log}; kill {address.pid} and use it again")
+        todo = f"see {log}; kill {address.pid} and use it again" if address.pid else remedy()
+        yield Finding("service", False, error.message, todo)
         return
     same = health["version"] == __version__
-    todo = "" if same else f"it is another version: kill {address.pid}; running experiments go on"
-    yield Finding("service", same, f"{health['version']} at {address.url} (pid {address.pid})", todo)
+    end = f"kill {address.pid}; running experiments go on" if address.pid else "ask the hub's admins for the same"
+    where = f"at {address.url} (pid {address.pid})" if address.pid else f"of the hub, at {address.url}"
+    yield Finding("service", same, f"{health['version']} {where}", "" if same else f"it is another version: {end}")
     slots = ", ".join(f"{node.name}: {node.slots} {node.kind}, {node.used} in use" for node in nodes)
     yield Finding("slots", any(node.slots for node in nodes), slots)
 

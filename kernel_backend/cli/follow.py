@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-from kernel_backend.cli.output import say
+from kernel_backend.cli.output import harmless, say
 from kernel_backend.cli.verb import FAILED, INTERRUPTED, OK
 from kernel_backend.client import Client
 from kernel_backend.model.overview import Overview
@@ -78,7 +78,7 @@ class PlainDisplay:
 
     def say(self, line: str) -> None:
         """A line of its own, at once."""
-        print(line, file=self._stream, flush=True)
+        print(harmless(line), file=self._stream, flush=True)
 
 
 class LiveDisplay:
@@ -108,7 +108,7 @@ class LiveDisplay:
 
     def say(self, line: str) -> None:
         """A line above the bar."""
-        self.progress.console.print(line, markup=False, highlight=False)
+        self.progress.console.print(harmless(line), markup=False, highlight=False)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from argparse import Namespace
 
 from kernel_backend.cli.follow import wait
 from kernel_backend.cli.logs import LOGS
-from kernel_backend.cli.output import print_json, print_table
+from kernel_backend.cli.output import harmless, print_json, print_table, tell
 from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.model.facts import known
@@ -74,7 +74,7 @@ def _show(options: Namespace) -> int:
         number = overview.experiment.number
         facts = client.facts(number, overview.front.index if overview.front else 1)
         given = given_line(known(facts), client.source(number)[1])
-        print("\n".join(_card(overview, given, failures=not options.follow)))
+        tell("\n".join(_card(overview, given, failures=not options.follow)))
     return code
 
 
@@ -134,7 +134,7 @@ def _facts(options: Namespace) -> int:
     if options.json:
         print_json({"facts": facts, "data": snapshot.data, "commits": snapshot.commits})
     else:
-        print("\n".join(fact_lines(known(facts), snapshot)) or "nothing is known yet: it is told by a rank that trains")
+        tell("\n".join(fact_lines(known(facts), snapshot)) or "nothing is known yet: it is told by a rank that trains")
     return OK
 
 
@@ -146,28 +146,9 @@ def _source(options: Namespace) -> int:
         from rich.console import Console
         from rich.syntax import Syntax
 
-        Console().print(Syntax(definition, "python", line_numbers=True, background_color="default"))
+        Console().print(Syntax(harmless(definition), "python", line_numbers=True, background_color="default"))
     else:
         print(definition, end="")
-    return OK
-
-
-def _nodes(options: Namespace) -> int:
-    found = Client.connect().nodes()
-    if options.json:
-        print_json({"nodes": found})
-    else:
-        rows = [
-            [
-                each.name,
-                each.kind,
-                f"{each.used}/{each.slots}",
-                "yes" if each.healthy else "no",
-                ", ".join(each.devices),
-            ]
-            for each in found
-        ]
-        print_table(["name", "kind", "used", "healthy", "devices"], rows, "there are no nodes")
     return OK
 
 
@@ -191,5 +172,4 @@ VERBS = (
         ("facts 12",),
     ),
     Verb("source", "print what was submitted", _source, _one_or_json, ("source 12 > train.py",)),
-    Verb("nodes", "list where experiments run, and what is in use", _nodes, takes_json, ("nodes",)),
 )

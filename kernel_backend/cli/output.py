@@ -1,8 +1,12 @@
-"""How answers are printed: tables for people, aligned lines for pipes, JSON for programs."""
+"""How answers are printed: tables for people, aligned lines for pipes, JSON for programs.
+
+Names and messages may be somebody else's, so what would steer a terminal is shown and not obeyed.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +19,23 @@ def print_json(answer: Record | dict[str, Any]) -> None:
     print(json.dumps(answer, default=_plain, indent=2))
 
 
+# Control characters but for tab and line break, and those that turn the direction of text round.
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """The same, with what steers a terminal as `\\x1b`."""
+    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def tell(text: object) -> None:
+    """Print an answer in words."""
+    print(harmless(str(text)))
+
+
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
     """A table on a terminal, aligned columns elsewhere; the sentence `empty` where there is no row."""
+    rows = [[harmless(cell).replace("\n", "\\n") for cell in row] for row in rows]
     if not rows:
         print(empty)
     elif sys.stdout.isatty():
@@ -29,7 +48,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) 
 
 def say(text: str) -> None:
     """A sentence beside the answer: on standard error, so that pipes hold answers only."""
-    print(text, file=sys.stderr, flush=True)
+    print(harmless(text), file=sys.stderr, flush=True)
 
 
 def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

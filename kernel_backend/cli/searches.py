@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from jupyter_ext.standing import best_rows, extension
-from kernel_backend.cli.output import print_json, print_table
+from kernel_backend.cli.output import print_json, print_table, tell
 from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
@@ -81,7 +81,7 @@ def _tell(overview: Overview, options: Namespace) -> int:
     if options.json:
         print_json(overview)
     else:
-        print("\n".join([head_text(overview, time.time()), search_text(overview)]))
+        tell("\n".join([head_text(overview, time.time()), search_text(overview)]))
     return OK
 
 

@@ -58,9 +58,9 @@ class LocalEngine:
             (folder.path / "listed").touch()
             self._started[str(job.id)] = await asyncio.to_thread(_spawn, job, folder)
 
-    async def statuses(self) -> Sequence[GangStatus]:
-        """Every gang that has not been forgotten."""
-        return await asyncio.to_thread(lambda: [self._status(key) for key in self._listed()])
+    async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
+        """Every gang that has not been forgotten; or of these, those that have not."""
+        return await asyncio.to_thread(lambda: [self._status(key) for key in self._listed(of)])
 
     async def release(self, key: AttemptId) -> None:
         """SIGTERM to the launcher, which hands it down."""
@@ -91,7 +91,10 @@ class LocalEngine:
     def _folder(self, key: AttemptId) -> AttemptFolder:
         return AttemptFolder(attempt_folder(self._home, key))
 
-    def _listed(self) -> Iterator[AttemptId]:
+    def _listed(self, of: Sequence[AttemptId] | None) -> Iterator[AttemptId]:
+        if of is not None:
+            yield from (key for key in of if (self._folder(key).path / "listed").exists())
+            return
         for mark in sorted(self._home.glob("attempts/*/listed")):
             with contextlib.suppress(InvalidRequest):
                 yield parse_attempt(mark.parent.name)
@@ -139,7 +142,7 @@ class LocalEngine:
     def _reap(self, key: str) -> None:
         child = self._started.get(key)
         if child is not None and child.poll() is not None:
-            del self._started[key]
+            self._started.pop(key, None)  # another look may have done so just now
 
     def _logs(self, key: AttemptId, rank: int, offset: int, tail: int | None) -> LogChunk:
         folder = self._folder(key)

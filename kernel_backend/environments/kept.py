@@ -16,7 +16,7 @@ from kernel_backend.environments import lock as locks
 from kernel_backend.environments import uv
 from kernel_backend.environments.build import build, whole
 from kernel_backend.environments.lock import Lock
-from kernel_backend.environments.present import own_root_of
+from kernel_backend.environments.present import own_root_of, present
 from kernel_backend.environments.wheel import own_wheel
 from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.snapshot import Environment
@@ -105,6 +105,10 @@ class Environments:
                 there = {name: wheel for name, wheel in wheels.items() if wheel is not None}
                 build(self._folder(environment) / "venv", environment, lock, there, python)
         return self._folder(environment) / "venv" / "bin" / "python"
+
+    def present(self, python: Path) -> Environment:
+        """The environment of an interpreter as it is now; raises NoEnvironment where it cannot be run."""
+        return present(python)
 
     def _folder(self, environment: Environment) -> Path:
         return self._locks / environment.id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
+import re
 from collections.abc import Awaitable
 from typing import Any
 
@@ -18,7 +18,7 @@ SUBMIT, ADMIN = "custom:daylight:submit", "custom:daylight:admin"
 HUB_S = 10.0  # that the hub may take to answer
 MOST = 20_000  # tokens that are remembered
 
-_log = logging.getLogger(__name__)
+_TOKEN = re.compile(r"[!-~]{1,500}")
 
 
 class HubIdentity:
@@ -33,6 +33,8 @@ class HubIdentity:
 
     async def who(self, token: str, *, remembered: bool = False) -> Person | None:
         """Whose token this is; None for nobody's. Raises Forbidden for one that may not use this service."""
+        if not _TOKEN.fullmatch(token):
+            return None  # the hub need not be asked, and would not understand
         return await self.judged(token, self._auth.user_for_token(token, sync=False), remembered)
 
     async def judged(self, token: str, asking: Awaitable[dict[str, Any] | None], remembered: bool) -> Person | None:

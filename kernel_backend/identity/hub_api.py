@@ -26,10 +26,14 @@ class HubApi:
         found: list[dict[str, Any]] = []
         while True:
             page = urlencode({**query, "offset": len(found), "limit": PAGE})
-            answer = json.loads((await self.ask("GET", f"{what}?{page}", needs)).body)
-            found += answer["items"]
-            if not answer["items"] or answer["_pagination"]["next"] is None:
-                return found
+            body = (await self.ask("GET", f"{what}?{page}", needs)).body
+            try:
+                answer = json.loads(body)
+                found += answer["items"]
+                if not answer["items"] or answer["_pagination"]["next"] is None:
+                    return found
+            except (KeyError, TypeError, ValueError) as error:
+                raise ServiceUnreachable(f"the hub answers what is no list of {what}: {body[:100]!r}") from error
 
     async def ask(self, method: str, path: str, needs: str) -> HTTPResponse:
         """Its answer, which is no error."""

@@ -32,11 +32,16 @@ LIVELIEST = [
 
 
 class Wait(Record):
-    """Why an ask does not run yet: place 1 is the queue's head; the estimate (seconds) may be unknown."""
+    """Why an ask does not run yet: place 1 is the queue's head; the estimate (seconds) may be unknown.
+
+    About half of all waits end between the earliest and the latest.
+    """
 
     reason: str
     place: int
     estimate: float | None = None
+    earliest: float | None = None
+    latest: float | None = None
 
 
 class Overview(Record):
@@ -176,6 +181,9 @@ class NodeRun(Record):
     owner: str = ""
     experiment: int | None = None
     trial: int | None = None
+    server: str | None = None  # of a notebook server its full name: `dave/`
+    last_activity: float | None = None  # when something was last done in it
+    take_back_at: float | None = None  # from when on it may be stopped for its slots, unless something is done there
 
 
 class NodeUse(Record):

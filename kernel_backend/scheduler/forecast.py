@@ -34,7 +34,7 @@ def forecast(picture: Picture, ahead: Iterable[Ask], ask: Ask, lengths: Mapping[
     `lengths` are those of past runs by owner. Slots are counted over the pool, wherever they are.
     """
     before = list(ahead)
-    if len(before) > FAR:
+    if len(before) >= FAR:
         return None
     found = [_start(picture, [*before, ask], lengths, at) for at in range(3)]
     if any(each is None for each in found):
@@ -50,7 +50,8 @@ def _start(picture: Picture, asks: list[Ask], lengths: Mapping[str, Lengths], qu
     ends: list[tuple[float, int]] = []
     for run in picture.runs.values():
         if run.pool == pool:
-            length = lengths[run.owner][quartile] if run.owner in lengths else None
+            ended = run.owner in lengths and not run.key.server  # of a notebook server nobody can say when it ends
+            length = lengths[run.owner][quartile] if ended else None
             end = _sooner(run.ends, None if length is None else run.since + length)
             if run.leaving is not None:
                 end = _sooner(end, run.leaving + picture.rules.grace)

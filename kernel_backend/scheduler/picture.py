@@ -176,11 +176,12 @@ class Picture:
         return run
 
     def charge(self, spells: Iterable[Spell]) -> None:
-        """Make all meters anew from what was held, those spells included that still last."""
-        held = [(each, each.begun, each.ended, each.slots) for each in spells]
-        self.users.replay((each.owner, begun, ended, slots) for each, begun, ended, slots in held)
-        self.groups.replay((each.group, begun, ended, slots) for each, begun, ended, slots in held)
-        self.members.replay(((each.group, each.owner), begun, ended, slots) for each, begun, ended, slots in held)
+        """Make all meters anew from what was held, those spells included that still last, and by notebook servers."""
+        held = [(each.owner, each.group, each.begun, each.ended, each.slots) for each in spells]
+        held += [(run.owner, run.group, run.since, None, run.slots) for run in self.runs.values() if run.key.server]
+        self.users.replay((owner, begun, ended, slots) for owner, _, begun, ended, slots in held)
+        self.groups.replay((group, begun, ended, slots) for _, group, begun, ended, slots in held)
+        self.members.replay(((group, owner), begun, ended, slots) for owner, group, begun, ended, slots in held)
 
     def _charge(self, run: Run, slots: int, at: float) -> None:
         for meter in (self.users[run.owner], self.groups[run.group], self.members[run.group, run.owner]):

@@ -34,7 +34,7 @@ def impossible(picture: Picture, ask: Ask) -> Impossible | None:
 
 
 def _too_large(ask: Ask, nodes: Sequence[Node], largest: int) -> str:
-    where = "this machine" if ask.pool == LOCAL and len(nodes) == 1 else f"pool {ask.pool}"
+    where = nodes[0].name if ask.pool == LOCAL and len(nodes) == 1 else f"pool {ask.pool}"
     total = sum(node.slots for node in nodes)
     left_out = f" without {', '.join(sorted(ask.excluded))}" if ask.excluded else ""
     on_one = " on one node" if ask.one_node else ""

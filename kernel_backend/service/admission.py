@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from kernel_backend.errors import Forbidden, ImpossibleAsk, InvalidRequest
 from kernel_backend.model.custom import check_class
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.people import Person
-from kernel_backend.model.resources import Node
 from kernel_backend.model.search import Search
 from kernel_backend.model.space import Space
 from kernel_backend.model.values import nearest
-from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.scheduler.picture import Picture
+from kernel_backend.scheduler.possible import impossible
 from kernel_backend.search import grid
 from kernel_backend.search.optuna import check_installed
+from kernel_backend.service.asking import draft_ask, pool_of
 
 
 def check_searcher(search: Search, space: Space, source: str) -> None:
@@ -26,8 +27,16 @@ def check_searcher(search: Search, space: Space, source: str) -> None:
     check_installed(search.sampler or search.method)
 
 
-def group_of(who: Person, config: Config) -> str:
-    """For which group slots are asked; raises Forbidden for one that is not theirs, with the nearest that is."""
+def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
+    """For which group slots are asked; raises Forbidden for one that is not theirs, with the nearest that is.
+
+    `taken` are names of groups: nobody has what is a group's by being called as it is.
+    """
+    if not who.groups and who.name in taken:
+        raise Forbidden(
+            f"you are in no group, and there is a group {who.name}, which you are not in: "
+            "the hub's admins put you into one"
+        )
     theirs = who.groups or (who.name,)  # of whoever is in none there is a group of one
     if config.group is None or config.group in theirs:
         return config.group or who.group
@@ -35,16 +44,24 @@ def group_of(who: Person, config: Config) -> str:
     raise Forbidden(f"--group {config.group}: you are not in that group{near}; you are in {', '.join(theirs)}")
 
 
-def check_size(config: Config, nodes: Sequence[Node]) -> None:
-    """Raise ImpossibleAsk for a gang that no node can hold, and InvalidRequest for slots with nothing to do."""
-    slots, largest = config.slots, largest_gang(nodes)
-    if slots > largest:
-        there = ", ".join(f"{node.name} has {node.slots} {node.kind}" for node in nodes)
-        raise ImpossibleAsk(
-            f"{slots} slots asked, but {there}. Largest gang here: {largest} (--slots {largest})",
-            asked=slots,
-            largest=largest,
-        )
+def check_possible(picture: Picture, config: Config, owner: str, group: str) -> None:
+    """Raise ImpossibleAsk for a gang that can never be had, and InvalidRequest for a pool that there is not."""
+    pool, pools = pool_of(config, picture.nodes.values()), {node.pool for node in picture.nodes.values()}
+    if pools and pool not in pools:
+        raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, pools)}; there {_are(sorted(pools))}")
+    never = impossible(picture, draft_ask(config, owner, group, pool))
+    if never is not None:
+        way_out = f" (--slots {never.largest})" if never.largest else ""
+        raise ImpossibleAsk(never.reason.removesuffix(".") + way_out, asked=config.slots, largest=never.largest)
+
+
+def _are(names: Sequence[str]) -> str:
+    return f"is {names[0]}" if len(names) == 1 else f"are {', '.join(names)}"
+
+
+def check_workers(config: Config) -> None:
+    """Raise InvalidRequest for slots with nothing to do, and for random numbers that logical workers cannot have."""
+    slots = config.slots
     if config.logical_workers is not None and slots > config.logical_workers:
         raise InvalidRequest(
             f"{slots} slots asked, and --logical-workers {config.logical_workers}: a slot beyond them has nothing to do"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-from kernel_backend.artifacts.read import opened, pieces
-from kernel_backend.home import artifact_folder
+from kernel_backend.areas.base import Areas
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.people import Person
 from kernel_backend.service.visible import visible
@@ -25,10 +22,10 @@ class Opened(NamedTuple):
 
 
 class ArtifactVerbs:
-    """The verbs. The store knows which artifacts there are, the home has their bytes."""
+    """The verbs. The store knows which artifacts there are, the area of their owner has their bytes."""
 
-    def __init__(self, store: Store, home: Path) -> None:
-        self._store, self._home = store, home
+    def __init__(self, store: Store, areas: Areas) -> None:
+        self._store, self._areas = store, areas
 
     async def listed(self, who: Person, number: int) -> list[Artifact]:
         """What the trials of an experiment have kept, by trial and name; raises NotFound."""
@@ -37,10 +34,11 @@ class ArtifactVerbs:
 
     async def read(self, who: Person, number: int, trial: int, name: str) -> Opened:
         """One of them; raises NotFound."""
-        await visible(self._store, who, number)
+        experiment = await visible(self._store, who, number)
         artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)
-        file = await asyncio.to_thread(opened, artifact_folder(self._home, number, trial), artifact.name)
-        return Opened(artifact, os.fstat(file.fileno()).st_size, _passed(pieces(file)))
+        area = self._areas.of(experiment.owner)
+        contents = await asyncio.to_thread(area.artifact, number, trial, artifact.name)
+        return Opened(artifact, contents.size, _passed(contents.pieces))
 
 
 async def _passed(read: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
+from kernel_backend.areas.base import Areas, Asked, SearchClass
 from kernel_backend.errors import SearchFailed
-from kernel_backend.launch.asker import ChildAsker
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Value
 from kernel_backend.search.settings import settings_of
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.snapshots.archive import Archive
 
-WITHHELD = ("PYTHONPATH", "PYTHONHOME")  # from a locked environment, as from its ranks
-
 
 class ExperimentAsker:
     """The class of one experiment; nothing is unpacked or started before the first question."""
 
-    def __init__(self, experiment: Experiment, archive: Archive, preparation: Preparation, home: Path) -> None:
-        self._experiment, self._archive, self._preparation = experiment, archive, preparation
-        self._folder = home / "searches" / str(experiment.number)
-        self._child: ChildAsker | None = None
+    def __init__(self, experiment: Experiment, archive: Archive, preparation: Preparation, areas: Areas) -> None:
+        self._experiment, self._archive, self._preparation, self._areas = experiment, archive, preparation, areas
+        self._child: Asked | None = None
 
     def interval(self) -> Any:
         """Its attribute of this name."""
@@ -42,28 +37,22 @@ class ExperimentAsker:
         if self._child is not None:
             self._child.close()
 
-    def _asked(self) -> ChildAsker:
+    def _asked(self) -> Asked:
         if self._child is None:
             self._child = self._made()
         return self._child
 
-    def _made(self) -> ChildAsker:
-        experiment, code = self._experiment, self._folder / "code"
-        python = self._preparation.python(experiment)
-        code.mkdir(parents=True, exist_ok=True)
-        self._archive.unpack(experiment.snapshot, code)
-        cwd = Path(experiment.cwd)
-        withheld = WITHHELD if experiment.config.env == "locked" else ()
-        env = {name: value for name, value in os.environ.items() if name not in withheld}
-        return ChildAsker(
-            python,
-            code,
-            cwd if cwd.is_dir() else code,
-            settings_of(experiment.config),
-            experiment.space,
-            self._folder / "class.log",
-            env,
+    def _made(self) -> Asked:
+        experiment = self._experiment
+        asked = SearchClass(
+            experiment=experiment.number,
+            python=self._preparation.python(experiment),
+            cwd=experiment.cwd,
+            locked=experiment.config.env == "locked",
+            settings=settings_of(experiment.config),
+            space=experiment.space,
         )
+        return self._areas.of(experiment.owner).asker(asked, self._archive.get(experiment.snapshot))
 
 
 class Silent:

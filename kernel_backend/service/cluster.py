@@ -15,10 +15,11 @@ from kernel_backend.model.people import Person
 from kernel_backend.model.sharing import Deed, Pool, Waiting
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.values import nearest
-from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Order
+from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Order, Run
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.order import in_order
 from kernel_backend.scheduler.picture import Picture
+from kernel_backend.scheduler.reservations import ripe_at
 from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.sharing import Looking, check_admin
 from kernel_backend.service.visible import visible
@@ -94,13 +95,14 @@ class ClusterVerbs:
         if not own:
             raise Forbidden(f"experiment #{before.number} is {before.owner}'s: you may look at it and not change it")
         _check_open(before)
-        if not who.admin and before.priority is not None:
-            if priority > before.priority:
-                raise Forbidden(f"an admin gave #{before.number} priority {before.priority}: you may lower it")
-            return {"priority": priority}, None
         if priority > highest:
             raise Forbidden(f"priority {priority}: you may ask with {highest} at most; an admin may give you more")
-        return {"config": before.config.model_copy(update={"priority": priority}), "priority": None}, None
+        config = before.config.model_copy(update={"priority": priority})
+        if who.admin or before.priority is None:
+            return {"config": config, "priority": None}, None
+        if priority > before.priority:
+            raise Forbidden(f"an admin gave #{before.number} priority {before.priority}: you may lower it")
+        return {"config": config, "priority": priority}, None
 
     # Nodes and pools
 
@@ -233,6 +235,16 @@ def _runs(picture: Picture, who: Person) -> dict[str, list[NodeRun]]:
         for share in run.placement:
             about: dict[str, Any] = {"slots": len(share.slots), "group": run.group}
             if _sees(who, run.owner, run.group):
-                about |= {"owner": run.owner, "experiment": key.experiment, "trial": key.trial}
+                about |= {"owner": run.owner, **(_of_server(picture, run) if key.server else _of_gang(key))}
             found.setdefault(share.node, []).append(NodeRun.model_validate(about))
     return found
+
+
+def _of_gang(key: Key) -> dict[str, Any]:
+    return {"experiment": key.experiment, "trial": key.trial}
+
+
+def _of_server(picture: Picture, run: Run) -> dict[str, Any]:
+    """A notebook server, and what becomes of it where nothing is done there."""
+    back = ripe_at(run, picture.rules)
+    return {"server": run.key.server, "last_activity": run.last_activity, "take_back_at": back}

@@ -8,21 +8,23 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import DaylightError, NotFound
-from kernel_backend.home import attempt_folder, stand_in_folder
+from kernel_backend.home import attempt_folder
 from kernel_backend.model import events as e
 from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.spelling import duration_word
 from kernel_backend.model.states import HOLDING_SLOTS, LIVE, ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.align import align, settled
@@ -40,19 +42,19 @@ from kernel_backend.service.asking import Asking, plain_ask, pool_of
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
+from kernel_backend.service.notebooks import Notebooks, Servers
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.roster import Everybody, Roster
 from kernel_backend.service.searches import Searches
 from kernel_backend.snapshots.archive import Archive
-from kernel_backend.snapshots.shipped import working_folder
 from kernel_backend.store.base import Store
 
 BUSY_S = 0.2  # between rounds while gangs run
 FAILED_S = 2.0  # after one in which something failed
 IDLE_S = 30.0  # and while none does; a verb rings the bell
-RELEASE_GRACE_S = 120.0  # what a gang gets to commit a checkpoint and go
-STOP_GRACE_S = 30.0  # the same when its work ends for good
+STOP_GRACE_S = 30.0  # what a gang gets to go when its work ends for good; else it is a rule of the scheduler's
+MOMENT_S = 1.0  # that a round waits for files and gangs of an experiment, before it goes on without
 TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
 OPEN = LIVE | {TrialState.PAUSED}
 GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
@@ -69,23 +71,28 @@ class Loop:
         engine: Engine,
         archive: Archive,
         places: Places,
-        environments: Environments,
+        areas: Areas,
         home: Path,
         bus: Bus,
         url: str | None = None,
         roster: Roster | None = None,
         rules: Rules | None = None,
+        servers: Servers | None = None,
     ) -> None:
-        """`roster` says who may have what; without one everybody may have all there is."""
+        """`roster` says who may have what; without one everybody may have all there is. `servers`: of notebooks."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
-        self._places, self._home, self._url = places, home, url
-        self.preparation = Preparation(archive, environments, self.wake)
+        self._places, self._areas, self._home, self._url = places, areas, home, url
+        self.preparation = Preparation(archive, areas, self.wake)
         self.beginnings = Beginnings(places, self.wake)
-        self.searches = Searches(store, lambda experiment: ExperimentAsker(experiment, archive, self.preparation, home))
+        asker = partial(ExperimentAsker, archive=archive, preparation=self.preparation, areas=areas)
+        self.searches = Searches(store, asker)
         self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
-        self.pictures = Pictures(store, engine, roster or Everybody(), self._asking, rules or Rules())
+        roster, self._rules = roster or Everybody(), rules or Rules()
+        self.pictures = Pictures(store, engine, roster, self._asking, self._rules)
+        self.notebooks = Notebooks(store, roster, servers, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
+        self._under_way: dict[int, asyncio.Task[None]] = {}  # what is being done about experiments
         self._wake = asyncio.Event()
         self._failed = False  # something in this round
 
@@ -96,12 +103,16 @@ class Loop:
     async def run(self) -> None:
         """Round after round, until cancelled. An error is logged and tried again: the next round sees the same."""
         self.beginnings.start()
-        while True:
-            self._wake.clear()
-            self._failed, busy = False, True
-            with self._apart("this round"):
-                busy = await self.round()
-            await heard(self._wake, FAILED_S if self._failed else BUSY_S if busy else IDLE_S)
+        try:
+            while True:
+                self._wake.clear()
+                self._failed, busy = False, True
+                with self._apart("this round"):
+                    busy = await self.round()
+                await heard(self._wake, FAILED_S if self._failed else BUSY_S if busy else IDLE_S)
+        finally:
+            for task in list(self._under_way.values()):
+                task.cancel()
 
     async def round(self) -> bool:
         """Bring the world and the store together once; whether anything is going on."""
@@ -109,15 +120,32 @@ class Loop:
         statuses = {status.key: status for status in await self._engine.statuses()}
         attempts = self.pictures.mirror.open_attempts
         for attempt in attempts:
-            with self._apart(f"attempt {attempt.id}"):
-                await self._observe(attempt, statuses.pop(attempt.id, None))
+            status = statuses.pop(attempt.id, None)
+            await self._patiently(attempt.experiment, f"attempt {attempt.id}", partial(self._observe, attempt, status))
         for key in statuses:
-            with self._apart(f"unknown gang {key}"):
-                await self._remove_stranger(key)
+            await self._patiently(key.experiment, f"unknown gang {key}", partial(self._remove_stranger, key))
+        await self._end_times()
         busy = await self._align()
         await self._start_queued()
         await self.pictures.keep()
         return busy or bool(attempts)
+
+    async def _patiently(self, number: int, what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do what an experiment's files, or its gang, are needed for: should these let us wait, rounds go on without.
+
+        Until it is done nothing else is done about that experiment.
+        """
+        if number in self._under_way:
+            return
+        task = self._under_way[number] = asyncio.create_task(self._work(what, work), name=what)
+        task.add_done_callback(lambda _: self._under_way.pop(number, None))
+        await asyncio.wait({task}, timeout=MOMENT_S)
+        if not task.done():
+            task.add_done_callback(lambda _: self.wake())
+
+    async def _work(self, what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with self._apart(what):
+            await work()
 
     @contextlib.contextmanager
     def _apart(self, what: str) -> Iterator[None]:
@@ -157,7 +185,7 @@ class Loop:
             self._asked[attempt.id] = time.monotonic()
             await self._engine.release(attempt.id)
             return
-        grace = STOP_GRACE_S if trial.state is TrialState.STOPPING else RELEASE_GRACE_S
+        grace = STOP_GRACE_S if trial.state is TrialState.STOPPING else self._rules.grace
         if time.monotonic() - asked > grace:
             with contextlib.suppress(Unconfirmed):
                 await self._engine.kill(attempt.id)
@@ -216,6 +244,23 @@ class Loop:
         committed = self._places.open(experiment, trial).committed()
         return self._store.attempts(experiment, trial), [manifest.id for manifest in committed]
 
+    async def _end_times(self) -> None:
+        """Pause trainings that have held their slots for as long as they were to; a checkpoint is committed as ever."""
+        picture = await self.pictures.now()
+        for run in [run for run in picture.runs.values() if run.ends is not None and run.ends <= picture.at]:
+            trial = self.pictures.mirror.trial(run.key.experiment, run.key.trial)
+            experiment = self.pictures.mirror.experiments.get(run.key.experiment)
+            active = experiment is not None and experiment.state is ExperimentState.ACTIVE
+            if experiment is None or trial is None or not active or trial.state not in GOING_ON:
+                continue
+            with self._apart(f"the time of {run.key}"):
+                length, number = duration_word(experiment.config.max_time or 0.0), experiment.number
+                note = f"paused: its --max-time of {length} is over; daylight resume {number} gives it as long again"
+                key = AttemptId(number, trial.index, trial.attempt)
+                await asyncio.to_thread(self._store.note, key, note, time.time())
+                await asyncio.to_thread(self._store.advance_experiment, number, e.Paused(), time.time())
+                self._bus.ring()
+
     # What experiments want of their trials
 
     async def _align(self) -> bool:
@@ -224,6 +269,8 @@ class Loop:
             picture = await self.pictures.now()
             experiments = list(self.pictures.mirror.experiments.values())
             for experiment in experiments:
+                if experiment.number in self._under_way:
+                    continue
                 if experiment.number in self.pictures.unaligned or experiment.config.search is not None:
                     self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
                     with self._apart(f"experiment #{experiment.number}"):
@@ -252,7 +299,11 @@ class Loop:
             ended = await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
             self._bus.ring()
             self.searches.forget(experiment.number)
-            await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
+            tidy = partial(self._tidy, ended)
+            await self._patiently(ended.number, f"the checkpoints of experiment #{ended.number}", tidy)
+
+    async def _tidy(self, ended: Experiment) -> None:
+        await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
 
     async def _search_over(self, experiment: Experiment) -> bool | None:
         """Bring a search up to date, and end it when it has used up what it was given; None where there is none."""
@@ -274,11 +325,16 @@ class Loop:
             decisions = decide(picture)
             self.pictures.decided(picture, decisions)
         for start in decisions.starts:
+            if start.ask.experiment in self._under_way:
+                continue
             with self._apart(f"the start of {start.ask.experiment}.{start.ask.trial}"):
                 await self._start_or_tell(start)
         for preempt in decisions.preempts:
             with self._apart(f"the leave of {preempt.run.key}"):
-                await self._put_aside(preempt)
+                if preempt.run.key.server:
+                    await self.notebooks.take_back(picture, preempt)
+                else:
+                    await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
         """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""
@@ -335,16 +391,23 @@ class Loop:
         if missing is not None:
             await self._refuse(attempt, missing)
             return
-        for note in (resume.note, await asyncio.to_thread(self.preparation.note, experiment, attempt.number - 1)):
-            if note:
-                await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
+        if resume.note:
+            await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
         self._bus.ring()
-        trial = await asyncio.to_thread(self._store.trial, number, index)
+        launch = partial(self._launch, experiment, attempt, python, token)
+        await self._patiently(number, f"the start of attempt {attempt.id}", launch)
+
+    async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
+        """Put the code of an attempt in its place, and start its gang there."""
+        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         job = self._job(experiment, trial, attempt, python)
         try:
-            await asyncio.to_thread(self._archive.unpack, experiment.snapshot, Path(job.code))
-            stand_in = stand_in_folder(self._home, attempt.experiment, attempt.trial)
-            working = await asyncio.to_thread(working_folder, job, stand_in)
+            note = await asyncio.to_thread(self.preparation.note, experiment, attempt.number - 1)
+            if note:
+                await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
+                self._bus.ring()
+            archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
+            working = await asyncio.to_thread(self._areas.of(experiment.owner).unpack, job, archive)
             job = job.model_copy(update={"cwd": working.cwd})
             if working.note:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())

@@ -12,6 +12,7 @@ from kernel_backend.model.sharing import Deed
 from kernel_backend.scheduler.decisions import Preempt
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.servers import take_back_at
+from kernel_backend.service.roster import Roster
 from kernel_backend.store.base import Sharing
 
 OURSELVES = "daylight"  # who has stopped it, in the audit log
@@ -30,13 +31,13 @@ class Servers(Protocol):
 class Notebooks:
     """What is known of them; `changed` is called where slots have become free or taken."""
 
-    def __init__(self, store: Sharing, servers: Servers | None, changed: Callable[[], None]) -> None:
-        self._store, self._servers, self._changed = store, servers, changed
-        self.present: Sequence[Server] = ()
+    def __init__(self, store: Sharing, roster: Roster, servers: Servers | None, changed: Callable[[], None]) -> None:
+        """Without `servers` none is ever stopped."""
+        self._store, self._roster, self._servers, self._changed = store, roster, servers, changed
 
     def give(self, present: Sequence[Server]) -> None:
         """These are there now, and no others."""
-        before, self.present = self.present, present
+        before, self._roster.servers = self._roster.servers, present
         if _held(before) != _held(present):
             self._changed()
 
@@ -46,7 +47,7 @@ class Notebooks:
             return
         self.give(await self._servers.read())
         now, name = time.time(), preempt.run.key.server
-        server = next((each for each in self.present if each.full_name == name), None)
+        server = next((each for each in self._roster.servers if each.full_name == name), None)
         due = None if server is None else take_back_at(picture, server)
         if server is None or due is None or due > now:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from kernel_backend.errors import DaylightError
@@ -77,9 +78,11 @@ def _impossible(experiment: Experiment, trials: Sequence[Trial], picture: Pictur
         return None
     ask = plain_ask(experiment, held[0], pool_of(experiment.config, picture.nodes.values()))
     never = impossible(picture, ask)
-    reason = f"{never.reason if never else 'possible again'} It goes on by itself as soon as it can"
+    reason = "possible again, and about to be queued"
+    if never is not None:
+        reason = f"{never.reason} It goes on by itself as soon as that is possible."
     excluded = sorted(frozenset[str]().union(*(trial.excluded for trial in held)))
-    if excluded:
+    if excluded and impossible(picture, replace(ask, excluded=frozenset())) is None:
         nodes = ", ".join(excluded)
         reason = f"left out after a line of the log (--on-log): {nodes}; pause and resume it to try there again"
     return Wait(reason=reason, place=1)

@@ -20,6 +20,7 @@ from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Reservation, Run
 from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.picture import FREE, Accounts, Picture
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.scheduler.servers import take_in
 from kernel_backend.service.asking import Asking, pool_of
 from kernel_backend.service.claims import Claims, reservation
 from kernel_backend.service.lengths import PastLengths
@@ -104,6 +105,7 @@ class Pictures:
                 await self._set_quotas(picture)
                 for change in changes:
                     self._take_in(picture, change)
+                take_in(picture, self._roster.servers)
                 await self._renew(picture)
             return picture
         except BaseException:
@@ -164,6 +166,7 @@ class Pictures:
             if experiment is None:  # it has ended, and this is still to be closed
                 experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
             self._hold(picture, attempt, experiment, charged=True)
+        take_in(picture, self._roster.servers)
         picture.charge(self._lasting(picture, spells))
         for spell in spells:
             self.lengths.add(spell.owner, spell.begun, spell.ended, spell.outcome)
@@ -195,7 +198,9 @@ class Pictures:
         return node.model_copy(update={"drained": True}) if drained and not node.drained else node
 
     def _set_nodes(self, picture: Picture, nodes: Sequence[Node]) -> None:
-        changed = [node for node in nodes if picture.nodes.get(node.name) != node]
+        known = picture.nodes
+        # By identity first: records are compared field by field, and there may be thousands.
+        changed = [node for node in nodes if (old := known.get(node.name)) is not node and old != node]
         gone = picture.nodes.keys() - {node.name for node in nodes}
         for node in changed:
             picture.set_node(node)

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from kernel_backend.areas.base import Areas, Kept
 from kernel_backend.environments import uv
-from kernel_backend.environments.kept import Environments
-from kernel_backend.environments.present import present
-from kernel_backend.errors import DaylightError, NoEnvironment
+from kernel_backend.errors import DaylightError, Forbidden, NoEnvironment, PlaceUnavailable
 from kernel_backend.model.environments import EnvironmentInfo, packages
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.snapshot import Environment
@@ -22,29 +21,30 @@ from kernel_backend.snapshots.archive import Archive
 AGAIN_S = 60.0  # after a build that failed: it may have been the network
 FRESH_S = 60.0  # after a submission
 NAMED = 5  # of packages, in a note
+_Whose = tuple[str, str]  # the owner of an environment, and its id
 _log = logging.getLogger(__name__)
 
 
 class Preparation:
     """What becomes of experiments' environments. Works in threads of its own, which end with the service."""
 
-    def __init__(self, archive: Archive, environments: Environments, wake: Callable[[], None]) -> None:
-        self._environments, self._wake = environments, wake
+    def __init__(self, archive: Archive, areas: Areas, wake: Callable[[], None]) -> None:
+        self._areas, self._wake = areas, wake
         self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
         self._guard = threading.Lock()
-        self._building: dict[str, float] = {}  # id -> since when, as time.monotonic() tells it
-        self._failed: dict[str, tuple[float, str]] = {}  # id -> when, and why
-        self._locking: set[str] = set()
+        self._building: dict[_Whose, float] = {}  # since when, as time.monotonic() tells it
+        self._failed: dict[_Whose, tuple[float, str]] = {}  # when, and why
+        self._locking: set[_Whose] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
         """Remember the running event loop: it is woken when a build has ended."""
         self._loop = asyncio.get_running_loop()
 
-    def check(self, snapshot: str) -> None:
+    def check(self, owner: str, snapshot: str) -> None:
         """Pass where a locked environment of this snapshot is there or may be built; raises NoEnvironment."""
         environment = self.recorded(snapshot)
-        if self._environments.python(environment) is not None:
+        if self._kept(owner).python(environment) is not None:
             return
         if environment.daylight is None:
             raise NoEnvironment(
@@ -53,22 +53,22 @@ class Preparation:
         if uv.find() is None:
             raise NoEnvironment("--env locked: there is no uv, which builds environments: pip install uv")
 
-    def keep(self, snapshot: str, python: str) -> None:
+    def keep(self, owner: str, snapshot: str, python: str) -> None:
         """Lock the environment of a snapshot, and keep its wheels, if that is still to be done; returns at once.
 
         Where it cannot be done, offline perhaps, the log says why, and the next submission tries again.
         """
         environment = self.recorded(snapshot)
         with self._guard:
-            if environment.id in self._locking or environment.daylight is None:
+            if (owner, environment.id) in self._locking or environment.daylight is None:
                 return
-            self._locking.add(environment.id)
-        _in_thread(self._keep, environment, Path(python))
+            self._locking.add((owner, environment.id))
+        _in_thread(self._keep, owner, environment, Path(python))
 
-    def info(self, snapshot: str) -> EnvironmentInfo:
+    def info(self, owner: str, snapshot: str) -> EnvironmentInfo:
         """The environment of a snapshot, and what has become of it."""
-        environment = self.recorded(snapshot)
-        lock, python = self._environments.lock(environment), self._environments.python(environment)
+        environment, kept = self.recorded(snapshot), self._kept(owner)
+        lock, python = kept.lock(environment), kept.python(environment)
         return EnvironmentInfo(
             id=environment.id,
             recorded=environment,
@@ -86,23 +86,27 @@ class Preparation:
             environment = self.recorded(experiment.snapshot)
         except (DaylightError, OSError):
             return ""  # whoever starts it says so
-        if self._environments.python(environment) is not None:
-            return ""
+        whose = experiment.owner, environment.id
+        try:
+            if self._kept(experiment.owner).python(environment) is not None:
+                return ""
+        except (Forbidden, PlaceUnavailable) as error:
+            return error.message
         with self._guard:
-            when, why = self._failed.get(environment.id, (0.0, ""))
+            when, why = self._failed.get(whose, (0.0, ""))
             if why and time.monotonic() - when < AGAIN_S:
                 return f"{why}; this is tried again"
-            if environment.id not in self._building:
-                self._building[environment.id] = time.monotonic()
-                _in_thread(self._build, environment, Path(experiment.python))
-            seconds = time.monotonic() - self._building[environment.id]
+            if whose not in self._building:
+                self._building[whose] = time.monotonic()
+                _in_thread(self._build, experiment.owner, environment, Path(experiment.python))
+            seconds = time.monotonic() - self._building[whose]
         return f"its locked environment is being built ({seconds:.0f} s)"
 
     def python(self, experiment: Experiment) -> str:
         """The interpreter of its ranks; raises NoEnvironment where one that was built is gone since."""
         if experiment.config.env != "locked":
             return experiment.python
-        found = self._environments.python(self.recorded(experiment.snapshot))
+        found = self._kept(experiment.owner).python(self.recorded(experiment.snapshot))
         if found is None:
             raise NoEnvironment("its locked environment is gone, and is built again")
         return str(found)
@@ -118,8 +122,8 @@ class Preparation:
         return None if fresh else self._changed(experiment)
 
     def _lacking(self, experiment: Experiment) -> str | None:
-        recorded = self.recorded(experiment.snapshot)
-        lock, version = self._environments.lock(recorded), self._environments.version(recorded)
+        recorded, kept = self.recorded(experiment.snapshot), self._kept(experiment.owner)
+        lock, version = kept.lock(recorded), kept.version(recorded)
         notes = []
         if lock is not None and lock.unlocked:
             lacking = _some([f"{name} ({why})" for name, why in lock.unlocked.items()])
@@ -133,33 +137,36 @@ class Preparation:
         if recorded.daylight is None:
             return None
         try:
-            found = packages(recorded, present(Path(experiment.python)))
-        except NoEnvironment as error:
+            found = packages(recorded, self._kept(experiment.owner).present(Path(experiment.python)))
+        except (NoEnvironment, PlaceUnavailable) as error:
             return error.message
         return f"not the packages of its snapshot: {_some([str(each) for each in found])}" if found else None
 
-    def _keep(self, environment: Environment, python: Path) -> None:
+    def _kept(self, owner: str) -> Kept:
+        return self._areas.of(owner).environments
+
+    def _keep(self, owner: str, environment: Environment, python: Path) -> None:
         try:
-            self._environments.make_lock(environment, python)
+            self._kept(owner).make_lock(environment, python)
         except DaylightError as error:
             _log.warning("environment %s is not locked yet: %s", environment.id[:12], error)
         finally:
             with self._guard:
-                self._locking.discard(environment.id)
+                self._locking.discard((owner, environment.id))
 
-    def _build(self, environment: Environment, python: Path) -> None:
-        began, why = time.monotonic(), ""
+    def _build(self, owner: str, environment: Environment, python: Path) -> None:
+        began, why, whose = time.monotonic(), "", (owner, environment.id)
         try:
-            self._environments.build(environment, python)
+            self._kept(owner).build(environment, python)
             _log.info("environment %s was built in %.1f s", environment.id[:12], time.monotonic() - began)
         except Exception as error:  # whatever it is, its experiment says it
             why = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
             _log.warning("environment %s: %s", environment.id[:12], why)
         with self._guard:
-            del self._building[environment.id]
-            self._failed.pop(environment.id, None)
+            del self._building[whose]
+            self._failed.pop(whose, None)
             if why:
-                self._failed[environment.id] = time.monotonic(), why
+                self._failed[whose] = time.monotonic(), why
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
 
@@ -169,6 +176,8 @@ def _some(named: Sequence[str]) -> str:
     return ", ".join(named[:NAMED]) + more
 
 
-def _in_thread(work: Callable[[Environment, Path], None], environment: Environment, python: Path) -> None:
+def _in_thread(
+    work: Callable[[str, Environment, Path], None], owner: str, environment: Environment, python: Path
+) -> None:
     """Not a pool's: at its end a service waits for those, and a download may take long."""
-    threading.Thread(target=work, args=(environment, python), daemon=True).start()
+    threading.Thread(target=work, args=(owner, environment, python), daemon=True).start()

@@ -29,9 +29,7 @@ class Roster(Protocol):
     def drained(self) -> frozenset[str]:
         """Names of nodes on which nothing new is started."""
 
-    @property
-    def servers(self) -> Sequence[Server]:
-        """Notebook servers that hold slots beside the jobs; `scheduler.servers.take_in` has a picture hold them."""
+    servers: Sequence[Server]  # notebook servers that hold slots beside the gangs; `Notebooks` gives them
 
 
 class Everybody:

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
 from kernel_backend.model import definition
 from kernel_backend.model import events as e
@@ -34,7 +34,7 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import WEIGHTS, checkpoint_step
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service import earlier
-from kernel_backend.service.admission import check_searcher, check_size, group_of
+from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
 from kernel_backend.service.again import again, alone, as_asked_by
 from kernel_backend.service.artifacts import ArtifactVerbs
 from kernel_backend.service.bus import Bus, heard
@@ -44,6 +44,7 @@ from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.deeds import deed_on
 from kernel_backend.service.loop import Loop, digest
+from kernel_backend.service.notebooks import Servers
 from kernel_backend.service.overviews import Overviews
 from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.searching import SearchVerbs
@@ -65,25 +66,27 @@ class Service:
         archive: Archive,
         engine: Engine,
         places: Places,
-        environments: Environments,
+        areas: Areas,
         home: Path,
         url: str | None = None,
         roster: StoredRoster | None = None,
         rules: Rules | None = None,
+        servers: Servers | None = None,
     ) -> None:
         """`url` is where launchers reach the service that cannot look into its home.
 
         `roster` says who may have what: by default one of what is set in this store, and of no hub.
         """
-        self._store, self._archive, self._engine = store, archive, engine
+        self._store, self._archive, self._engine, self._areas = store, archive, engine, areas
         self.roster = roster or StoredRoster(store)
         self._curves = CurveReader(store)
         self._twins, self._submitting = Twins(archive), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
-        self.artifacts = ArtifactVerbs(store, home)
+        self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, environments, home, self._bus, url, self.roster, rules)
+        self._loop = Loop(store, engine, archive, places, areas, home, self._bus, url, self.roster, rules, servers)
+        self.notebooks = self._loop.notebooks
         self._preparation = self._loop.preparation
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
@@ -144,15 +147,17 @@ class Service:
         may_submit(who)
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
-        group = group_of(who, submission.config)
+        group = group_of(who, submission.config, {name for kind, name in self.roster.people if kind == "group"})
         params, space = await asyncio.to_thread(self._bind, submission)
+        await asyncio.to_thread(self._areas.check, who.name)
         if submission.config.env == "locked":
-            await asyncio.to_thread(self._preparation.check, submission.snapshot)
+            await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)
         for number in earlier.named(submission.config.search):
             await self._visible(who, number)
             await asyncio.to_thread(earlier.check, self._store, number, submission.config, space)
         nodes = await self._engine.nodes()
-        check_size(submission.config, nodes)
+        check_possible(await self._loop.pictures.now(), submission.config, who.name, group)
+        check_workers(submission.config)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
         return Draft(
             name=submission.name or "",
@@ -186,7 +191,7 @@ class Service:
 
     async def _add(self, who: Person, draft: Draft) -> Overview:
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
-        await asyncio.to_thread(self._preparation.keep, draft.snapshot, draft.python)
+        await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)
         self._changed()
         return await self.overview(who, experiment.number)
 
@@ -304,7 +309,7 @@ class Service:
     async def environment(self, who: Person, number: int) -> EnvironmentInfo:
         """What it ran with, and the lock of that."""
         experiment = await self._visible(who, number)
-        return await asyncio.to_thread(self._preparation.info, experiment.snapshot)
+        return await asyncio.to_thread(self._preparation.info, experiment.owner, experiment.snapshot)
 
     async def archive(self, who: Person, number: int) -> bytes:
         """The snapshot's archive: definition, project files and description."""
@@ -338,16 +343,19 @@ class Service:
     async def resume(self, who: Person, number: int, slots: int | None = None) -> Overview:
         """Queue a paused experiment again; it goes on from its newest checkpoint, with `slots` from here on.
 
-        Raises Conflict where other slots are asked for one that is not paused, and ImpossibleAsk as `submit_once` does.
+        Raises Conflict where other slots are asked for one that is not paused, and ImpossibleAsk as `submit_once` does;
+        Forbidden for who may have nothing trained any more.
         What other slots mean for its result becomes a note of each trial that has begun.
         """
         before = await changeable(self._store, who, number)
+        may_submit(who)
         if slots is None or slots == before.config.slots:
             return await self._change(who, number, e.Resumed(), {ExperimentState.ACTIVE})
         if before.state is ExperimentState.ACTIVE:
             raise Conflict(f"slots change only while experiment #{number} is paused: daylight pause {number}")
         config = before.config.model_copy(update={"slots": slots})
-        check_size(config, await self._engine.nodes())
+        check_possible(await self._loop.pictures.now(), config, before.owner, before.group)
+        check_workers(config)
         await self._change(who, number, e.Resumed(), set(), config=config)
         await asyncio.to_thread(self._note_slots, before, slots)
         self._bus.ring()

@@ -108,10 +108,6 @@ class Archive:
         except ValueError as error:
             raise InvalidRequest(f"{DESCRIPTION} of snapshot {id[:12]} cannot be read: {error}") from None
 
-    def unpack(self, id: str, folder: Path) -> None:
-        """Write an archive's files into `folder`, which is made where it is missing; raises NotFound."""
-        unpack(self.get(id), folder)
-
     def _opened(self, id: str) -> zipfile.ZipFile:
         if not self.has(id):
             raise _missing(id)

@@ -1,7 +1,7 @@
 /** The page of the cluster: what answers change of what it knows, and what a person finds in long lists. */
 
 import { failed, learnt, NOTHING, withAccount, withDeeds, withOlderDeeds } from '../src/page/known';
-import { ALL, deedsWith, PAGE, pageOf, personText, priorityText, whatOf } from '../src/page/rows';
+import { ALL, deedsWith, PAGE, pageOf, personText, priorityText, runText, whatOf } from '../src/page/rows';
 import { linesOf, useText } from '../src/page/usechart';
 import { ownToken } from '../src/page/token';
 import { headersFor } from '../src/page/source';
@@ -156,4 +156,19 @@ test('behind a hub a request carries what only our own page can read', () => {
     'X-XSRFToken': '2|ab|cd'
   });
   expect(headersFor('t', 'not_xsrf=1')).toEqual({ 'Content-Type': 'application/json', Authorization: 'Bearer t' });
+});
+
+it('tells what holds slots, and since when nothing was done in a notebook server', () => {
+  const nobody = { owner: '', experiment: null, trial: null, server: null, last_activity: null, take_back_at: null };
+  const run = { ...nobody, slots: 4, group: 'vision' };
+  expect(runText(run, 0)).toBe('somebody of vision, 4 slots');
+  expect(runText({ ...run, owner: 'ada', experiment: 12, trial: 3 }, 0)).toBe('#12.3 ada, 4 slots');
+  const server = { ...run, owner: 'dave', slots: 1, server: 'dave/', last_activity: 1000 };
+  expect(runText(server, 1010)).toBe('dave: notebook server, 1 slot');
+  expect(runText({ ...server, server: 'dave/second' }, 1000 + 3000)).toBe(
+    'dave: notebook server second, 1 slot, idle for 50 min'
+  );
+  expect(runText({ ...server, take_back_at: 8200 }, 4600)).toMatch(
+    /^dave: notebook server, 1 slot, idle for 60 min; if nothing is done there it may be stopped from .+ on$/
+  );
 });

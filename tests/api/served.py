@@ -21,10 +21,10 @@ from tornado.web import RequestHandler
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
-from kernel_backend.environments.kept import Environments
 from kernel_backend.errors import NotFound
 from kernel_backend.home import artifact_folder
 from kernel_backend.identity.base import Identity
@@ -37,6 +37,7 @@ from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
+from kernel_backend.model.servers import Server
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
@@ -121,6 +122,7 @@ class Named:
     users: dict[str, Quota] = field(default_factory=dict)
     groups: dict[str, Quota] = field(default_factory=dict)
     drained: frozenset[str] = frozenset()
+    servers: tuple[Server, ...] = ()
 
 
 @dataclass
@@ -174,7 +176,7 @@ class Served:
             archive=Archive(self.home / "snapshots"),
             engine=self.engine,
             places=Places(str(self.home / "checkpoints")),
-            environments=Environments(self.home),
+            areas=OneArea(OwnArea(self.home)),
             home=self.home,
             rules=self.rules,
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.environments.kept import Environments
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.environments.lock import Lock
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.snapshot import Environment, Snapshot
@@ -33,7 +33,7 @@ def experiment(home: Path, environment: Environment, **fields: object) -> tuple[
     facts = {"number": 1, "name": "", "state": ExperimentState.ACTIVE, "owner": "a", "group": "a", "params": {}}
     facts |= {"snapshot": id, "python": sys.executable, "cwd": "/", "notebook": None, "created_at": time.time()}
     made = Experiment.model_validate(facts | {"config": Config()} | fields)
-    return Preparation(archive, Environments(home), lambda: None), made
+    return Preparation(archive, OneArea(OwnArea(home)), lambda: None), made
 
 
 def older() -> Environment:

@@ -48,8 +48,11 @@ c.JupyterHub.load_groups["wrong"] = {{"users": ["eve"], "properties": {{"dayligh
 c.JupyterHub.services.append({{"name": "tests", "api_token": {token!r}}})
 scopes = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers", "shutdown"]
 c.JupyterHub.load_roles.append({{"name": "tests", "services": ["tests"], "scopes": scopes}})
+# What idle_servers= of daylight() does, with a time for which tests can wait.
+next(each for each in c.JupyterHub.load_roles if each["name"] == "daylight-service")["scopes"].append("delete:servers")
 daylight = next(each for each in c.JupyterHub.services if each["name"] == "daylight")
-daylight["command"] += ["--Daylight.identity_age={age}", "--Daylight.directory_age=0.5"]
+daylight["command"] += ["--Daylight.identity_age={age}", "--Daylight.directory_age=0.5", "--Daylight.servers_age=0.5"]
+daylight["command"] += ["--Daylight.idle_servers=1"]
 daylight["environment"]["UV_OFFLINE"] = "1"
 c.Spawner.environment["UV_OFFLINE"] = "1"
 c.Spawner.default_url = "/lab"
@@ -77,6 +80,11 @@ class Hub:
     def home(self) -> Path:
         """The service's."""
         return self.folder / "daylight"
+
+    @property
+    def api_url(self) -> str:
+        """Where the hub's own API is."""
+        return f"http://127.0.0.1:{self._ports['hub']}/hub/api"
 
     @property
     def log(self) -> str:
@@ -152,7 +160,7 @@ class Hub:
         """What the hub's API answers to the tests, which may do everything there."""
         answer = self._http.request(
             method,
-            f"http://127.0.0.1:{self._ports['hub']}/hub/api/{path}",
+            f"{self.api_url}/{path}",
             headers={"Authorization": f"token {OURS}"},
             json=body or None,
         )
@@ -172,6 +180,10 @@ class Hub:
         if user not in self._clients:
             self._clients[user] = Client.at(self.service, self.token(user), patience=20)
         return self._clients[user]
+
+    def with_token(self, token: str) -> Client:
+        """A client with any token."""
+        return self._clients.setdefault(token, Client.at(self.service, token, patience=20))
 
     def ask(self, user: str | None, method: str, path: str, **request: Any) -> httpx.Response:
         """The service's answer to a person, or to a stranger."""
@@ -212,7 +224,7 @@ class Notebook:
         """What a cell prints and raises."""
         id = uuid.uuid4().hex
         header = {"msg_id": id, "msg_type": "execute_request", "username": "", "session": "tests", "version": "5.3"}
-        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False}
+        content = {"code": code, "silent": False, "store_history": True, "allow_stdin": True}
         message = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
         self._socket.send(json.dumps(message))
         said = ""

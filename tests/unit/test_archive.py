@@ -12,7 +12,7 @@ import pytest
 from kernel_backend.errors import InvalidRequest, NotFound, TooLarge
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.snapshots import archive as archives
-from kernel_backend.snapshots.archive import Archive, digest, pack, pack_snapshot
+from kernel_backend.snapshots.archive import Archive, digest, pack, pack_snapshot, unpack
 
 SNAPSHOT = Snapshot(
     version="1",
@@ -63,7 +63,7 @@ def test_what_is_put_comes_back_and_is_unpacked(archive: Archive, tmp_path: Path
     assert archive.get(id) == data
     assert archive.read(id, "definition.py") == b"x = 1\n"
     assert archive.snapshot(id) == SNAPSHOT
-    archive.unpack(id, tmp_path / "code")
+    unpack(archive.get(id), tmp_path / "code")
     assert (tmp_path / "code" / "definition.py").read_text() == "x = 1\n"
     assert [path.name for path in archive.root.iterdir()] == [f"{id}.zip"]
 

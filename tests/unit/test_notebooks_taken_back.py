@@ -15,6 +15,7 @@ from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.servers import take_in
 from kernel_backend.service.notebooks import Notebooks
+from kernel_backend.service.roster import Everybody
 from kernel_backend.store.sql import SqlStore
 from tests.clusters import Cluster, nodes
 
@@ -57,12 +58,13 @@ def cluster(server: Server) -> Cluster:
     return c
 
 
-def taken_back(store: SqlStore, c: Cluster, hub: Standing) -> Notebooks:
+def taken_back(store: SqlStore, c: Cluster, hub: Standing) -> Everybody:
     rings: list[None] = []
-    notebooks = Notebooks(store, hub, lambda: rings.append(None))
+    roster = Everybody()
+    notebooks = Notebooks(store, roster, hub, lambda: rings.append(None))
     (preempt,) = decide(c.picture).preempts
     asyncio.run(notebooks.take_back(c.picture, preempt))
-    return notebooks
+    return roster
 
 
 def test_an_idle_server_is_stopped_once_and_it_is_written_down(store):
@@ -79,10 +81,10 @@ def test_an_idle_server_is_stopped_once_and_it_is_written_down(store):
 
 def test_one_that_was_used_meanwhile_stays(store):
     c, hub = cluster(dave(time.time() - 2 * HOUR)), Standing(dave(time.time() - 60))
-    notebooks = taken_back(store, c, hub)
+    roster = taken_back(store, c, hub)
     assert hub.stopped == []
     assert store.audit() == []
-    take_in(c.picture, notebooks.present)
+    take_in(c.picture, roster.servers)
     assert decide(c.picture).preempts == ()
 
 
@@ -104,7 +106,7 @@ def test_while_the_hub_is_away_nothing_is_said_to_be_on_its_way(store):
 
 def test_what_only_says_that_somebody_is_there_wakes_nobody(store):
     rings: list[None] = []
-    notebooks = Notebooks(store, None, lambda: rings.append(None))
+    notebooks = Notebooks(store, Everybody(), None, lambda: rings.append(None))
     notebooks.give([dave(10 * HOUR)])
     assert len(rings) == 1
     notebooks.give([dave(10 * HOUR).model_copy(update={"last_activity": 11 * HOUR})])

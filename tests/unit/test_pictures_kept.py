@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.environments.kept import Environments
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import Committed, Started
 from kernel_backend.model.resources import Node
+from kernel_backend.model.servers import Server
 from kernel_backend.model.states import Outcome, TrialState
 from kernel_backend.scheduler.asks import Key, Reservation
 from kernel_backend.scheduler.decide import decide
@@ -56,6 +57,7 @@ class Named:
     users: dict[str, Quota] = field(default_factory=dict)
     groups: dict[str, Quota] = field(default_factory=dict)
     drained: frozenset[str] = frozenset()
+    servers: tuple[Server, ...] = ()
 
 
 class World:
@@ -72,7 +74,7 @@ class World:
     def afresh(self) -> Pictures:
         """Those of a service that was just started."""
         archive, places = Archive(self.home / "snapshots"), Places(str(self.home / "checkpoints"))
-        preparation = Preparation(archive, Environments(self.home), lambda: None)
+        preparation = Preparation(archive, OneArea(OwnArea(self.home)), lambda: None)
         searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
         asking = Asking(self.store, searches, preparation, Beginnings(places, lambda: None))
         rules = Rules(min_run=60.0)

@@ -226,6 +226,8 @@ export interface Wait {
   reason: string;
   place: number;
   estimate: number | null;
+  earliest: number | null;
+  latest: number | null;
 }
 
 export interface Overview {
@@ -478,6 +480,9 @@ export interface NodeRun {
   owner: string;
   experiment: number | null;
   trial: number | null;
+  server: string | null; // of a notebook server its full name: `dave/`
+  last_activity: number | null; // when something was last done in it
+  take_back_at: number | null; // from when on it may be stopped for its slots, unless something is done there
 }
 
 export interface NodeUse {
@@ -491,6 +496,18 @@ export interface NodeUse {
   address: string;
   drained: boolean;
   runs: NodeRun[];
+}
+
+/** A notebook server and the slots that it holds. */
+export interface Server {
+  owner: string;
+  group: string;
+  name: string;
+  pool: string;
+  node: string | null;
+  slots: number;
+  since: number;
+  last_activity: number;
 }
 
 /** Who asks, and what they may. */
@@ -535,6 +552,7 @@ export interface Account {
 export interface Self {
   person: Person;
   accounts: Account[];
+  servers: Server[];
 }
 
 export interface UseOverTime {

@@ -2,13 +2,13 @@
 
 import * as React from 'react';
 
-import type { NodeRun, NodeUse } from '../model/words';
+import type { NodeUse } from '../model/words';
 import { Ask } from './ask';
 import type { Cluster } from './cluster';
 import { drain } from './deeds';
 import { partOf, plural } from './fields';
 import type { Known } from './known';
-import { personText } from './rows';
+import { runText } from './rows';
 import { Bar, type Column, Row, Table } from './table';
 
 export function Nodes({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
@@ -42,7 +42,7 @@ export function Nodes({ cluster, known }: { cluster: Cluster; known: Known }): R
                   text={`${each.used} of ${each.slots} ${plural(each.slots, 'slot')}`}
                 />,
                 <State key="state" node={each} />,
-                <Runs key="runs" node={each} />,
+                <Runs key="runs" known={known} node={each} />,
                 ...(admin
                   ? [
                       <button
@@ -76,7 +76,7 @@ export function Nodes({ cluster, known }: { cluster: Cluster; known: Known }): R
             Nothing new starts there until it is undrained.{' '}
             {node.runs.length > 0 ? 'What runs there goes on to its end:' : 'Nothing runs there now.'}
           </p>
-          <Runs node={node} />
+          <Runs known={known} node={node} />
         </Ask>
       )}
     </section>
@@ -104,23 +104,17 @@ function State({ node }: { node: NodeUse }): React.JSX.Element {
   );
 }
 
-function Runs({ node }: { node: NodeUse }): React.JSX.Element | null {
+function Runs({ known, node }: { known: Known; node: NodeUse }): React.JSX.Element | null {
   if (node.runs.length === 0) {
     return null;
   }
   return (
     <ul className="dl-runs">
       {node.runs.map((run, index) => (
-        <li key={index}>{runText(run)}</li>
+        <li key={index}>{runText(run, known.at)}</li>
       ))}
     </ul>
   );
-}
-
-/** `#12.3 ada, 4 slots`; of what one may not see `somebody of vision, 4 slots`. */
-function runText({ experiment, trial, owner, group, slots }: NodeRun): string {
-  const number = experiment === null ? '' : `#${experiment}${trial === null || trial === 1 ? '' : `.${trial}`} `;
-  return `${number}${personText(owner, group)}, ${slots} ${plural(slots, 'slot')}`;
 }
 
 const POOLS: Column[] = [

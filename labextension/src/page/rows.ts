@@ -1,6 +1,9 @@
 /** Long lists as a person goes through them: searched, sorted, a page at a time. */
 
-import type { Account, Deed, Waiting } from '../model/words';
+import type { Account, Deed, NodeRun, Waiting } from '../model/words';
+import { plural } from './fields';
+import { dayText, roughly } from './text';
+
 export const PAGE = 50; // rows
 
 export type Order = 'name' | 'held' | 'limit' | 'guarantee';
@@ -96,4 +99,21 @@ export function whatOf({ experiment, trial, name }: Waiting): string {
   }
   const number = trial === null || trial === 1 ? `#${experiment}` : `#${experiment}.${trial}`;
   return name ? `${number} ${name}` : number;
+}
+
+/** What holds slots: `#12.3 ada, 4 slots`; of what one may not see `somebody of vision, 4 slots`. */
+export function runText(run: NodeRun, now: number): string {
+  const { experiment, trial, server } = run;
+  const number = experiment === null ? '' : `#${experiment}${trial === null || trial === 1 ? '' : `.${trial}`} `;
+  const what = server === null ? '' : `: notebook server ${server.slice(server.lastIndexOf('/') + 1)}`.trimEnd();
+  const slots = `${run.slots} ${plural(run.slots, 'slot')}`;
+  return `${number}${personText(run.owner, run.group)}${what}, ${slots}${idleText(run, now)}`;
+}
+
+/** Since when nothing was done in a notebook server, and what becomes of it if that stays so. */
+function idleText({ last_activity, take_back_at }: NodeRun, now: number): string {
+  const idle = last_activity === null || now - last_activity < 60 ? '' : `, idle for ${roughly(now - last_activity)}`;
+  const back =
+    take_back_at === null ? '' : `; if nothing is done there it may be stopped from ${dayText(take_back_at)} on`;
+  return idle + back;
 }

@@ -1,0 +1,117 @@
+"""An agent from beginning to end: a socket a question comes over stdin, each is answered in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+from pathlib import Path
+
+from pydantic_core import to_json
+
+from kernel_backend.agent.hands import OPERATIONS, Hands
+from kernel_backend.agent.wire import (
+    Closed,
+    Garbled,
+    Head,
+    receive_bytes,
+    receive_question,
+    send,
+    send_bytes,
+    send_frame,
+    trouble_of,
+)
+from kernel_backend.areas.base import Asked, Contents
+from kernel_backend.errors import DaylightError
+from kernel_backend.home import home as default_home
+
+AREA = "hub"  # beside what a service of the user's own keeps: two services never share gangs
+ASKER_CALLS = ("interval", "ask", "tell")
+LOG_LIMIT = 1_000_000  # bytes of agent.log, beyond which it is begun anew
+
+_log = logging.getLogger(__name__)
+
+
+def serve() -> None:
+    """Answer until the service closes stdin, or dies. Gangs go on: the next agent finds them."""
+    control = socket.socket(fileno=0)
+    home = default_home() / AREA
+    home.mkdir(exist_ok=True, mode=0o700)
+    _log_to(home / "agent.log")
+    loop = asyncio.new_event_loop()
+    hands = Hands(home, loop)
+    threading.Thread(target=_listen, args=(control, hands), daemon=True).start()
+    loop.run_forever()
+
+
+def _listen(control: socket.socket, hands: Hands) -> None:
+    try:
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            if not data:
+                break
+            for each in descriptors:
+                link = socket.socket(fileno=each)
+                threading.Thread(target=_converse, args=(link, hands), daemon=True).start()
+    except OSError:
+        _log.exception("the service cannot be heard any more")
+    os._exit(0)  # whatever is still being done: nobody waits for it
+
+
+def _converse(link: socket.socket, hands: Hands) -> None:
+    with link:
+        try:
+            _answer(link, hands)
+        except (Closed, Garbled, OSError) as error:
+            _log.info("a question has ended: %s", error)
+
+
+def _answer(link: socket.socket, hands: Hands) -> None:
+    question = receive_question(link)
+    body = receive_bytes(link, question.bytes)
+    try:
+        if question.op not in OPERATIONS:
+            raise Garbled(f"there is no operation {question.op!r}")
+        found = getattr(hands, question.op)(body, **question.arguments)
+    except Exception as error:  # whatever it is, the service hears of it
+        if not isinstance(error, DaylightError | OSError):
+            _log.exception("%s", question.op)
+        send(link, Head(error=trouble_of(error)))
+        return
+    if isinstance(found, Contents):
+        send(link, Head(bytes=found.size))
+        send_frame(link, b"null")
+        send_bytes(link, found.pieces, found.size)
+    elif question.op == "asker":
+        _be_asked(link, found)
+    else:
+        send(link, Head())
+        send_frame(link, to_json(found, inf_nan_mode="strings"))
+
+
+def _be_asked(link: socket.socket, asked: Asked) -> None:
+    """Pass questions on to a search class until the service closes the socket."""
+    try:
+        send(link, Head())
+        send_frame(link, b"null")
+        while True:
+            question = receive_question(link)
+            if question.op not in ASKER_CALLS:
+                raise Garbled(f"there is no question {question.op!r}")
+            try:
+                found = getattr(asked, question.op)(**question.arguments)
+            except Exception as error:
+                send(link, Head(error=trouble_of(error)))
+            else:
+                send(link, Head())
+                send_frame(link, to_json(found, inf_nan_mode="constants"))
+    finally:
+        asked.close()
+
+
+def _log_to(path: Path) -> None:
+    if path.exists() and path.stat().st_size > LOG_LIMIT:
+        path.unlink()
+    logging.basicConfig(filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")

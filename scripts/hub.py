@@ -1,0 +1,121 @@
+"""A JupyterHub with Daylight on this machine, to try things out: `make hub`. Ctrl-C ends all of it.
+
+The configuration is the one of examples/jupyterhub; ports are free ones, and the folder is build/hub.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLE = ROOT / "examples" / "jupyterhub" / "jupyterhub_config.py"
+CONFIG = """
+load_subconfig({example!r})
+c.JupyterHub.bind_url = "http://127.0.0.1:{public}"
+c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub}"
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy}"
+c.ConfigurableHTTPProxy.command = [{command!r}]
+c.Spawner.default_url = "/lab"
+"""
+START_S = 120
+
+
+def main() -> None:
+    """Start it, say where to go, and end it all at Ctrl-C."""
+    folder = ROOT / "build" / "hub"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    public, hub, proxy, service = free_ports(4)
+    command = str(Path(sys.executable).parent / "configurable-http-proxy")
+    text = CONFIG.format(example=str(EXAMPLE), public=public, hub=hub, proxy=proxy, command=command)
+    (folder / "config.py").write_text(text)
+    password, admins = secrets.token_urlsafe(6), secrets.token_urlsafe(24)
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "DAYLIGHT_HUB_HOME": str(folder),
+        "DAYLIGHT_HUB_PASSWORD": password,
+        "DAYLIGHT_HUB_ADMIN_PASSWORD": admins,
+        "DAYLIGHT_SERVICE_URL": f"http://127.0.0.1:{service}",
+    }
+    with (folder / "hub.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterhub", "-f", "config.py"],
+            cwd=folder,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        wait(f"http://127.0.0.1:{public}/hub/api/", process, folder)
+        print(
+            f"\n  http://127.0.0.1:{public}\n\n"
+            f"  dave, danielle (of vision), eve (of speech)   {password}\n"
+            f"  ada, the admin                                {admins}\n\n"
+            f"  Services > daylight is the page of the cluster. What the hub says: {folder / 'hub.log'}\n"
+            "  Ctrl-C ends all of it.\n",
+            flush=True,
+        )
+        process.wait()
+    except KeyboardInterrupt:
+        print("\nending ...", flush=True)
+    finally:
+        end(process, folder)
+
+
+def wait(url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Return when the hub answers; exits with the end of its log where it does not."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if httpx.get(url, trust_env=False).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.2)
+    sys.exit(f"the hub did not start; the end of its log:\n{(folder / 'hub.log').read_text()[-3000:]}")
+
+
+def end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """End the hub, then what was started beneath it in sessions of its own: trainings, too."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+    for each in psutil.process_iter():
+        try:
+            variables = each.environ()
+        except psutil.Error:
+            continue
+        if any(
+            variables.get(name, "").startswith(str(folder)) for name in ("DAYLIGHT_HOME", "HOME", "DAYLIGHT_HUB_HOME")
+        ):
+            each.kill()
+
+
+def free_ports(count: int) -> list[int]:
+    """So many that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Agents without a privileged helper: processes of whoever runs the tests, each user in a home of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from kernel_backend.agent.serve import AREA
+
+
+class Ourselves:
+    """Starts agents, and remembers them. `instead` has programs that run in place of the agents of some users."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.instead: dict[str, tuple[str, ...]] = {}
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def area(self, user: str) -> Path:
+        """Where a user's agent keeps its files."""
+        return self.home / user / AREA
+
+    def __call__(self, user: str, stdin: socket.socket) -> None:
+        folder = self.home / user
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        environment = {**os.environ, "DAYLIGHT_HOME": str(folder)}
+        command = [sys.executable, *self.instead.get(user, ("-P", "-m", "kernel_backend.agent"))]
+        self.started.append(subprocess.Popen(command, stdin=stdin, cwd=folder, env=environment, start_new_session=True))
+
+    def end(self) -> None:
+        """Kill those that still live."""
+        for each in self.started:
+            each.kill()
+            each.wait()

@@ -1,0 +1,59 @@
+"""A service of Unix accounts as a program: whose token one has is who one is, as a hub would say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
+
+from kernel_backend.accounts.agents import Agents
+from kernel_backend.accounts.areas import AccountAreas
+from kernel_backend.accounts.checkpoints import AccountPlaces
+from kernel_backend.accounts.engine import AccountsEngine
+from kernel_backend.accounts.spawns import by_helper
+from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
+from kernel_backend.api.routes import application
+from kernel_backend.model.people import Person
+from kernel_backend.service.service import Service
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.sql import SqlStore
+
+
+class Tokens:
+    """Each token is a person's, as they are written in a file."""
+
+    def __init__(self, people: dict[str, dict[str, object]]) -> None:
+        self._people = {token: Person.model_validate(person) for token, person in people.items()}
+
+    async def who(self, token: str, *, remembered: bool = False) -> Person | None:
+        return self._people.get(token)
+
+
+async def serve(home: Path, helper: Path, port: int) -> None:
+    store, agents = SqlStore(home / "daylight.db"), Agents(by_helper(helper), answer_s=5.0)
+    owner = lru_cache(lambda number: store.experiment(number).owner)
+    service = Service(
+        store=store,
+        archive=Archive(home / "snapshots"),
+        engine=AccountsEngine(agents, owner, home / "gangs"),
+        places=AccountPlaces(agents, owner),
+        areas=AccountAreas(agents),
+        home=home,
+        url=f"http://127.0.0.1:{port}",
+    )
+    identity = Tokens(json.loads((home / "people.json").read_text()))
+    server = HTTPServer(application(service, identity, Use()), max_body_size=SNAPSHOT_LIMIT)
+    await service.start()
+    server.add_sockets(bind_sockets(port, "127.0.0.1"))
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    asyncio.run(serve(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))

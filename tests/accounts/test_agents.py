@@ -1,0 +1,203 @@
+"""An agent that dies, stops, or lies is the trouble of its user alone, and is told as that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+from pydantic import TypeAdapter
+
+from kernel_backend.accounts.agents import AT_ONCE, GREETING, Agents, Body
+from kernel_backend.accounts.checkpoints import AgentCheckpoints
+from kernel_backend.agent.hands import OPERATIONS
+from kernel_backend.checkpoints.base import checkpoint_id
+from kernel_backend.errors import CheckpointDamaged, Forbidden, NotFound, PlaceUnavailable
+from tests.accounts.ourselves import Ourselves
+from tests.contract.checkpoints_contract import commit, manifest
+from tests.world import until
+
+MAD = str(Path(__file__).with_name("mad_agent.py"))
+NONE = TypeAdapter(None)
+STATUSES = TypeAdapter(list[str])
+
+
+@pytest.fixture
+def hasty(ourselves: Ourselves):
+    """Agents that are given up soon."""
+    made = Agents(ourselves, answer_s=2.0, start_s=10.0)
+    yield made
+    made.close()
+
+
+WAYS = ["noise", "huge", "deep", "other", "foreign-error", "drip", "cut", "die", "silence"]
+
+
+@pytest.mark.parametrize("way", ["exit", "stop", "hello-noise", "hello-die", "hello-silence", *WAYS])
+def test_whatever_an_agent_answers_is_its_users_trouble_alone(way, ourselves, hasty, monkeypatch):
+    ourselves.instead["mallory"] = (MAD, way)
+    hasty.check("dave")
+    if way in ("stop", "hello-silence"):
+        monkeypatch.setattr(hasty, "_start_s", 2.0)
+    with pytest.raises(PlaceUnavailable, match=r"the files of mallory cannot be reached just now|evil") as raised:
+        hasty.ask("mallory", "statuses", STATUSES)
+    assert type(raised.value).http_status == 503  # neither that of a wrong token nor of a foreign thing
+    hasty.check("dave")
+
+
+def test_what_is_given_up_is_not_tried_again_at_once(ourselves, hasty):
+    ourselves.instead["mallory"] = (MAD, "exit")
+    for _ in range(4):
+        with pytest.raises(PlaceUnavailable):
+            hasty.check("mallory")
+    tries = len(ourselves.started)
+    with pytest.raises(PlaceUnavailable, match="this is tried again"):
+        hasty.check("mallory")
+    assert len(ourselves.started) == tries
+
+
+def test_a_killed_agent_is_started_anew_at_the_next_need(ourselves, agents):
+    place = AgentCheckpoints(agents, "dave", 1, 1)
+    commit(place, 5)
+    ourselves.started[-1].kill()
+    ourselves.started[-1].wait()
+    assert [each.id for each in place.committed()] == ["5-1"]
+    assert len(ourselves.started) == 2
+
+
+def test_a_stopped_agent_is_replaced_and_ends_when_it_goes_on(ourselves, hasty):
+    hasty.check("dave")
+    stopped = ourselves.started[-1]
+    os.kill(stopped.pid, signal.SIGSTOP)
+    with pytest.raises(PlaceUnavailable, match="hello was not answered within 2 s"):
+        hasty.check("dave")
+    hasty.check("dave")
+    assert len(ourselves.started) == 2
+    os.kill(stopped.pid, signal.SIGCONT)
+    stopped.wait(timeout=60)
+
+
+def test_an_agent_ends_with_the_service(ourselves, agents):
+    agents.check("dave")
+    agents.close()
+    assert ourselves.started[-1].wait(timeout=60) == 0
+
+
+def test_an_agent_killed_over_an_upload_leaves_no_checkpoint_and_no_doubt(ourselves, agents):
+    place = AgentCheckpoints(agents, "dave", 1, 1)
+    agents.check("dave")
+
+    def pieces():
+        yield b"x" * 1000
+        ourselves.started[-1].kill()
+        ourselves.started[-1].wait()
+        yield b"y" * 10_000_000
+
+    with pytest.raises(PlaceUnavailable, match="its agent has ended"):
+        agents.ask(
+            "dave",
+            "write",
+            NONE,
+            Body(10_001_000, pieces()),
+            experiment=1,
+            trial=1,
+            checkpoint="5-1",
+            name="model",
+            size=10_001_000,
+        )
+    assert place.committed() == []
+    commit(place, 5)
+    place.verify(place.committed()[0])
+
+
+def test_a_user_who_answers_nothing_takes_few_of_the_services_threads(ourselves, hasty):
+    ourselves.instead["mallory"] = (MAD, "silence")
+    said: list[str] = []
+
+    def ask() -> None:
+        try:
+            hasty.ask("mallory", "statuses", STATUSES)
+        except PlaceUnavailable as error:
+            said.append(error.message)
+
+    many = [threading.Thread(target=ask) for _ in range(AT_ONCE * 3)]
+    for each in many:
+        each.start()
+    until(lambda: sum("are being answered already" in text for text in said) >= AT_ONCE, "most are turned away")
+    hasty.check("dave")
+    for each in many:
+        each.join()
+
+
+def test_a_body_that_never_comes_ends_in_time(ourselves, hasty):
+    ourselves.instead["mallory"] = (MAD, "long-body")
+    with (
+        pytest.raises(PlaceUnavailable, match="not answered within 2 s"),
+        hasty.open("mallory", "artifact", NONE, experiment=1, trial=1, name="x") as (_, link),
+    ):
+        for _ in link.pieces():
+            pass
+
+
+def test_what_an_agent_raises_is_raised_here_if_it_is_about_files(agents):
+    place = AgentCheckpoints(agents, "dave", 1, 1)
+    with pytest.raises(NotFound, match="there is no checkpoint 7-1"):
+        place.pin("7-1", True)
+    with pytest.raises(PlaceUnavailable, match="no operation 'system'"):
+        agents.ask("dave", "system", NONE, command="id")
+    with pytest.raises(PlaceUnavailable, match="no operation '__class__'"):
+        agents.ask("dave", "__class__", NONE)
+    assert "hello" in OPERATIONS
+    assert not [name for name in OPERATIONS if name.startswith("_")]
+
+
+def test_a_manifest_of_another_trial_is_not_believed(agents, ourselves):
+    place = AgentCheckpoints(agents, "dave", 1, 1)
+    part = place.write(checkpoint_id(5, 1), "model", [b"weights"])
+    place.commit(manifest(5, parts=(part,), trial=2))
+    with pytest.raises(CheckpointDamaged, match=r"is that of 1\.2/5-1"):
+        place.committed()
+
+
+def test_the_files_of_a_checkpoint_are_told_by_what_changes_with_them(agents, ourselves):
+    place = AgentCheckpoints(agents, "dave", 1, 1)
+    commit(place, 5)
+    (before,) = place.committed()
+    file = ourselves.area("dave") / "checkpoints/1/1/5-1/model.safetensors"
+    file.write_bytes(file.read_bytes())
+    (after,) = place.committed()
+    assert before.files != after.files
+    assert not Path(after.folder).exists()  # nobody but the agent can look at it
+
+
+def test_who_may_not_run_here_hears_why_and_nothing_is_remembered(ourselves):
+    allowed: list[str] = []
+
+    def spawn(user, stdin):
+        if user not in allowed:
+            raise Forbidden(f"nothing can run as {user} here")
+        ourselves(user, stdin)
+
+    made = Agents(spawn)
+    with pytest.raises(Forbidden, match="nothing can run as dave"):
+        made.check("dave")
+    allowed.append("dave")
+    made.check("dave")
+    made.close()
+
+
+def test_agents_leave_no_descriptors_behind(ourselves, agents):
+    place = AgentCheckpoints(agents, "dave", 1, 1)
+    commit(place, 5)
+    process, agent = psutil.Process(), psutil.Process(ourselves.started[-1].pid)
+    (found,) = place.committed()
+    before = process.num_fds()
+    for _ in range(50):
+        place.committed()
+        next(place.stream(found, "model"))  # and the rest of it is never asked for
+        assert agents.ask("dave", "hello", GREETING).pid == agent.pid
+    assert process.num_fds() <= before + 2
+    until(lambda: agent.num_fds() < 40, "the agent has closed its ends")

@@ -1,0 +1,25 @@
+"""Checkpoints over an agent keep the contract of all places."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernel_backend.accounts.agents import Agents
+from kernel_backend.accounts.checkpoints import AgentCheckpoints
+from tests.accounts.ourselves import Ourselves
+from tests.contract.checkpoints_contract import CheckpointsContract
+from tests.torture.files import Files
+
+
+class TestAgentCheckpoints(CheckpointsContract):
+    @pytest.fixture
+    def place(self, agents: Agents) -> AgentCheckpoints:
+        return AgentCheckpoints(agents, "dave", 1, 1)
+
+    @pytest.fixture
+    def again(self, agents: Agents):
+        return lambda: AgentCheckpoints(agents, "dave", 1, 1)
+
+    @pytest.fixture
+    def files(self, ourselves: Ourselves) -> Files:
+        return Files(str(ourselves.area("dave") / "checkpoints" / "1" / "1"))

@@ -1,0 +1,28 @@
+"""The engine of Unix accounts keeps the contract over an agent, whatever becomes of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.accounts.agents import Agents
+from kernel_backend.accounts.engine import AccountsEngine
+from tests.accounts.ourselves import Ourselves
+from tests.engines.contract import EngineContract
+
+
+class TestAccountsEngine(EngineContract):
+    @pytest.fixture
+    def home(self, ourselves: Ourselves) -> Path:
+        return ourselves.area("dave")
+
+    @pytest.fixture
+    def engine(self, agents: Agents, tmp_path: Path) -> AccountsEngine:
+        return AccountsEngine(agents, lambda number: "dave", tmp_path / "gangs")
+
+    @pytest.fixture
+    def again(self, ourselves: Ourselves, tmp_path: Path):
+        agents = Agents(ourselves)
+        yield AccountsEngine(agents, lambda number: "dave", tmp_path / "gangs")
+        agents.close()

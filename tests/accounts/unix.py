@@ -1,0 +1,232 @@
+"""Real Unix accounts for a test: a helper as root, a service as somebody without rights, and two users."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from kernel_backend.client import Client
+from kernel_backend.errors import DaylightError
+from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.snapshot import Piece, Snapshot
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.snapshots.archive import pack
+from tests.world import DEFINITION, NO_ENVIRONMENT, until
+
+ROOT = Path(__file__).parents[2]
+
+
+def needed() -> str:
+    """The interpreter that every account can run; skips where there are no real accounts to be had, but not in CI."""
+    lacking = ""
+    if os.geteuid() != 0:
+        lacking = "Unix accounts are made by root"
+    elif shutil.which("useradd") is None:
+        lacking = "there is no useradd"
+    elif not _open_to_all(ROOT):
+        lacking = f"other users cannot read {ROOT}"
+    else:
+        ours = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+        for python in (sys.executable, os.path.realpath(sys.executable), ours):
+            if Path(python).exists() and _open_to_all(Path(python)) and _open_to_all(Path(os.path.realpath(python))):
+                return python
+        lacking = f"other users can run neither {sys.executable} nor {ours}"
+    if os.environ.get("CI"):
+        pytest.fail(f"no test of Unix accounts is possible here: {lacking}")
+    pytest.skip(lacking)
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(each.stat().st_mode & 0o001 for each in (path, *path.parents))
+
+
+class Accounts:
+    """Users `leslie` and `dave` (their real names are unique), and what runs for them."""
+
+    def __init__(self, python: str) -> None:
+        self.python = python
+        self.base = Path(tempfile.mkdtemp(prefix="daylight-accounts-"))
+        self.base.chmod(0o755)
+        (self.base / "home").mkdir(mode=0o755)
+        tag = secrets.token_hex(3)
+        self.leslie, self.dave, self.service_user = (f"dl{tag}{letter}" for letter in "lds")
+        for name in (self.leslie, self.dave, self.service_user):
+            home = self.base / "home" / name
+            subprocess.run(["useradd", "-m", "-d", home, "-s", "/bin/sh", name], check=True, capture_output=True)
+            home.chmod(0o700)
+        self.environment = {
+            "PATH": "/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}",
+            "DAYLIGHT_SLOTS": "4",
+        }
+        self.helper_socket = self.base / "run" / "spawn.sock"
+        self.home = Path(pwd.getpwnam(self.service_user).pw_dir) / "service"
+        self._people = {
+            secrets.token_hex(): {"name": name, "groups": ["lab"], "submits": True} for name in (self.leslie, self.dave)
+        }
+        self._port = _free_port()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._make_home()
+
+    def user(self, name: str) -> pwd.struct_passwd:
+        """An account."""
+        return pwd.getpwnam(name)
+
+    def area(self, name: str) -> Path:
+        """Where a user's files of Daylight lie."""
+        return Path(self.user(name).pw_dir) / ".local/share/jupyter/daylight/hub"
+
+    def start(self) -> None:
+        """Start helper and service."""
+        self.start_helper()
+        self.start_service()
+
+    def start_helper(self, *arguments: str) -> None:
+        """Start the helper."""
+        command = [self.python, "-P", "-m", "kernel_backend.spawn_helper", "--socket", str(self.helper_socket)]
+        self._run("helper", [*command, "--service-user", self.service_user, *arguments])
+        until(self.helper_socket.exists, "the helper listens")
+
+    def start_service(self) -> None:
+        """Start the service as its own user."""
+        command = [self.python, "-P", str(Path(__file__).with_name("serving.py")), str(self.home)]
+        self._run("service", [*command, str(self.helper_socket), str(self._port)], user=self.service_user)
+        until(self._answers, f"the service answers; {self.log('service')}")
+
+    def kill(self, what: str) -> None:
+        """End the helper or the service at once."""
+        process = self._running.pop(what)
+        process.kill()
+        process.wait()
+
+    def log(self, what: str) -> str:
+        """What the helper or the service has said."""
+        path = self.base / f"{what}.log"
+        return path.read_text() if path.exists() else ""
+
+    def client(self, name: str) -> Client:
+        """A client of that user's."""
+        (token,) = (token for token, person in self._people.items() if person["name"] == name)
+        return Client.at(f"http://127.0.0.1:{self._port}", token)
+
+    def submit(self, name: str, source: str = DEFINITION, **options: Any) -> int:
+        """Submit a definition as a user; the experiment's number."""
+        source = textwrap.dedent(source).strip() + "\n"
+        config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
+        snapshot = Snapshot(
+            version="test",
+            numerics=1,
+            pieces=(Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2),),
+            roles_from=1,
+            environment=NO_ENVIRONMENT,
+        )
+        id, data = pack({"definition.py": source.encode(), "snapshot.json": snapshot.model_dump_json().encode()})
+        client = self.client(name)
+        client.upload_snapshot(id, data)
+        asked = Submission(
+            snapshot=id,
+            config=Config.model_validate({"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1} | config),
+            params=options,
+            python=self.python,
+            cwd=self.user(name).pw_dir,
+            again=True,
+        )
+        return client.submit(asked).experiment.number
+
+    def ended(self, name: str, number: int) -> Overview:
+        """Wait for an experiment's end."""
+
+        def look() -> Overview | None:
+            found = self.client(name).experiment(number)
+            return found if found.experiment.state in EXPERIMENT_ENDED else None
+
+        return until(look, f"experiment {number} ends; {self.log('service')[-3000:]}")
+
+    def reached(self, name: str, number: int, step: int) -> None:
+        """Wait until its trial has reported a step."""
+        until(
+            lambda: self.client(name).experiment(number).trials[0].step >= step,
+            f"#{number} reaches {step}; {self.log('service')[-3000:]}",
+        )
+
+    def processes(self, name: str, module: str = "") -> list[psutil.Process]:
+        """The processes of a user whose command line has `module`."""
+        uid, found = self.user(name).pw_uid, []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                mine = process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE
+                if mine and module in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+    def as_user(self, name: str, *command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as a user."""
+        user = self.user(name)
+        return subprocess.run(
+            command, user=user.pw_uid, group=user.pw_gid, extra_groups=[], cwd="/", capture_output=True, text=True
+        )
+
+    def close(self) -> None:
+        """End everything and take the accounts away."""
+        for what in list(self._running):
+            self.kill(what)
+        for name in (self.leslie, self.dave, self.service_user):
+            while left := self.processes(name):
+                for process in left:
+                    with contextlib.suppress(psutil.Error):
+                        process.kill()
+                psutil.wait_procs(left, timeout=5)
+            subprocess.run(["userdel", "-f", name], check=False, capture_output=True)
+        shutil.rmtree(self.base)
+
+    def _make_home(self) -> None:
+        self.home.mkdir(mode=0o700)
+        (self.home / "people.json").write_text(json.dumps(self._people))
+        user = self.user(self.service_user)
+        for path in (self.home, self.home / "people.json"):
+            os.chown(path, user.pw_uid, user.pw_gid)
+
+    def _run(self, what: str, command: list[str], user: str | None = None) -> None:
+        who = self.user(user) if user else None
+        as_whom: dict[str, Any] = {"user": who.pw_uid, "group": who.pw_gid, "extra_groups": []} if who else {}
+        home = {"HOME": who.pw_dir} if who else {"HOME": "/nonexistent"}
+        with (self.base / f"{what}.log").open("ab") as log:
+            self._running[what] = subprocess.Popen(
+                command,
+                env={**self.environment, **home},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                umask=0o077,
+                start_new_session=True,
+                **as_whom,
+            )
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(DaylightError):
+            return bool(self.client(self.dave).experiments() or True)
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

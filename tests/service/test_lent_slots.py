@@ -1,0 +1,69 @@
+"""Slots that are lent are taken back from a real gang, which goes on later as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lent import BORROWS, OWNS, Lent
+from tests.world import until
+
+pytestmark = pytest.mark.distributed
+
+TRAINING = {"epochs": 4, "checkpoint_every": {"steps": 4}}  # of 8 steps
+GRACE_S = 5.0
+
+
+@pytest.fixture(scope="module")
+def lent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lent]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAYLIGHT_SLOTS", "2")
+        made = Lent(tmp_path_factory.mktemp("lent"), GRACE_S)
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(lent: Lent) -> dict[str, str]:
+    number = lent.asks(BORROWS, **TRAINING)
+    assert lent.ended(number).state == "completed"
+    return lent.weights(number)
+
+
+def test_a_borrower_saves_and_goes_for_a_guarantee_and_comes_back_with_the_same_bits(
+    lent: Lent, undisturbed: dict[str, str]
+) -> None:
+    borrower = lent.asks(BORROWS, **TRAINING, pause=0.1)
+    queued_at = lent.checkpointed(borrower).trials[0].queued_at
+    owner = lent.asks(OWNS, epochs=2, pause=0.05)
+    lent.reached(owner, 1)
+    waits = until(lambda: (found := lent.overview(borrower)).wait and found, "the borrower waits")
+    assert waits.state == "queued"
+    assert waits.trials[0].queued_at == queued_at
+    first = waits.attempts[0]
+    assert first.outcome == "released"
+    assert any("put aside: #" in each and "is within a guarantee" in each for each in waits.warnings)
+    assert lent.ended(owner).state == "completed"
+    after = lent.ended(borrower)
+    assert (after.state, after.trials[0].attempt, after.trials[0].failures) == ("completed", 2, 0)
+    assert after.attempts[1].resume_from is not None
+    assert lent.weights(borrower) == undisturbed
+
+
+def test_a_borrower_that_does_not_answer_is_killed_after_the_grace_and_loses_what_came_after_its_checkpoint(
+    lent: Lent, undisturbed: dict[str, str]
+) -> None:
+    borrower = lent.asks(BORROWS, **TRAINING, pause=0.1)
+    lent.checkpointed(borrower)
+    frozen = list(lent.ranks().values())
+    for rank in frozen:
+        rank.suspend()
+    owner = lent.asks(OWNS, epochs=1)
+    assert lent.ended(owner).state == "completed"
+    assert not any(rank.is_running() for rank in frozen)
+    after = lent.ended(borrower)
+    assert [attempt.outcome for attempt in after.attempts] == ["lost", "ok"]
+    assert (after.state, after.trials[0].failures) == ("completed", 0)
+    assert after.attempts[1].resume_from is not None
+    assert lent.weights(borrower) == undisturbed

@@ -1,0 +1,89 @@
+"""What `daylight(c)` adds to a hub's configuration, whatever stands there already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from traitlets.config import Config
+
+from jupyter_ext.hub import daylight
+from jupyter_ext.hub.configure import ADMIN, SUBMIT, USES
+
+
+def roles(c: Any) -> dict[str, Any]:
+    return {role["name"]: role for role in plain(c.JupyterHub.load_roles)}
+
+
+def plain(value: Any) -> Any:
+    return value.get_value([]) if hasattr(value, "get_value") else value
+
+
+def test_everybody_may_submit_unless_it_is_said_who() -> None:
+    c = Config()
+    daylight(c, home="/srv/daylight", admins=["ada"])
+    assert {USES, SUBMIT, "self"} == set(roles(c)["user"]["scopes"])
+    assert roles(c)["daylight-admin"]["users"] == ["ada"]
+    few = Config()
+    daylight(few, home="/srv/daylight", groups=["vision"])
+    assert "user" not in roles(few)
+    assert roles(few)["daylight-submit"]["groups"] == ["vision"]
+
+
+def test_a_server_may_what_its_owner_may() -> None:
+    c = Config()
+    daylight(c, home="/srv/daylight")
+    assert {"users:activity!user", "access:servers!server", USES, SUBMIT, ADMIN} <= set(roles(c)["server"]["scopes"])
+
+
+def test_what_the_configuration_has_stays() -> None:
+    c = Config()
+    c.JupyterHub.services = [{"name": "other"}]
+    c.JupyterHub.load_roles = [{"name": "user", "scopes": ["self", "shares!user"]}, {"name": "theirs", "scopes": []}]
+    c.JupyterHub.custom_scopes = {"custom:theirs": {"description": "theirs"}}
+    c.Spawner.environment = {"A": "1"}
+    daylight(c, home="/srv/daylight")
+    assert [each["name"] for each in c.JupyterHub.services] == ["other", "daylight"]
+    assert roles(c)["user"]["scopes"] == ["self", "shares!user", USES, SUBMIT]
+    assert "theirs" in roles(c)
+    assert set(c.JupyterHub.custom_scopes) == {"custom:theirs", SUBMIT, ADMIN}
+    assert set(c.Spawner.environment) == {"A", "DAYLIGHT_URL"}
+
+
+def test_what_was_only_added_to_before_stays_too() -> None:
+    c = Config()
+    c.JupyterHub.services.append({"name": "other"})
+    c.JupyterHub.load_roles.append({"name": "user", "scopes": ["self"]})
+    c.Spawner.environment.update({"A": "1"})
+    daylight(c, home="/srv/daylight")
+    assert [each["name"] for each in plain(c.JupyterHub.services)] == ["other", "daylight"]
+    assert roles(c)["user"]["scopes"] == ["self", USES, SUBMIT]
+    assert set(c.Spawner.environment.get_value({})) == {"A", "DAYLIGHT_URL"}
+
+
+def test_notebook_servers_are_told_where_it_is_below_the_hubs_base() -> None:
+    c = Config()
+    c.JupyterHub.base_url = "/jupyter/"
+    daylight(c, home="/srv/daylight", url="http://0.0.0.0:10180", address="http://hub:10180")
+    assert c.Spawner.environment["DAYLIGHT_URL"] == "http://hub:10180/jupyter/services/daylight"
+
+
+def test_the_service_is_run_with_what_it_is_to_be_run_with() -> None:
+    c = Config()
+    daylight(c, home="/srv/daylight", slots=3, options=["--checkpoints=s3://bucket/runs"], environment={"B": "2"})
+    (service,) = c.JupyterHub.services
+    assert service["command"][1:] == [
+        *("-P", "-m", "kernel_backend", "--hub"),
+        *("--home=/srv/daylight", "--slots=3", "--checkpoints=s3://bucket/runs"),
+    ]
+    assert service["environment"] == {"B": "2"}
+    assert set(service["oauth_client_allowed_scopes"]) == {USES, SUBMIT, ADMIN}
+
+
+def test_with_accounts_the_service_runs_as_its_own_user_beside_the_spawn_helper() -> None:
+    c = Config()
+    daylight(c, home="/srv/daylight", accounts="daylight")
+    (service,) = c.JupyterHub.services
+    assert service["user"] == "daylight"
+    assert service["command"][-1] == "--spawn-helper=/run/daylight/spawn.sock"
+    daylight(other := Config(), home="/srv/daylight")
+    assert "user" not in other.JupyterHub.services[0]
