@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jupyter_ext import artifacts, beside
+from jupyter_ext import artifacts, beside, sharing
 from jupyter_ext.checkpoints import act_on, add_choice, chosen, listed, verified
 from jupyter_ext.job import Job
 from jupyter_ext.standing import best_rows, extension
@@ -57,7 +57,9 @@ HELP = """%dl VERB ...
   verify 12                                 its first steps again: do the bits agree?
   history [TEXT] [--limit N]                what has changed from experiment to experiment
   pause 12 · resume 12 [--slots 4] · stop 12
-  nodes                                     where experiments run
+  quota [show user ada] [--all]             what you may have, and have in use; admins: set, clear
+  queue                                     what waits, its place and why; queue priority 12 5, queue first 12
+  nodes                                     where experiments run, and who; admins: drain n1, undrain n1
   help                                      this text"""
 
 
@@ -220,14 +222,20 @@ def _env(tokens: Sequence[str]) -> None:
     print(lock_text(found, reference.experiment) if options.lock else "\n".join(environment_lines(found)))
 
 
-def _nodes(tokens: Sequence[str]) -> None:
-    if tokens:
-        raise InvalidRequest(f"%dl nodes takes nothing more, not {tokens[0]!r}")
-    rows = [
-        (each.name, each.kind, f"{each.used} of {each.slots}", ", ".join(each.devices), "yes" if each.healthy else "no")
-        for each in Client.connect().nodes()
-    ]
-    _show(table(("node", "kind", "slots in use", "devices", "healthy"), rows, "no nodes"))
+def _shared(verb: str) -> Callable[[Sequence[str]], None]:
+    def act(tokens: Sequence[str]) -> None:
+        answer, add_options = sharing.ACTS[verb]
+        parser = OptionParser(prog=f"%dl {verb}", add_help=False)
+        add_options(parser)
+        parser.set_defaults(words=[])
+        options = parser.parse_mixed(tokens)
+        found = answer(Client.connect(), options.words, options, f"%dl {verb}")
+        if found.head:
+            _show(table(found.head, found.rows, found.empty))
+        if found.lines:
+            print("\n".join(found.lines))
+
+    return act
 
 
 def _best(tokens: Sequence[str]) -> None:
@@ -306,5 +314,7 @@ _VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "pause": _act("pause"),
     "resume": _resume,
     "stop": _act("stop"),
-    "nodes": _nodes,
+    "quota": _shared("quota"),
+    "queue": _shared("queue"),
+    "nodes": _shared("nodes"),
 }

@@ -17,7 +17,18 @@ from kernel_backend.errors import DaylightError, ExperimentFailed, InvalidReques
 
 def verbs() -> dict[str, Verb]:
     """All verbs by name, in the order of the help."""
-    from kernel_backend.cli import act, artifacts, checkpoints, compare, doctor, environment, look, page, searches
+    from kernel_backend.cli import (
+        act,
+        artifacts,
+        checkpoints,
+        compare,
+        doctor,
+        environment,
+        look,
+        page,
+        searches,
+        sharing,
+    )
 
     found = [
         *act.SUBMIT,
@@ -27,6 +38,7 @@ def verbs() -> dict[str, Verb]:
         *searches.VERBS,
         *checkpoints.VERBS,
         artifacts.ARTIFACTS,
+        *sharing.VERBS,
         *act.VERBS,
         page.OPEN,
         doctor.DOCTOR,

@@ -152,25 +152,6 @@ def _source(options: Namespace) -> int:
     return OK
 
 
-def _nodes(options: Namespace) -> int:
-    found = Client.connect().nodes()
-    if options.json:
-        print_json({"nodes": found})
-    else:
-        rows = [
-            [
-                each.name,
-                each.kind,
-                f"{each.used}/{each.slots}",
-                "yes" if each.healthy else "no",
-                ", ".join(each.devices),
-            ]
-            for each in found
-        ]
-        print_table(["name", "kind", "used", "healthy", "devices"], rows, "there are no nodes")
-    return OK
-
-
 def _one_or_json(parser: OptionParser) -> None:
     takes_one(parser)
     takes_json(parser)
@@ -191,5 +172,4 @@ VERBS = (
         ("facts 12",),
     ),
     Verb("source", "print what was submitted", _source, _one_or_json, ("source 12 > train.py",)),
-    Verb("nodes", "list where experiments run, and what is in use", _nodes, takes_json, ("nodes",)),
 )

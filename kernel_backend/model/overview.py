@@ -32,11 +32,16 @@ LIVELIEST = [
 
 
 class Wait(Record):
-    """Why an ask does not run yet: place 1 is the queue's head; the estimate (seconds) may be unknown."""
+    """Why an ask does not run yet: place 1 is the queue's head; the estimate (seconds) may be unknown.
+
+    About half of all waits end between the earliest and the latest.
+    """
 
     reason: str
     place: int
     estimate: float | None = None
+    earliest: float | None = None
+    latest: float | None = None
 
 
 class Overview(Record):

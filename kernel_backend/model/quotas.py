@@ -27,7 +27,7 @@ class SlotHours(Record):
 
     def __str__(self) -> str:
         """As `parse_slot_hours` reads it."""
-        unit = next((unit for unit in ("w", "d") if self.window % _SECONDS[unit] == 0), "h")
+        unit = "d" if self.window % _SECONDS["d"] == 0 else "h"
         return f"{self.hours:g}/{self.window / _SECONDS[unit]:g}{unit}"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from kernel_backend.model.overview import Wait
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.scheduler.asks import Ask, Key
-from kernel_backend.scheduler.forecast import Lengths, forecast
+from kernel_backend.scheduler.forecast import FAR, Lengths, forecast
 from kernel_backend.scheduler.order import in_order
 from kernel_backend.scheduler.picture import Accounts, Picture
 from kernel_backend.scheduler.placement import largest_gang
@@ -19,21 +19,26 @@ UNKNOWN: Mapping[str, Lengths] = {}
 
 
 def explain(picture: Picture, ask: Ask, lengths: Mapping[str, Lengths] = UNKNOWN) -> Wait:
-    """The place of `ask` in the queue (1 is its head), what it waits for, and for how long (`lengths` of past runs)."""
+    """The place of `ask` in the queue (1 is its head), what it waits for, and for how long (`lengths` of past runs).
+
+    Nobody counts those ahead of an ask that is far back: its place is the first of those that are.
+    """
     ask = picture.queue.asks.get(ask.key, ask)
     never = impossible(picture, ask)
     if never is not None:
         return Wait(reason=never.reason, place=1)
     if picture.queue.stands(ask):
-        ahead = list(takewhile(lambda other: other.key != ask.key, in_order(picture, ask.pool)))
+        before = takewhile(lambda other: other.key != ask.key, in_order(picture, ask.pool))
+        ahead = list(islice(before, FAR))
     else:
         others = (line.before(ask) for line in picture.queue.lines.get(ask.pool, {}).values())
         return Wait(reason=_no_turn(picture, ask) + _left_out(picture, ask), place=1 + sum(others))
     expected = forecast(picture, ahead, ask, lengths)
     reason = _reason(picture, ask, ahead) + _left_out(picture, ask)
-    return Wait(
-        reason=reason, place=1 + len(ahead), estimate=expected.likely if expected and expected.likely > 0 else None
-    )
+    if expected is None or expected.likely <= 0:
+        return Wait(reason=reason, place=1 + len(ahead))
+    earliest, estimate, latest = expected
+    return Wait(reason=reason, place=1 + len(ahead), estimate=estimate, earliest=earliest, latest=latest)
 
 
 def _no_turn(picture: Picture, ask: Ask) -> str:
@@ -51,6 +56,8 @@ def _reason(picture: Picture, ask: Ask, ahead: list[Ask]) -> str:
     free = [len(picture.free[node.name]) for node in usable]
     where = "in queue" if ask.pool == LOCAL else f"in pool {ask.pool}"
     turn = f"{_ordinal(len(ahead) + 1)} {where}" if ahead else f"next {where}"
+    if len(ahead) == FAR:
+        turn = f"behind the first {FAR:,} {where}"
     limit = _limit(picture, ask)
     if limit:
         return f"{turn}; {limit}"

@@ -34,7 +34,7 @@ def forecast(picture: Picture, ahead: Iterable[Ask], ask: Ask, lengths: Mapping[
     `lengths` are those of past runs by owner. Slots are counted over the pool, wherever they are.
     """
     before = list(ahead)
-    if len(before) > FAR:
+    if len(before) >= FAR:
         return None
     found = [_start(picture, [*before, ask], lengths, at) for at in range(3)]
     if any(each is None for each in found):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from kernel_backend.model.experiment import FIRST
-from kernel_backend.scheduler.asks import Ask, Key
+from kernel_backend.scheduler.asks import Ask, Key, Shape
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.scheduler.queue import Line, LineKey
@@ -33,26 +34,36 @@ def in_order(picture: Picture, pool: str) -> Iterator[Ask]:
 def _turns(picture: Picture, pool: str) -> Iterator[Ask]:
     ledger = Ledger(picture)
     lines = picture.queue.lines.get(pool, {})
-    waiting: dict[LineKey, list[Ask]] = {}
+    waiting: dict[LineKey, Iterator[Ask]] = {}
+    heads: dict[LineKey, Ask | None] = {}
+    begun: Counter[tuple[LineKey, Shape]] = Counter()  # how many of these are served, from the first on
     served: set[Key] = set()
 
-    def next_of(line: Line, guaranteed: bool) -> Ask | None:
-        asks = waiting.get(line.key)
-        if asks is None:
-            asks = waiting[line.key] = sorted(
-                (ask for asks in line.shapes.values() for ask in asks), key=lambda ask: ask.order, reverse=True
-            )
-        while asks and asks[-1].key in served:
-            asks.pop()
-        if not guaranteed:
-            return asks[-1] if asks else None
-        return next((ask for ask in reversed(asks) if ask.key not in served and ledger.guaranteed(ask)), None)
+    def next_of(line: Line) -> Ask | None:
+        """The first of a line that has had no turn; no line is read farther than that."""
+        asks = waiting.setdefault(line.key, line.in_order())
+        head = heads.get(line.key) or next(asks, None)
+        while head is not None and head.key in served:
+            head = next(asks, None)
+        heads[line.key] = head
+        return head
+
+    def guaranteed_of(line: Line) -> Ask | None:
+        """The same of those within a guarantee: of one shape either the first is, or none."""
+        firsts = []
+        for shape, asks in line.shapes.items():
+            nth = begun[line.key, shape]
+            while nth < len(asks) and asks[nth].key in served:
+                nth += 1
+            begun[line.key, shape] = nth
+            firsts += [ask for ask in asks[nth : nth + 1] if ledger.guaranteed(ask)]
+        return min(firsts, key=lambda ask: ask.order, default=None)
 
     def walk(priority: int, guaranteed: bool) -> Iterator[Ask]:
         his = (line for line in lines.values() if line.key.priority == priority)
         turns = Turns((line for line in his if not guaranteed or ledger.has_guarantee(line)), ledger)
         while (line := turns.next()) is not None:
-            ask = next_of(line, guaranteed)
+            ask = guaranteed_of(line) if guaranteed else next_of(line)
             if ask is not None:
                 served.add(ask.key)
                 ledger.give(ask)

@@ -33,6 +33,10 @@ class Line:
     def __len__(self) -> int:
         return sum(map(len, self.shapes.values()))
 
+    def in_order(self) -> Iterator[Ask]:
+        """All of its asks, the first one first."""
+        return heapq.merge(*self.shapes.values(), key=_order)
+
     def ahead_of(self, ask: Ask, most: int) -> list[Ask]:
         """The first `most` of those that come before this one, in order."""
         each = (asks[: min(most, bisect_left(asks, ask.order, key=_order))] for asks in self.shapes.values())

@@ -15,6 +15,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.people import Person
 from kernel_backend.service.collect import collect, reasons, shelves
+from kernel_backend.service.deeds import deed_on, keep_deed
 from kernel_backend.service.verified import Verified
 from kernel_backend.service.visible import changeable, visible
 from kernel_backend.store.base import Store
@@ -84,12 +85,14 @@ class CheckpointVerbs:
         experiment = await changeable(self._store, who, number)
         place, _ = await _asked(self._find, number, trial, checkpoint)
         await _asked(place.pin, checkpoint, pinned)
+        await self._written(who, experiment, "pin" if pinned else "unpin", trial, checkpoint)
         return await _asked(self._info, experiment, trial, checkpoint)
 
     async def delete(self, who: Person, number: int, trial: int, checkpoint: str) -> None:
         """Delete one for good; raises Conflict for what is pinned, and for what its trial may still need."""
         experiment = await changeable(self._store, who, number)
         await _asked(self._delete, experiment, trial, checkpoint)
+        await self._written(who, experiment, "delete", trial, checkpoint)
 
     async def collect(self, who: Person, asked: Collection) -> Collected:
         """Apply the rules to one experiment of the person's, or to all of them."""
@@ -98,12 +101,19 @@ class CheckpointVerbs:
         else:
             chosen = await _asked(self._store.experiments, who.name, None, None, ALL)
         done = [await _asked(self._collect, each, asked.dry_run) for each in chosen]
+        for each, one in zip(chosen, done, strict=True):
+            if one.goes and not asked.dry_run:
+                await keep_deed(self._store, deed_on(who, each, "gc", f"{len(one.goes)} checkpoints"))
         return Collected(
             goes=tuple(each for one in done for each in one.goes),
             stays=tuple(each for one in done for each in one.stays),
             running=tuple(each for one in done for each in one.running),
             problems=tuple(each for one in done for each in one.problems),
         )
+
+    async def _written(self, who: Person, experiment: Experiment, act: str, trial: int, checkpoint: str) -> None:
+        about = f"checkpoint {experiment.number}.{trial}/{checkpoint}"
+        await keep_deed(self._store, deed_on(who, experiment, act, on=about))
 
     def _listed(self, experiment: Experiment) -> list[CheckpointInfo]:
         found = shelves(self._store, self._places, experiment.number)

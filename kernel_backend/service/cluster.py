@@ -95,13 +95,14 @@ class ClusterVerbs:
         if not own:
             raise Forbidden(f"experiment #{before.number} is {before.owner}'s: you may look at it and not change it")
         _check_open(before)
-        if not who.admin and before.priority is not None:
-            if priority > before.priority:
-                raise Forbidden(f"an admin gave #{before.number} priority {before.priority}: you may lower it")
-            return {"priority": priority}, None
         if priority > highest:
             raise Forbidden(f"priority {priority}: you may ask with {highest} at most; an admin may give you more")
-        return {"config": before.config.model_copy(update={"priority": priority}), "priority": None}, None
+        config = before.config.model_copy(update={"priority": priority})
+        if who.admin or before.priority is None:
+            return {"config": config, "priority": None}, None
+        if priority > before.priority:
+            raise Forbidden(f"an admin gave #{before.number} priority {before.priority}: you may lower it")
+        return {"config": config, "priority": priority}, None
 
     # Nodes and pools
 

@@ -19,6 +19,7 @@ from kernel_backend.search.effects import effect
 from kernel_backend.search.settings import settings_of
 from kernel_backend.search.standing import Page, Story, curves, judged, standing
 from kernel_backend.search.study import importance
+from kernel_backend.service.deeds import deed_on, keep_deed
 from kernel_backend.service.loop import Loop
 from kernel_backend.service.visible import changeable, may_submit, visible
 from kernel_backend.store.base import Store
@@ -102,6 +103,7 @@ class SearchVerbs:
         if found.state in TRIAL_ENDED:
             raise Conflict(f"trial {found.id} is {found.state}: it cannot go on")
         await asyncio.to_thread(self._loop.searches.promote, experiment, trial)
+        await keep_deed(self._store, deed_on(who, experiment, "promote", on=f"#{found.id}"))
         self._changed()
 
     async def prune(self, who: Person, number: int, trial: int) -> None:
@@ -115,6 +117,7 @@ class SearchVerbs:
             at = time.time()
             await asyncio.to_thread(self._store.advance_trial, number, trial, moved.event, at, **moved.changes)
             await asyncio.to_thread(self._loop.searches.hear, experiment)
+            await keep_deed(self._store, deed_on(who, experiment, "prune", on=f"#{found.id}"))
         self._changed()
 
     async def extend(self, who: Person, number: int, asked: Extension) -> None:
@@ -131,10 +134,10 @@ class SearchVerbs:
             ended = before.state in EXPERIMENT_ENDED and before.state is not ExperimentState.COMPLETED
             if ended or before.state is ExperimentState.STOPPING:
                 raise Conflict(f"experiment #{number} is {before.state}: only a completed search can be extended")
-            await asyncio.to_thread(self._extend, before, asked)
+            await asyncio.to_thread(self._extend, who, before, asked)
         self._changed()
 
-    def _extend(self, before: Experiment, asked: Extension) -> None:
+    def _extend(self, who: Person, before: Experiment, asked: Extension) -> None:
         _settings(before)  # raises Conflict
         number, now = before.number, time.time()
         given = {name: value for name, value in asked.model_dump().items() if value is not None}
@@ -150,7 +153,8 @@ class SearchVerbs:
                 raise Conflict(f"{elapsed / 3600:.3g} h have passed already: add --max-time with more than that")
         config = before.config.model_copy(update={"search": search})
         self._loop.searches.extend(before, search.limit)
-        self._store.advance_experiment(number, e.Extended(), now, config=config)
+        deed = deed_on(who, before, "extend", ", ".join(f"{name} {value:g}" for name, value in given.items()))
+        self._store.advance_experiment(number, e.Extended(), now, deed, config=config)
         self._loop.searches.forget(number)  # it is built anew, with what it may spend now
 
     async def _open(self, who: Person, number: int) -> Experiment:

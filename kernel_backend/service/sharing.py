@@ -40,15 +40,15 @@ class SharingVerbs:
     async def me(self, who: Person) -> Self:
         """Who asks, and what is theirs and their groups'."""
         async with self._looking() as picture:
-            accounts = tuple(map(Looked(self._roster, picture).account, _own(who)))
+            accounts = tuple(map(Looked(self._roster, picture, who).account, _own(who)))
         servers = tuple(server for server in self._roster.servers if server.owner == who.name)
         return Self(person=who, accounts=accounts, servers=servers)
 
     async def accounts(self, who: Person) -> list[Account]:
         """Of admins all accounts, of others their own and those of their groups; users first, then by name."""
         async with self._looking() as picture:
-            looked = Looked(self._roster, picture)
-            keys = looked.all | {*_own(who)} if who.admin else {*_own(who)}
+            looked = Looked(self._roster, picture, who)
+            keys = looked.all if who.admin else {*_own(who)}
             return [looked.account(key) for key in sorted(keys, key=lambda key: (key[0] != "user", key[1]))]
 
     async def set_quota(self, who: Person, kind: AccountKind, name: str, given: Mapping[str, Any]) -> Account:
@@ -79,7 +79,7 @@ class SharingVerbs:
             await asyncio.to_thread(roster.reload)
             self._changed()
         async with self._looking() as picture:
-            return Looked(self._roster, picture).account(key)
+            return Looked(self._roster, picture, who).account(key)
 
     async def use(
         self, who: Person, kind: AccountKind, name: str, since: float | None, until: float | None, points: int
@@ -105,11 +105,12 @@ class SharingVerbs:
 class Looked:
     """The accounts at one moment."""
 
-    def __init__(self, roster: StoredRoster, picture: Picture) -> None:
+    def __init__(self, roster: StoredRoster, picture: Picture, who: Person) -> None:
         self._roster, self._picture = roster, picture
         users, groups = picture.users, picture.groups
         seen: set[Key] = {("user", name) for name in users if isinstance(name, str)}
         seen |= {("group", name) for name in groups if isinstance(name, str)}
+        seen |= {*_own(who)}
         for ask in picture.queue:
             seen |= {("user", ask.owner), ("group", ask.group)}
         self._known = {key for key in seen | roster.people if key[1]}  # those that are somebody, and not only set here
@@ -172,4 +173,4 @@ def _own(who: Person) -> list[Key]:
 def check_admin(who: Person, what: str) -> None:
     """Raise Forbidden for whoever is no admin."""
     if not who.admin:
-        raise Forbidden(f"{what}: {who.name} is none")
+        raise Forbidden(f"{what}: {who.name} is no admin")

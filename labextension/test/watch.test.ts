@@ -150,7 +150,7 @@ describe('while it waits', () => {
   test('the reason is asked for every five seconds, until it runs', async () => {
     source.overview = queued();
     await begun();
-    source.overview = queued({ wait: { reason: 'next in queue', place: 1, estimate: 60 } });
+    source.overview = queued({ wait: { reason: 'next in queue', place: 1, estimate: 60, earliest: 30, latest: 90 } });
     await passed(5);
     expect(watch.look.overview?.wait?.reason).toBe('next in queue');
     await passed(5);

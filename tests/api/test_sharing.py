@@ -229,7 +229,7 @@ def test_only_admins_change_what_all_share_and_leave_no_trace_otherwise(person):
         lambda: dave.audit(),
     )
     for attempt in attempts:
-        with pytest.raises(Forbidden, match="dave is none"):
+        with pytest.raises(Forbidden, match="dave is no admin"):
             attempt()
     assert ada.audit() == []
 

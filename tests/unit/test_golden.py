@@ -85,6 +85,7 @@ def _of_numbers() -> Iterator[dict[str, Any]]:
     chance = random.Random(7)
     seconds = [-1, 0, 0.04, 0.05, 0.25, 0.35, 9.949, 9.95, 9.99, 10, 10.5, 11.5, 59.4, 59.5, 60, 119.5, 185, 3599.5]
     yield from said(text.duration, *zip([*seconds, 3600, 7620, 86399.5, 86400, 97200, 999999.5]))
+    yield from said(text.roughly, *zip([*seconds, 90, 150, 5369, 5399.5, 5400, 9000, 129_599, 129_600, 216_000, 1e6]))
     values = [0.0, -0.0, 1.0, -3, 12.125, 12.375, 0.41234, 0.00012345, 0.0001, 0.00001, 1.23e-5, -1e-5, 9999.5, 99995.5]
     values += [999999.0, 1e6, 1e9, 1.5e300, 5e-324, 0.99995, 9.9995, 123456.7, math.nan, math.inf, -math.inf]
     values += [chance.choice((1, -1)) * chance.random() * 10 ** chance.randint(-9, 9) for _ in range(40)]
@@ -108,6 +109,9 @@ def _of_records() -> Iterator[dict[str, Any]]:
     failures += [Failure(rank=0, type="SIGKILL", message=""), Failure(rank=0, type="X", message="\r\nlate")]
     yield from said([text.failure_text, text.cause_text], *zip(failures))
     yield from said(where_text, *zip(DEEP.frames))
+    told = ((None, None, None), (60, 60, 60), (300, 720, 9000), (None, 5e5, None))
+    waits = [Wait(reason="", place=1, earliest=low, estimate=likely, latest=high) for low, likely, high in told]
+    yield from said(text.estimate_text, *zip(waits))
     yield from said(text.reference, (trial(),), (trial(experiment=12, index=3),))
     unvalidated = trial(training={"acc": 0.5, "loss": 0.25})
     yield from said(text.newest_text, (trial(),), (unvalidated,), (trial(metrics={"loss": 1}, training={"loss": 2}),))
@@ -171,8 +175,9 @@ def _pictures() -> Iterator[Overview]:
     yield from (overview(trial(state)) for state in TrialState)
     yield from (overview(trial(TrialState.RUNNING), state=state) for state in ExperimentState)
     yield overview(trial(TrialState.COMPLETED), trial(TrialState.QUEUED, index=2), trial(TrialState.RELEASING, index=3))
-    for estimate in (None, 0.25, 720):
-        wait = Wait(reason="2nd in queue; 2 of 2 slots in use", place=2, estimate=estimate)
+    for earliest, estimate, latest in ((None, None, None), (0.25, 0.25, 0.25), (300, 720, 9000), (130_000, 5e5, 9e5)):
+        times = {"earliest": earliest, "estimate": estimate, "latest": latest}
+        wait = Wait(reason="2nd in queue; 2 of 2 slots in use", place=2, **times)
         yield from (overview(trial(state), wait=wait) for state in (TrialState.QUEUED, TrialState.RUNNING))
         yield overview(trial(TrialState.PAUSED, holds={Hold.ENGINE}), wait=wait)
         yield overview(trial(TrialState.PAUSED), state="paused", wait=wait)

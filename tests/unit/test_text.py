@@ -130,8 +130,11 @@ def test_training_reports_are_no_lines():
 
 def test_a_state_comes_with_its_reason():
     queued = trial(TrialState.QUEUED, experiment=12)
-    wait = Wait(reason="2nd in queue; 2 of 2 slots in use", place=2, estimate=720)
-    assert state_text(overview(queued, wait=wait)) == "queued: 2nd in queue; 2 of 2 slots in use; about 12 min 00 s"
+    wait = Wait(reason="2nd in queue; 2 of 2 slots in use", place=2, estimate=720, earliest=300, latest=9000)
+    assert (
+        state_text(overview(queued, wait=wait))
+        == "queued: 2nd in queue; 2 of 2 slots in use; in about 12 min (5 min to 2 h)"
+    )
     failed = overview(trial(TrialState.FAILED, failure=user_error()), experiment=experiment(ExperimentState.FAILED))
     assert state_text(failed) == "failed: ValueError"
     assert state_text(overview()) == "running"

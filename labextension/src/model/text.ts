@@ -17,7 +17,8 @@ import type {
   StoredReport,
   Trial,
   TrialState,
-  Value
+  Value,
+  Wait
 } from './words';
 
 /** `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min`, `1 d 03 h`. */
@@ -233,6 +234,29 @@ export function failureText(failure: Failure): string {
 }
 
 /** The state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`. */
+/** `a minute`, `12 min`, `3 h`, `2 d`: as exact as an estimate is. */
+export function roughly(seconds: number): string {
+  const minutes = rounded(seconds / 60);
+  if (minutes <= 1) {
+    return 'a minute';
+  }
+  if (minutes < 90) {
+    return `${minutes} min`;
+  }
+  return seconds < 36 * 3600 ? `${rounded(seconds / 3600)} h` : `${rounded(seconds / 86400)} d`;
+}
+
+/** `in about 20 min (10 min to 40 min)`; empty where nobody can tell. */
+export function estimateText(wait: Wait): string {
+  if (wait.estimate === null) {
+    return '';
+  }
+  const likely = roughly(wait.estimate);
+  const bounds = [wait.earliest, wait.latest].filter(each => each !== null).map(each => roughly(each));
+  const within = bounds.some(each => each !== likely) ? ` (${bounds.join(' to ')})` : '';
+  return `in about ${likely}${within}`;
+}
+
 export function stateText(overview: Overview): string {
   const state = stateOf(overview);
   const reasons = reasonsFor(state, overview);
@@ -242,7 +266,7 @@ export function stateText(overview: Overview): string {
 function reasonsFor(state: string, overview: Overview): string[] {
   const wait = overview.wait;
   if (wait && (state === 'queued' || state === 'paused')) {
-    return [wait.reason, ...(wait.estimate === null ? [] : [`about ${duration(wait.estimate)}`])];
+    return [wait.reason, ...(wait.estimate === null ? [] : [estimateText(wait)])];
   }
   const failure = state === 'failed' ? overview.trials.find(trial => trial.failure)?.failure : null;
   return failure ? [failure.type] : [];

@@ -226,6 +226,8 @@ export interface Wait {
   reason: string;
   place: number;
   estimate: number | null;
+  earliest: number | null;
+  latest: number | null;
 }
 
 export interface Overview {

@@ -10,7 +10,7 @@ from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import Collected, Judged
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.facts import Delivered, FactName, Observed, Weights
-from kernel_backend.model.overview import CheckpointInfo, Overview
+from kernel_backend.model.overview import CheckpointInfo, Overview, Wait
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.snapshot import Snapshot
@@ -150,13 +150,32 @@ def failure_text(failure: Failure) -> str:
     return "\n".join(lines)
 
 
+def roughly(seconds: float) -> str:
+    """`a minute`, `12 min`, `3 h`, `2 d`: as exact as an estimate is."""
+    minutes = round(seconds / 60)
+    if minutes <= 1:
+        return "a minute"
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{round(seconds / 3600)} h" if seconds < 36 * 3600 else f"{round(seconds / 86400)} d"
+
+
+def estimate_text(wait: Wait) -> str:
+    """`in about 20 min (10 min to 40 min)`; empty where nobody can tell."""
+    if wait.estimate is None:
+        return ""
+    bounds = [roughly(each) for each in (wait.earliest, wait.latest) if each is not None]
+    within = f" ({' to '.join(bounds)})" if set(bounds) - {roughly(wait.estimate)} else ""
+    return f"in about {roughly(wait.estimate)}{within}"
+
+
 def state_text(overview: Overview) -> str:
-    """The state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; about 12 min`, `failed: ValueError`."""
+    """The state with its reason: `queued: 2nd in queue; 2 of 2 slots in use; in about 12 min`, `failed: ValueError`."""
     reasons: list[str] = []
     if overview.wait and overview.state in ("queued", "paused"):
         reasons.append(overview.wait.reason)
         if overview.wait.estimate is not None:
-            reasons.append(f"about {duration(overview.wait.estimate)}")
+            reasons.append(estimate_text(overview.wait))
     elif overview.state == "failed":
         reasons = [trial.failure.type for trial in overview.trials if trial.failure][:1]
     return f"{overview.state}: {'; '.join(reasons)}" if reasons else overview.state

@@ -1,0 +1,202 @@
+"""Quotas, the queue and nodes as the magics and the command line show and change them: one set of words for both."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kernel_backend.client import Client
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.ids import parse_reference
+from kernel_backend.model.options import OptionParser
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.quota_changes import label
+from kernel_backend.model.quotas import Quota
+from kernel_backend.model.sharing import Account, AccountKind
+from kernel_backend.model.values import nearest
+from kernel_backend.text import sharing as words
+from kernel_backend.text import state_text
+
+POINTS = 28  # of the last week: one for each six hours
+
+_HELP = {
+    "weight": ("W", "of two that both want more, one of weight 2 gets twice as much"),
+    "guarantee": ("N", "slots that are theirs on demand, and lent while they want none"),
+    "limit": ("N", "the most slots they may hold; none: no limit"),
+    "slot_hours": ("H/T", "what they may use in a rolling window: 500/7d, 40/12h; none: no limit"),
+    "max_slots_per_trial": ("N", "the most slots of one trial; none: no limit"),
+    "priority": ("N", "the highest priority that they may ask with"),
+}
+
+
+class Answer(NamedTuple):
+    """What a verb answers: as JSON, as a table, and in lines below it."""
+
+    body: Any
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    empty: str = ""
+    lines: Sequence[str] = ()
+
+
+Act = Callable[[Client, Sequence[str], Namespace, str], Answer]
+
+
+def add_numbers(parser: OptionParser) -> None:
+    """The options of `quota set` and `quota clear`; the latter give no number."""
+    group = parser.add_argument_group("numbers, of quota set; quota clear takes those that are named, or all")
+    for name, (metavar, text) in _HELP.items():
+        group.add_argument(f"--{label(name)}", metavar=metavar, nargs="?", const=True, help=text)
+    parser.add_argument("--all", action="store_true", help="quota show: all users and groups (admins)")
+
+
+def add_page(parser: OptionParser) -> None:
+    """The options of `audit`."""
+    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many, newest first [50]")
+    parser.add_argument("--before", metavar="NO", type=int, help="those before this number of the log")
+
+
+def quota(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
+    """Quotas and use: one's own, `show user ada` or `--all`, `set user ada --limit 8`, `clear user ada`."""
+    action, rest = (said[0], said[1:]) if said else ("show", [])
+    if action not in ("show", "set", "clear"):
+        raise InvalidRequest(
+            f"{command} has no {action}{nearest(action, ('show', 'set', 'clear'))}: show, set or clear"
+        )
+    given = {name: vars(options)[name] for name in Quota.model_fields if vars(options).get(name) is not None}
+    if action == "show":
+        if given:
+            example = f"{command} set user NAME --{label(next(iter(given)))} 8"
+            raise InvalidRequest(f"numbers are set with: {example}")
+        return _show(client, rest, options.all, command)
+    kind, name = _account(rest, f"{command} {action}")
+    before = _find(client.accounts(), kind, name)
+    if action == "set":
+        bare = [label(each) for each, value in given.items() if value is True]
+        if bare or not given:
+            raise InvalidRequest(f"which {bare[0] if bare else 'number'}? write {command} set {kind} {name} --limit 8")
+        after = client.set_quota(kind, name, words.given_numbers(given))
+    else:
+        valued = [f"--{label(each)} {value}" for each, value in given.items() if value is not True]
+        if valued:
+            raise InvalidRequest(f"clear takes no number, not {valued[0]}: write {command} clear {kind} {name} --limit")
+        after = client.set_quota(kind, name, dict.fromkeys(given)) if given else client.clear_quota(kind, name)
+    body = {"before": before.to_json(), "after": after.to_json()}
+    return Answer(body, lines=words.changed_lines(before, after, command))
+
+
+def _show(client: Client, rest: Sequence[str], everyone: bool, command: str) -> Answer:
+    if everyone and rest:
+        raise InvalidRequest(f"--all shows everybody, not {' '.join(rest)} alone: leave one of them out")
+    if rest:
+        kind, name = _account(rest, f"{command} show")
+        account = _find(client.accounts(), kind, name)
+        use = client.usage(kind, name, points=POINTS)
+        lines = [*words.quota_notes([account]), *words.account_lines(account, use)]
+        return Answer(
+            {"account": account.to_json(), "use": use.to_json()},
+            words.QUOTA_HEAD,
+            [words.quota_row(account)],
+            lines=lines,
+        )
+    if everyone:
+        found = client.accounts()
+        body: dict[str, Any] = {"accounts": [each.to_json() for each in found]}
+    else:
+        me = client.me()
+        found, body = list(me.accounts), me.to_json()
+    rows = [words.quota_row(each) for each in found]
+    return Answer(body, words.QUOTA_HEAD, rows, "nobody is known yet", words.quota_notes(found))
+
+
+def _account(rest: Sequence[str], command: str) -> tuple[AccountKind, str]:
+    if len(rest) == 2:
+        try:
+            return words.account_kind(rest[0]), rest[1]
+        except ValueError:
+            pass
+    found = f", not {' '.join(rest)}" if rest else ""
+    raise InvalidRequest(f"{command} takes one account{found}: write {command} user ada, or {command} group vision")
+
+
+def _find(accounts: Sequence[Account], kind: AccountKind, name: str) -> Account:
+    """The account; of one that is not known yet an empty one: numbers may be set beforehand."""
+    nobody = {"kind": kind, "name": name, "quota": Quota(), "use": {"held": 0, "decayed": 0.0}}
+    found = (each for each in accounts if (each.kind, each.name) == (kind, name))
+    return next(found, Account.model_validate(nobody))
+
+
+def queue(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
+    """What waits, in order; `priority 12 5` and `first 12` give an experiment another turn."""
+    if not said:
+        found, now = client.queue(), time.time()
+        rows = words.queue_rows(found, now)
+        return Answer({"queue": [each.to_json() for each in found]}, words.queue_head(found), rows, "nothing waits")
+    action, rest = said[0], said[1:]
+    if action == "priority" and len(rest) == 2:
+        number = parse_reference(rest[0]).experiment
+        before, after = client.experiment(number), client.set_priority(number, _whole(rest[1]))
+    elif action == "first" and len(rest) == 1:
+        number = parse_reference(rest[0]).experiment
+        before, after = client.experiment(number), client.put_first(number)
+    else:
+        near = nearest(action, ("priority", "first"))
+        known = f"{command} priority 12 5, or {command} first 12"
+        raise InvalidRequest(f"{command} {' '.join(said)}: that is nothing to do{near}; write {known}")
+    was, become = _priority(before), _priority(after)
+    change = f"{words.priority_text(was)} -> {words.priority_text(become)}"
+    lines = [f"#{number}: priority {change}; it is {state_text(after)}"]
+    if was != become and (before.experiment.priority is None or client.me().person.admin):
+        back = f"first {number}" if words.priority_text(was) == "first" else f"priority {number} {was}"
+        lines.append(f"to take it back: {command} {back}")
+    return Answer(after.to_json(), lines=lines)
+
+
+def _priority(overview: Overview) -> int:
+    experiment = overview.experiment
+    return experiment.config.priority if experiment.priority is None else experiment.priority
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidRequest(f"priority {text}: must be a whole number") from None
+
+
+def nodes(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
+    """Nodes and what holds their slots; `drain n1` and `undrain n1`."""
+    if not said:
+        found = client.nodes()
+        body = {"nodes": [each.to_json() for each in found]}
+        return Answer(
+            body, words.NODE_HEAD, [words.node_row(each, time.time()) for each in found], "there are no nodes"
+        )
+    if said[0] not in ("drain", "undrain") or len(said) != 2:
+        near = nearest(said[0], ("drain", "undrain"))
+        known = f"{command} drain NAME, or {command} undrain NAME"
+        raise InvalidRequest(f"{command} {' '.join(said)}: that is nothing to do{near}; write {known}")
+    node = client.drain(said[1]) if said[0] == "drain" else client.undrain(said[1])
+    return Answer(node.to_json(), lines=words.drained_lines(node, command, time.time()))
+
+
+def audit(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
+    """What admins have done, newest first."""
+    if said:
+        raise InvalidRequest(f"{command} takes no {said[0]!r}: --limit and --before choose a page")
+    found = client.audit(options.before, options.limit)
+    body = {"audit": [each.to_json() for each in found]}
+    rows = [words.audit_row(each) for each in found]
+    whole = len(found) < options.limit or found[-1].seq == 1
+    more = [] if whole else [f"older ones: {command} --before {found[-1].seq}"]
+    return Answer(body, words.AUDIT_HEAD, rows, "nothing has been done to what others have", more)
+
+
+ACTS: Mapping[str, tuple[Act, Callable[[OptionParser], None]]] = {
+    "quota": (quota, add_numbers),
+    "queue": (queue, lambda parser: None),
+    "nodes": (nodes, lambda parser: None),
+    "audit": (audit, add_page),
+}
