@@ -13,6 +13,7 @@ from websockets.sync.client import connect
 
 from kernel_backend.api import stream
 from kernel_backend.api.routes import ROUTES
+from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden, NotFound
 from kernel_backend.model.directory import Directory
@@ -177,6 +178,19 @@ def test_one_lists_ones_own_or_all_of_ones_group(client: dict[str, Client]) -> N
     assert owners("danielle", owner="dave") == {"dave"}
     assert owners("ada") <= {"ada"}
     assert owners("ada", group="") >= {"dave", "danielle"}
+
+
+def test_a_list_of_a_group_says_whose_each_is(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DAYLIGHT_URL", served.url)
+    monkeypatch.setenv("DAYLIGHT_TOKEN", "danielle")
+    assert main(["list", "--group", "vision"]) == 0
+    head, *rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert head[:4] == ["id", "owner", "group", "name"]
+    assert ["1", "dave", "vision", "digits"] in [row[:4] for row in rows]
+    assert main(["list", "--owner", "eve"]) == 0
+    assert capsys.readouterr().out == "no experiments that you may see\n"
 
 
 def test_who_only_looks_has_nothing_trained_and_stores_nothing(client: dict[str, Client]) -> None:
