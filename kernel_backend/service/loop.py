@@ -244,13 +244,14 @@ class Loop:
         """Whether any experiment goes on."""
         async with self.settling:
             picture = await self.pictures.now()
-            experiments = list(self.pictures.mirror.experiments.values())
-            for experiment in experiments:
-                if experiment.number in self.pictures.unaligned or experiment.config.search is not None:
-                    self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
-                    with self._apart(f"experiment #{experiment.number}"):
-                        await self._align_one(experiment, picture)
-        return any(experiment.state != "paused" for experiment in experiments)
+            mirror = self.pictures.mirror
+            numbers = sorted((self.pictures.unaligned | mirror.searches.keys()) & mirror.experiments.keys())
+            self.pictures.unaligned.intersection_update(numbers)  # the others have ended
+            for experiment in [mirror.experiments[number] for number in numbers]:
+                self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
+                with self._apart(f"experiment #{experiment.number}"):
+                    await self._align_one(experiment, picture)
+        return any(experiment.state != "paused" for experiment in mirror.experiments.values())
 
     async def _align_one(self, experiment: Experiment, picture: Picture) -> None:
         """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
