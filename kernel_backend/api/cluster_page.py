@@ -51,14 +51,18 @@ class Cluster(Page):
         self.finish(DOCUMENT.format(icon=ICON, style=_built(".css"), script=_built(".js")))
 
 
-class Bundle(Cluster):
-    """Its script and its style."""
+class Bundle(Page):
+    """Its script and its style, which are for everybody: a browser asks for a module as no page is asked for."""
 
-    def get(self, name: str) -> None:  # type: ignore[override]
+    async def prepare(self) -> None:
+        """Let all in."""
+        self.prepared = self.known = True
+
+    def get(self, name: str) -> None:
         """A file that never changes: another one has another name."""
         if name not in {path.name for path in BUNDLE.glob("main-*")}:
             raise NotFound(f"there is no {name}: the page has become a newer one, load it again")
-        self.set_header("Cache-Control", f"private, max-age={YEAR_S}, immutable")
+        self.set_header("Cache-Control", f"public, max-age={YEAR_S}, immutable")
         self.set_header("Content-Type", TYPES[Path(name).suffix])
         self.finish((BUNDLE / name).read_bytes())
 

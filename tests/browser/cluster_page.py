@@ -31,8 +31,10 @@ class ClusterPage:
 
     def go(self, view: str) -> ClusterPage:
         """Another view, by its link."""
-        self.page.get_by_role("link", name=view, exact=True).click()
-        expect(self.heading(view)).to_be_visible()
+        link = self.page.get_by_role("link", name=view, exact=True)
+        link.click()
+        expect(link).to_have_attribute("aria-current", "page")
+        expect(self.heading("Your use" if view == "Cluster" else view)).to_be_visible()
         return self
 
     def heading(self, name: str) -> Locator:

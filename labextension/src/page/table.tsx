@@ -90,7 +90,9 @@ export function Bar({ part, mark, name, text }: BarProps): React.JSX.Element {
         <div style={{ width: `${100 * part}%` }} />
         {mark !== undefined && <i style={{ left: `${100 * mark}%` }} />}
       </div>
-      <span className="dl-use-text">{text}</span>
+      <span className="dl-use-text" aria-hidden="true">
+        {text}
+      </span>
     </div>
   );
 }

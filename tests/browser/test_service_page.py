@@ -1,0 +1,319 @@
+"""The page of the cluster in a real browser: admins change what is shared, others see what is theirs to see."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from kernel_backend.api.cluster_page import BUNDLE, PAGES
+from kernel_backend.client import Client
+from kernel_backend.model.directory import Directory
+from kernel_backend.model.quotas import Quota
+from kernel_backend.model.resources import Node
+from tests.api.people import FakeHub
+from tests.api.served import Served, StillEngine, submit, until
+from tests.browser.cluster_page import ClusterPage
+from tests.browser.conftest import cannot
+from tests.browser.test_readable_by_all import AXE, RUN
+
+pytestmark = pytest.mark.browser
+NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
+MEMBERS = {"dave": ("vision",), "danielle": ("vision",), "eve": ("speech",)}
+GROUPS = {"vision": Quota(limit=10, guarantee=4), "speech": None}
+SEEN = "document.activeElement.matches('body') || getComputedStyle(document.activeElement).outlineStyle !== 'none'"
+NARROW = {"width": 360, "height": 800}
+
+
+class Cluster:
+    """A service for several people, and what they do there without a browser."""
+
+    def __init__(self, folder: Any) -> None:
+        self.served = Served(folder, StillEngine(NODES), identity=FakeHub(), pages=PAGES)
+        self.give(MEMBERS)
+        self._clients: dict[str, Client] = {}
+
+    def client(self, name: str) -> Client:
+        """A client of this person's."""
+        return self._clients.setdefault(name, self.served.client(name))
+
+    def trains(self, name: str, slots: int, called: str = "digits") -> int:
+        """Have somebody's training run; its number."""
+        number = submit(self.client(name), called, slots=slots).experiment.number
+        until(lambda: self.state(number) in ("starting", "running"), f"#{number} starts")
+        return number
+
+    def waits(self, name: str, slots: int, called: str = "digits") -> int:
+        """Have somebody's training wait; its number."""
+        number = submit(self.client(name), called, slots=slots).experiment.number
+        until(lambda: self.client("ada").experiment(number).wait is not None, f"#{number} waits")
+        return number
+
+    def state(self, number: int) -> str:
+        """What an experiment does."""
+        return self.client("ada").experiment(number).state
+
+    def stop(self, name: str, number: int) -> None:
+        """Have somebody's training stopped, and gone from its slots."""
+        self.client(name).stop(number)
+        until(lambda: self._gone(number), f"#{number} is gone")
+
+    def _gone(self, number: int) -> bool:
+        engine = self.served.engine
+        for key in [key for key in engine.jobs if key.experiment == number]:
+            engine.step_aside(key)
+        return self.state(number) == "stopped"
+
+    def give(self, members: dict[str, tuple[str, ...]]) -> None:
+        """Let the hub know these people."""
+
+        async def learn() -> None:
+            self.served.service.sharing.learn(Directory(members=members, groups=GROUPS))
+
+        self.served.run(learn())
+
+    def clear(self) -> None:
+        """Everything stopped, and nothing set."""
+        ada = self.client("ada")
+        for each in NODES:
+            ada.undrain(each.name)
+        for account in ada.accounts():
+            if account.changed:
+                ada.clear_quota(account.kind, account.name)
+        for name in ("dave", "danielle", "eve", "ada"):
+            for found in self.client(name).experiments(state="active"):
+                self.stop(name, found.experiment.number)
+        until(lambda: all(node.used == 0 for node in ada.nodes()), "nothing runs")
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self.served.stop()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if not list(BUNDLE.glob("main-*.js")):
+        cannot(f"{BUNDLE} is not built: run npm run build")
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def cluster(service: Cluster) -> Iterator[Cluster]:
+    yield service
+    service.clear()
+
+
+@pytest.fixture
+def opened(cluster: Cluster, browser: Browser) -> Iterator[Callable[..., ClusterPage]]:
+    """The page as somebody sees it."""
+    made: list[ClusterPage] = []
+    with ExitStack() as closing:
+
+        def as_(name: str, **options: Any) -> ClusterPage:
+            context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+            closing.callback(context.close)
+            made.append(ClusterPage(context))
+            return made[-1].open(f"{cluster.served.url}/#token={name}")
+
+        yield as_
+    complaints = [error for page in made for error in page.errors]
+    assert not complaints, "\n".join(complaints)
+
+
+def test_a_limit_is_set_where_it_stands_by_keyboard_decides_and_is_taken_back(opened, cluster):
+    cluster.trains("dave", 4)
+    page = opened("ada").go("Users and groups")
+    page.type("Limit of dave", "4")
+    expect(page.said).to_have_text("Limit of dave: 4, it was none")
+    expect(page.number("Limit of dave")).to_be_focused()
+    expect(page.row("Users and groups", "dave")).to_contain_text("hub: none")
+    second = cluster.waits("dave", 2)
+    page.go("Cluster")
+    expect(page.row("Queue", f"#{second}")).to_contain_text("limit of 4 is in use")
+    page.page.keyboard.press("Control+z")
+    expect(page.said).to_have_text("dave: as it was")
+    until(lambda: cluster.state(second) == "starting", "the limit is gone, and it starts")
+    expect(page.row("Queue", f"#{second}")).to_have_count(0)
+    page.go("Audit log")
+    lines = page.table("Audit log").locator("tbody").get_by_role("row")
+    expect(lines.nth(0)).to_contain_text("limit 4 -> none")
+    page.page.get_by_role("searchbox", name="Search the log").fill("ada limit none")
+    expect(lines.nth(1)).to_contain_text("limit none -> 4")
+
+
+def test_what_cannot_be_is_said_beside_the_number_and_escape_leaves_it(opened, cluster):
+    page = opened("ada").go("Users and groups")
+    field = page.type("Guarantee of group vision", "11")
+    expect(page.alert).to_have_text(re.compile("a guarantee of 11 is more than the limit of 10"))
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description(re.compile("guarantee of 11"))
+    page.page.keyboard.press("Escape")
+    expect(page.number("Guarantee of group vision")).to_be_focused()
+    expect(page.number("Guarantee of group vision")).to_have_text("4")
+    page.type("Slot-hours of group vision", "lots")
+    expect(page.alert).to_have_text(re.compile("write 500/7d"))
+    page.page.keyboard.press("Escape")
+    page.type("Slot-hours of group vision", "500/7d")
+    expect(page.said).to_have_text("Slot-hours of group vision: 500/7d, it was none")
+    page.page.keyboard.press("ArrowRight")
+    expect(page.number("Weight of group vision")).to_be_focused()
+    page.type("Weight of group vision", "2")
+    expect(page.number("Weight of group vision")).to_have_text("2")
+    page.button("All of group vision back to the hub's").click()
+    expect(page.number("Slot-hours of group vision")).to_have_text("none")
+    expect(page.number("Weight of group vision")).to_have_text("1")
+    page.button("Undo").click()
+    expect(page.number("Slot-hours of group vision")).to_have_text("500/7d")
+    expect(page.number("Weight of group vision")).to_have_text("2")
+
+
+def test_a_node_is_drained_after_a_question_that_says_what_runs_there(opened, cluster):
+    number = cluster.trains("dave", 8)
+    page = opened("ada")
+    page.button("Drain n2").click()
+    asked = page.page.get_by_role("dialog", name="Drain n2?")
+    expect(asked).to_contain_text(f"#{number} dave, 8 slots")
+    page.page.keyboard.press("Escape")
+    expect(asked).to_have_count(0)
+    assert not any(node.drained for node in cluster.client("ada").nodes())
+    page.button("Drain n2").click()
+    asked.get_by_role("button", name="Drain it").click()
+    expect(page.said).to_have_text("n2 is drained: nothing new starts there")
+    expect(page.row("Nodes", "n2")).to_contain_text("drained")
+    waiting = cluster.waits("danielle", 6)
+    page.button("Undo").click()
+    expect(page.button("Drain n2")).to_be_visible()
+    cluster.stop("dave", number)
+    until(lambda: cluster.state(waiting) == "starting", "n2 takes new work again")
+
+
+def test_the_queue_is_put_in_another_order_by_keyboard(opened, cluster):
+    cluster.trains("dave", 8)
+    first, second = cluster.waits("danielle", 6, "first"), cluster.waits("danielle", 6, "second")
+    page = opened("ada")
+    rows = page.table("Queue").locator("tbody").get_by_role("row")
+    expect(rows.nth(0)).to_contain_text(f"#{first} first")
+    page.button(f"Move #{second} to the front").focus()
+    page.page.keyboard.press("Enter")
+    expect(rows.nth(0)).to_contain_text(f"#{second} second")
+    expect(page.number(f"Priority of #{second}")).to_have_text("first")
+    page.button("Undo").click()
+    expect(rows.nth(0)).to_contain_text(f"#{first} first")
+    page.type(f"Priority of #{second}", "7")
+    expect(page.said).to_have_text(f"Priority of #{second}: 7, it was 0")
+    expect(rows.nth(0)).to_contain_text(f"#{second} second")
+
+
+def test_who_is_no_admin_sees_what_is_theirs_and_changes_nothing_else(opened, cluster):
+    running, waiting = cluster.trains("dave", 8, "dave's secret"), cluster.waits("eve", 6, "mine")
+    page = opened("eve")
+    expect(page.page.get_by_role("navigation")).to_have_count(0)
+    expect(page.page.get_by_role("article", name="You")).to_contain_text("0 slots in use")
+    expect(page.row("Your experiments", f"#{waiting} mine")).to_contain_text("queued")
+    expect(page.row("Nodes", "n2")).to_contain_text("somebody of vision, 8 slots")
+    other = cluster.waits("danielle", 7, "danielle's secret")
+    expect(page.row("Queue", "somebody of vision")).to_be_visible()
+    body = page.page.locator("body")
+    for secret in (f"#{running}", f"#{other}", "dave", "danielle"):
+        expect(body).not_to_contain_text(secret)
+    expect(page.page.get_by_role("button", name=re.compile("Drain|front|Limit|Guarantee"))).to_have_count(0)
+    page.page.goto(f"{cluster.served.url}/#accounts")
+    expect(page.heading("Your use")).to_be_visible()
+    page.type(f"Priority of #{waiting}", "7")
+    expect(page.alert).to_contain_text("you may ask with 0 at most")
+    page.page.keyboard.press("Escape")
+    headers = {"Authorization": "Bearer eve"}
+    calls = [
+        ("PUT", "accounts/user/eve/quota"),
+        ("DELETE", "accounts/group/vision/quota"),
+        ("POST", "nodes/n1/drain"),
+        ("POST", f"queue/{waiting}/first"),
+        ("GET", "audit"),
+    ]
+    for method, path in calls:
+        answer = httpx.request(method, f"{cluster.served.url}/api/{path}", json={}, headers=headers, trust_env=False)
+        assert answer.status_code == 403, (method, path, answer.text)
+
+
+def test_the_last_numbers_stay_greyed_while_nothing_answers(opened, cluster):
+    cluster.trains("dave", 8)
+    page = opened("ada")
+    expect(page.row("Nodes", "n2")).to_contain_text("8 of 8 slots")
+    page.page.context.set_offline(True)
+    expect(page.alert).to_contain_text(re.compile(r"Nothing answers at this address.*These numbers are those of \d\d:"))
+    expect(page.page.get_by_role("main")).to_have_attribute("data-stale", "true")
+    expect(page.row("Nodes", "n2")).to_contain_text("8 of 8 slots")
+    page.page.context.set_offline(False)
+    expect(page.alert).to_have_count(0)
+    expect(page.page.get_by_role("main")).to_have_attribute("data-stale", "false")
+
+
+def test_a_thousand_users_are_searched_and_turned_over(opened, cluster):
+    cluster.give({**MEMBERS, **{f"u{number}": ("crowd",) for number in range(1, 1001)}})
+    page = opened("ada").go("Users and groups")
+    rows = page.table("Users and groups").locator("tbody").get_by_role("row")
+    expect(rows).to_have_count(50)
+    page.button("Users").click()
+    while page.button("Next").is_enabled():
+        page.button("Next").click()
+    expect(rows.last).to_contain_text("u1000")
+    page.page.get_by_role("searchbox", name="Search users and groups").fill("u99")
+    expect(rows).to_have_count(11)  # and u990 to u999
+    page.type("Weight of u995", "3")
+    page.button("Set here").click()
+    expect(rows).to_have_count(1)
+    cluster.give(MEMBERS)
+
+
+def test_use_is_drawn_against_the_limit(opened, cluster):
+    cluster.trains("dave", 4)
+    page = opened("ada").go("Users and groups")
+    page.button("vision").click()
+    for span in ("7 d", "1 d", "30 d"):
+        page.button(span).click()
+        expect(page.button(span)).to_have_attribute("aria-pressed", "true")
+        expect(page.page.get_by_role("img", name=re.compile("at most; the limit is 10"))).to_be_visible()
+    page.shot("cluster-use")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_readable_by_all_and_has_room_on_a_phone(opened, cluster, scheme):
+    cluster.trains("dave", 8)
+    cluster.waits("danielle", 6)
+    cluster.waits("eve", 6, "<b>bold</b>" + "very-long" * 9)
+    cluster.client("ada").set_quota("user", "dave", {"limit": 4})
+    for name, viewport in (("wide", {"width": 1600, "height": 900}), ("narrow", NARROW)):
+        page = opened("ada", viewport=viewport, color_scheme=scheme, bypass_csp=True)  # for axe's script alone
+        page.page.add_script_tag(path=AXE)
+        for view in ("Cluster", "Users and groups", "Audit log"):
+            if view != "Cluster":
+                page.go(view)
+            page.shot(f"cluster-{scheme}-{name}-{view.split()[0].lower()}")
+            found = page.page.evaluate(RUN, [".dl-page"])
+            assert not found, "\n".join(found)
+            assert page.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (name, view)
+
+
+def test_every_control_is_reached_by_the_tab_key(opened, cluster):
+    cluster.trains("dave", 8)
+    cluster.waits("danielle", 6)
+    page = opened("ada")
+    for view in ("Cluster", "Users and groups", "Audit log"):
+        if view != "Cluster":
+            page.go(view)
+        page.page.evaluate("document.activeElement.blur()")
+        controls = page.page.locator("main :is(button:enabled, input, a)").count()
+        seen = set()
+        for _ in range(controls + 10):
+            page.page.keyboard.press("Tab")
+            seen.add(page.page.evaluate("[...document.querySelectorAll('main *')].indexOf(document.activeElement)"))
+            assert page.page.evaluate(SEEN), "what has the focus is seen"
+        assert len(seen - {-1}) == controls, view
