@@ -60,6 +60,8 @@ def plan(
         found = ", ".join(map(str, packages(snapshot.environment, here)[:NAMED]))
         notes.append(f"the packages here are not those of #{number} ({found}): it trains in the locked environment")
     experiment = client.experiment(number).experiment
+    if experiment.owner != client.me().person.name:
+        notes.append(f"#{number} is {experiment.owner}'s: it is {experiment.owner}'s code that trains, as yours")
     if experiment.config.search is not None and trial is None and "max_time" in given:
         given["search"] = {**given.get("search", {}), "max_time": given.pop("max_time")}
     if "search" in given:

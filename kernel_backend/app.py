@@ -180,6 +180,7 @@ class Daylight(Program):
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
         use, service = Use(), self._service(home, hub)
         service.sharing.learn(await hub.first())  # before the first decision
+        service.notebooks.give(await hub.counted())
         app = application(
             service,
             hub.identity,

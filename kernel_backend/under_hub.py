@@ -77,7 +77,7 @@ class UnderHub:
                 if now != before:
                     self._tell(now, before)
                     give(now)
-                    await asyncio.to_thread(write_private, self._kept, json.dumps(now.to_json()))
+                    await self._keep(now)
                 before = now
             await asyncio.sleep(every)
 
@@ -93,6 +93,20 @@ class UnderHub:
                     _log.warning("notebook servers stay as they were: %s", error.message)
                 away = True
             await asyncio.sleep(every)
+
+    async def counted(self) -> tuple[Server, ...]:
+        """The notebook servers that hold slots now; none, and a line in the log, where the hub does not answer."""
+        try:
+            return await self.servers.read()
+        except ServiceUnreachable as error:
+            _log.warning("what notebook servers hold is not known yet: %s", error.message)
+            return ()
+
+    async def _keep(self, directory: Directory) -> None:
+        try:
+            await asyncio.to_thread(write_private, self._kept, json.dumps(directory.to_json()))
+        except OSError as error:  # a full disk; what the hub says is in force all the same
+            _log.warning("%s cannot be written: %s", self._kept, error)
 
     async def first(self) -> Directory:
         """The directory to begin with: the hub's, else the one that was read last; raises ServiceUnreachable.

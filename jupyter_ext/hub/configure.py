@@ -21,6 +21,7 @@ SCOPES = {
     },
 }
 STOPS = "delete:servers"  # only where a rule lets idle notebook servers be stopped
+SPAWN_HELPER = "/run/daylight/spawn.sock"  # where it listens unless it is told otherwise
 LEAST_IDLE_S = 900.0  # the hub hears of activity every five minutes
 # What the service itself may ask of the hub, and what the servers' own tokens may beside what hubs let them.
 READS = ["list:groups", "read:groups", "list:users", "read:users", "read:servers"]
@@ -32,12 +33,16 @@ def service(
     url: str = "http://127.0.0.1:10180",
     *,
     slots: int | None = None,
+    accounts: str | None = None,
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The entry of `c.JupyterHub.services`; `options` are further ones of `daylight serve`."""
     counted = [f"--slots={slots}"] if slots else []
+    if accounts:
+        options = [*options, f"--spawn-helper={SPAWN_HELPER}"]
     return {
+        **({"user": accounts} if accounts else {}),
         "name": NAME,
         "url": url,
         "command": [sys.executable, "-P", "-m", "kernel_backend", "--hub", f"--home={home}", *counted, *options],
@@ -58,6 +63,7 @@ def daylight(
     groups: Iterable[str] | None = None,
     admins: Iterable[str] = (),
     slots: int | None = None,
+    accounts: str | None = None,
     idle_servers: float | None = None,
     options: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
@@ -66,6 +72,7 @@ def daylight(
 
     Everybody may submit, unless `users` or `groups` say who; `admins` are users who may also manage it. The service
     listens at `url`; `address` is where notebook servers reach it, should that be another one.
+    `accounts` is the Unix user that the service runs as, where trainings run as the accounts of those who submit them.
     After `idle_servers` seconds in which nothing was done in a notebook server it may be stopped, where an ask within a
     guarantee lacks its slots; by default none is. Raises ValueError where the hub could not tell so soon.
     """
@@ -79,7 +86,9 @@ def daylight(
             )
         rights.append(STOPS)
         options = [*options, f"--Daylight.idle_servers={idle_servers:g}"]
-    _add(hub, "services", [service(home, url, slots=slots, options=options, environment=environment)])
+    _add(
+        hub, "services", [service(home, url, slots=slots, accounts=accounts, options=options, environment=environment)]
+    )
     everybody = users is None and groups is None
     roles = [
         {"name": f"{NAME}-service", "services": [NAME], "scopes": rights},

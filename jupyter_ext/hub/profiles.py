@@ -72,7 +72,8 @@ async def standing_of(spawner: Any, url: str | None = None) -> Standing:
         token = None
         try:
             token = spawner.user.new_api_token(note="Daylight's profiles", expires_in=TOKEN_S, scopes=[USES])
-            return await asyncio.wait_for(asyncio.to_thread(_ask, address, token), ANSWER_S)
+            own = f"{spawner.user.name}/{spawner.name}"
+            return await asyncio.wait_for(asyncio.to_thread(_ask, address, token, own), ANSWER_S)
         except (DaylightError, TimeoutError, ValueError) as error:
             spawner.log.warning("Daylight at %s does not say what %s may have: %s", address, spawner.user.name, error)
         finally:
@@ -81,11 +82,18 @@ async def standing_of(spawner: Any, url: str | None = None) -> Standing:
     return Standing(_given(spawner.user), known=False)
 
 
-def _ask(url: str, token: str) -> Standing:
+def _ask(url: str, token: str, own: str) -> Standing:
     client = Client.at(url, token, patience=0.0)
     me = client.me()
+    counted = sum(server.slots for server in me.servers if server.full_name == own)  # it is just being started
     theirs = [each for each in me.accounts if each.kind == "user" or each.name == me.person.group]
-    return Standing(theirs, client.nodes())
+    return Standing([_without(each, counted) for each in theirs], client.nodes())
+
+
+def _without(account: Account, slots: int) -> Account:
+    """The account as it is but for so many slots that it holds."""
+    use = account.use.model_copy(update={"held": account.use.held - slots})
+    return account.model_copy(update={"use": use})
 
 
 def _revoke(spawner: Any, token: str) -> None:

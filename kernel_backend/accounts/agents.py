@@ -26,12 +26,12 @@ from kernel_backend.agent.wire import (
 from kernel_backend.agent.words import Greeting
 from kernel_backend.errors import Forbidden, PlaceUnavailable
 
-ANSWER_S = 10.0  # for what takes moments; a machine may be busy
+ANSWER_S = 5.0  # for what takes moments; a machine may be busy
 START_S = 30.0  # for an agent to say hello: it imports Pydantic and more, from a cold disk perhaps
 PING_S = 2.0  # for the same from one that runs, when it has not answered something else
 LONG_S = 3600.0  # to read checkpoints, and to build environments
 FORGIVEN_S = 60.0  # after the last failure it counts as none
-PAUSES_S = (0.0, 1.0, 2.0, 5.0, 15.0, 60.0)  # before an agent is started anew, by how often it has failed in a row
+PAUSES_S = (0.0, 1.0, 2.0, 5.0, 15.0, 60.0)  # before an agent is asked again, by how often it has failed of late
 AT_ONCE = 8  # questions of one user: no more threads of the service wait for one who does not answer
 
 Spawn = Callable[[str, socket.socket], None]  # starts the agent of a user, with this as its stdin; raises Forbidden
@@ -158,6 +158,7 @@ class _Agent:
     ) -> tuple[A, Link]:
         """An answer, and the link over which it came."""
         with self._starting:
+            self._rest()
             control = self._control or self._start()
         link = Link(self, control, seconds)
         try:
@@ -183,6 +184,8 @@ class _Agent:
                 link.value(GREETING)
         except (PlaceUnavailable, Garbled, Closed, OSError):
             return self.failed(control, why)
+        with self._starting:
+            self._count(why)
         return self._out_of_reach(why)
 
     def close(self) -> None:
@@ -192,10 +195,13 @@ class _Agent:
                 self._control.close()
                 self._control = None
 
-    def _start(self) -> socket.socket:
+    def _rest(self) -> None:
+        """Pass where enough time has gone by since the last failure: nobody waits again and again for the same."""
         pause = PAUSES_S[min(self._failures, len(PAUSES_S)) - 1] if self._failures else 0.0
         if time.monotonic() - self._failed_at < pause:
             raise self._out_of_reach(f"{self._why}; this is tried again")
+
+    def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(PING_S)
         self._control = ours
@@ -210,20 +216,30 @@ class _Agent:
             ours.close()
             raise
         except (Garbled, Closed, OSError) as error:
-            why = f"no agent of theirs could be started: {error or type(error).__name__}"
+            why = f"no agent could be started: {self._never_began(error)}"
             self._give_up(why)
             raise self._out_of_reach(why) from None
         _log.info("the agent of %s is process %d", self._user, found.pid)
         return ours
 
+    def _never_began(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"it did not begin within {self._start_s:g} s"
+        if isinstance(error, Closed | ConnectionError):
+            return "it has ended at once; is their home there, and has it room?"
+        return str(error)
+
     def _give_up(self, why: str) -> None:
         _log.warning("the agent of %s is given up: %s", self._user, why)
-        now = time.monotonic()
-        self._failures = self._failures + 1 if now - self._failed_at < FORGIVEN_S else 1
-        self._failed_at, self._why = now, why
+        self._count(why)
         if self._control is not None:
             self._control.close()  # it ends itself when it sees that
             self._control = None
+
+    def _count(self, why: str) -> None:
+        now = time.monotonic()
+        self._failures = self._failures + 1 if now - self._failed_at < FORGIVEN_S else 1
+        self._failed_at, self._why = now, why
 
     def _out_of_reach(self, why: str, *, ended: bool = False) -> PlaceUnavailable:
         return (_Ended if ended else PlaceUnavailable)(f"the files of {self._user} cannot be reached just now: {why}")

@@ -23,7 +23,7 @@ from kernel_backend.model.reports import SpoolRecord
 from kernel_backend.model.resources import Node
 
 GLANCE_S = 1.0  # that a round waits for agents to tell how their gangs are; else what they told before holds
-KILL_S = 3.0  # that it waits for one to be killed; it is asked again in the next
+KILL_S = 15.0  # for an agent to kill a gang: it gives up a little sooner itself
 PAGE = 5_000  # records of a spool in one answer
 MOST = 400  # such pages: a spool that never ends is none
 

@@ -8,6 +8,7 @@ from kernel_backend.model.overview import Wait
 from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, Use
 from kernel_backend.model.record import Record
+from kernel_backend.model.servers import Server
 
 AccountKind = Literal["user", "group"]
 
@@ -30,6 +31,7 @@ class Self(Record):
 
     person: Person
     accounts: tuple[Account, ...]  # their own, then those of their groups
+    servers: tuple[Server, ...] = ()  # their notebook servers that hold slots
 
 
 class UseOverTime(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from kernel_backend.errors import Forbidden, ImpossibleAsk, InvalidRequest
 from kernel_backend.model.custom import check_class
@@ -27,8 +27,16 @@ def check_searcher(search: Search, space: Space, source: str) -> None:
     check_installed(search.sampler or search.method)
 
 
-def group_of(who: Person, config: Config) -> str:
-    """For which group slots are asked; raises Forbidden for one that is not theirs, with the nearest that is."""
+def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
+    """For which group slots are asked; raises Forbidden for one that is not theirs, with the nearest that is.
+
+    `taken` are names of groups: nobody has what is a group's by being called as it is.
+    """
+    if not who.groups and who.name in taken:
+        raise Forbidden(
+            f"you are in no group, and there is a group {who.name}, which you are not in: "
+            "the hub's admins put you into one"
+        )
     theirs = who.groups or (who.name,)  # of whoever is in none there is a group of one
     if config.group is None or config.group in theirs:
         return config.group or who.group

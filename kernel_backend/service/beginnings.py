@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.checkpoints.taken import take_over
-from kernel_backend.errors import CheckpointDamaged, DaylightError, NotFound
+from kernel_backend.errors import CheckpointDamaged, DaylightError, NotFound, PlaceUnavailable
 from kernel_backend.model.trial import Trial
 
 AGAIN_S = 60.0  # after a copy that failed by something that may pass, as a full disk
@@ -44,8 +44,11 @@ class Beginnings:
                 when, error = self._failed.get(key, (0.0, None))
                 if error is not None and time.monotonic() - when < AGAIN_S:
                     return f"checkpoint {source} could not be copied: {error}; this is tried again"
-                if self._places.open(*key).committed():
-                    return ""
+                try:
+                    if self._places.open(*key).committed():
+                        return ""
+                except (PlaceUnavailable, CheckpointDamaged) as unknown:
+                    return unknown.message
                 self._copying.add(key)
                 threading.Thread(target=self._copy, args=(source, *key, or_newer), daemon=True).start()
         return f"checkpoint {source}, from which it begins, is being copied"

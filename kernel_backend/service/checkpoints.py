@@ -34,7 +34,8 @@ class CheckpointVerbs:
     def __init__(self, store: Store, places: Places) -> None:
         self._store, self._places = store, places
         self._verified = Verified()
-        self._reading = asyncio.Lock()  # bytes are verified by one request at a time: the disks have other work
+        # Bytes of an owner are verified by one request at a time: the disks have other work.
+        self._reading: dict[str, asyncio.Lock] = {}
 
     async def listed(self, who: Person, number: int) -> list[CheckpointInfo]:
         """The committed checkpoints of an experiment's trials, oldest first, and why each is kept."""
@@ -75,7 +76,7 @@ class CheckpointVerbs:
     async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Read every byte of a checkpoint, and tell what was found. Nothing is set aside by looking."""
         experiment = await visible(self._store, who, number)
-        async with self._reading:
+        async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
             place, manifest = await _asked(self._find, number, trial, checkpoint)
             await _asked(self._verified.read, place, manifest)
         return await _asked(self._info, experiment, trial, checkpoint)

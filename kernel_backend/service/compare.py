@@ -13,7 +13,7 @@ from kernel_backend.checkpoints.taken import BEFORE
 from kernel_backend.differences.diff import causes, diff
 from kernel_backend.differences.side import Side
 from kernel_backend.differences.tensors import first_difference
-from kernel_backend.errors import DaylightError, NotFound
+from kernel_backend.errors import DaylightError, NotFound, PlaceUnavailable
 from kernel_backend.model.code import is_code
 from kernel_backend.model.diff import Diff, HistoryEntry
 from kernel_backend.model.experiment import Experiment
@@ -96,7 +96,7 @@ class CompareVerbs:
             place = self._places.open(number, 1)
             # Not what was taken over from another: that would be compared with itself.
             yield from ((place, manifest) for manifest in place.committed() if manifest.attempt != BEFORE)
-        except OSError:  # storage is away: what is known without it is still worth telling
+        except (OSError, PlaceUnavailable):  # storage is away: what is known without it is still worth telling
             return
 
     def _first_difference(self, a: int, b: int, step: int) -> str:

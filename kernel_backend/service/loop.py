@@ -8,9 +8,10 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
@@ -53,6 +54,7 @@ BUSY_S = 0.2  # between rounds while gangs run
 FAILED_S = 2.0  # after one in which something failed
 IDLE_S = 30.0  # and while none does; a verb rings the bell
 STOP_GRACE_S = 30.0  # what a gang gets to go when its work ends for good; else it is a rule of the scheduler's
+MOMENT_S = 1.0  # that a round waits for files and gangs of an experiment, before it goes on without
 TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
 OPEN = LIVE | {TrialState.PAUSED}
 GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
@@ -90,6 +92,7 @@ class Loop:
         self.notebooks = Notebooks(store, roster, servers, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
+        self._under_way: dict[int, asyncio.Task[None]] = {}  # what is being done about experiments
         self._wake = asyncio.Event()
         self._failed = False  # something in this round
 
@@ -100,12 +103,16 @@ class Loop:
     async def run(self) -> None:
         """Round after round, until cancelled. An error is logged and tried again: the next round sees the same."""
         self.beginnings.start()
-        while True:
-            self._wake.clear()
-            self._failed, busy = False, True
-            with self._apart("this round"):
-                busy = await self.round()
-            await heard(self._wake, FAILED_S if self._failed else BUSY_S if busy else IDLE_S)
+        try:
+            while True:
+                self._wake.clear()
+                self._failed, busy = False, True
+                with self._apart("this round"):
+                    busy = await self.round()
+                await heard(self._wake, FAILED_S if self._failed else BUSY_S if busy else IDLE_S)
+        finally:
+            for task in list(self._under_way.values()):
+                task.cancel()
 
     async def round(self) -> bool:
         """Bring the world and the store together once; whether anything is going on."""
@@ -113,16 +120,32 @@ class Loop:
         statuses = {status.key: status for status in await self._engine.statuses()}
         attempts = self.pictures.mirror.open_attempts
         for attempt in attempts:
-            with self._apart(f"attempt {attempt.id}"):
-                await self._observe(attempt, statuses.pop(attempt.id, None))
+            status = statuses.pop(attempt.id, None)
+            await self._patiently(attempt.experiment, f"attempt {attempt.id}", partial(self._observe, attempt, status))
         for key in statuses:
-            with self._apart(f"unknown gang {key}"):
-                await self._remove_stranger(key)
+            await self._patiently(key.experiment, f"unknown gang {key}", partial(self._remove_stranger, key))
         await self._end_times()
         busy = await self._align()
         await self._start_queued()
         await self.pictures.keep()
         return busy or bool(attempts)
+
+    async def _patiently(self, number: int, what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do what an experiment's files, or its gang, are needed for: should these let us wait, rounds go on without.
+
+        Until it is done nothing else is done about that experiment.
+        """
+        if number in self._under_way:
+            return
+        task = self._under_way[number] = asyncio.create_task(self._work(what, work), name=what)
+        task.add_done_callback(lambda _: self._under_way.pop(number, None))
+        await asyncio.wait({task}, timeout=MOMENT_S)
+        if not task.done():
+            task.add_done_callback(lambda _: self.wake())
+
+    async def _work(self, what: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        with self._apart(what):
+            await work()
 
     @contextlib.contextmanager
     def _apart(self, what: str) -> Iterator[None]:
@@ -246,6 +269,8 @@ class Loop:
             picture = await self.pictures.now()
             experiments = list(self.pictures.mirror.experiments.values())
             for experiment in experiments:
+                if experiment.number in self._under_way:
+                    continue
                 if experiment.number in self.pictures.unaligned or experiment.config.search is not None:
                     self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
                     with self._apart(f"experiment #{experiment.number}"):
@@ -274,7 +299,11 @@ class Loop:
             ended = await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
             self._bus.ring()
             self.searches.forget(experiment.number)
-            await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
+            tidy = partial(self._tidy, ended)
+            await self._patiently(ended.number, f"the checkpoints of experiment #{ended.number}", tidy)
+
+    async def _tidy(self, ended: Experiment) -> None:
+        await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
 
     async def _search_over(self, experiment: Experiment) -> bool | None:
         """Bring a search up to date, and end it when it has used up what it was given; None where there is none."""
@@ -296,6 +325,8 @@ class Loop:
             decisions = decide(picture)
             self.pictures.decided(picture, decisions)
         for start in decisions.starts:
+            if start.ask.experiment in self._under_way:
+                continue
             with self._apart(f"the start of {start.ask.experiment}.{start.ask.trial}"):
                 await self._start_or_tell(start)
         for preempt in decisions.preempts:
@@ -360,13 +391,21 @@ class Loop:
         if missing is not None:
             await self._refuse(attempt, missing)
             return
-        for note in (resume.note, await asyncio.to_thread(self.preparation.note, experiment, attempt.number - 1)):
-            if note:
-                await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
+        if resume.note:
+            await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
         self._bus.ring()
-        trial = await asyncio.to_thread(self._store.trial, number, index)
+        launch = partial(self._launch, experiment, attempt, python, token)
+        await self._patiently(number, f"the start of attempt {attempt.id}", launch)
+
+    async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
+        """Put the code of an attempt in its place, and start its gang there."""
+        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         job = self._job(experiment, trial, attempt, python)
         try:
+            note = await asyncio.to_thread(self.preparation.note, experiment, attempt.number - 1)
+            if note:
+                await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
+                self._bus.ring()
             archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
             working = await asyncio.to_thread(self._areas.of(experiment.owner).unpack, job, archive)
             job = job.model_copy(update={"cwd": working.cwd})

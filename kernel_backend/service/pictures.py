@@ -198,7 +198,9 @@ class Pictures:
         return node.model_copy(update={"drained": True}) if drained and not node.drained else node
 
     def _set_nodes(self, picture: Picture, nodes: Sequence[Node]) -> None:
-        changed = [node for node in nodes if picture.nodes.get(node.name) != node]
+        known = picture.nodes
+        # By identity first: records are compared field by field, and there may be thousands.
+        changed = [node for node in nodes if (old := known.get(node.name)) is not node and old != node]
         gone = picture.nodes.keys() - {node.name for node in nodes}
         for node in changed:
             picture.set_node(node)

@@ -21,7 +21,7 @@ from kernel_backend.search.standing import Page, Story, curves, judged, standing
 from kernel_backend.search.study import importance
 from kernel_backend.service.deeds import deed_on, keep_deed
 from kernel_backend.service.loop import Loop
-from kernel_backend.service.visible import changeable, visible
+from kernel_backend.service.visible import changeable, may_submit, visible
 from kernel_backend.store.base import Store
 
 KEPT = 8  # searches whose logs stay folded: their next picture reads on from there
@@ -130,6 +130,7 @@ class SearchVerbs:
             raise InvalidRequest("extend by what? write --trials 100, --budget 20gpuh or --max-time 8h")
         async with self._loop.settling:  # else it might complete between the two writes
             before = await changeable(self._store, who, number)
+            may_submit(who)
             ended = before.state in EXPERIMENT_ENDED and before.state is not ExperimentState.COMPLETED
             if ended or before.state is ExperimentState.STOPPING:
                 raise Conflict(f"experiment #{number} is {before.state}: only a completed search can be extended")

@@ -146,7 +146,7 @@ class Service:
         may_submit(who)
         if submission.rerun_of is not None:
             await self._visible(who, submission.rerun_of)
-        group = group_of(who, submission.config)
+        group = group_of(who, submission.config, {name for kind, name in self.roster.people if kind == "group"})
         params, space = await asyncio.to_thread(self._bind, submission)
         await asyncio.to_thread(self._areas.check, who.name)
         if submission.config.env == "locked":
@@ -342,10 +342,12 @@ class Service:
     async def resume(self, who: Person, number: int, slots: int | None = None) -> Overview:
         """Queue a paused experiment again; it goes on from its newest checkpoint, with `slots` from here on.
 
-        Raises Conflict where other slots are asked for one that is not paused, and ImpossibleAsk as `submit_once` does.
+        Raises Conflict where other slots are asked for one that is not paused, and ImpossibleAsk as `submit_once` does;
+        Forbidden for who may have nothing trained any more.
         What other slots mean for its result becomes a note of each trial that has begun.
         """
         before = await changeable(self._store, who, number)
+        may_submit(who)
         if slots is None or slots == before.config.slots:
             return await self._change(who, number, e.Resumed(), {ExperimentState.ACTIVE})
         if before.state is ExperimentState.ACTIVE:

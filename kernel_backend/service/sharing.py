@@ -41,7 +41,9 @@ class SharingVerbs:
     async def me(self, who: Person) -> Self:
         """Who asks, and what is theirs and their groups'."""
         async with self._looking() as picture:
-            return Self(person=who, accounts=tuple(map(Looked(self._roster, picture, who).account, _own(who))))
+            accounts = tuple(map(Looked(self._roster, picture, who).account, _own(who)))
+        servers = tuple(server for server in self._roster.servers if server.owner == who.name)
+        return Self(person=who, accounts=accounts, servers=servers)
 
     async def accounts(self, who: Person) -> list[Account]:
         """Of admins all accounts, of others their own and those of their groups; users first, then by name."""

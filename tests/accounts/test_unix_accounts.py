@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -362,6 +363,42 @@ def test_killed_and_stopped_agents_disturb_no_training(accounts, trained):
     assert accounts.ended(accounts.leslie, other).state == "completed"
     overview = accounts.ended(accounts.dave, number)
     assert (overview.state, overview.trials[0].attempt, overview.trials[0].failures) == ("completed", 1, 0)
+
+
+STOPS_ITS_AGENTS = """
+import os, pathlib, signal, time
+while True:
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.stat().st_uid == os.getuid() and b"kernel_backend.agent" in (folder / "cmdline").read_bytes():
+                os.kill(int(folder.name), signal.SIGSTOP)
+        except (OSError, ValueError):
+            pass
+    time.sleep(0.05)
+"""
+
+
+def test_a_user_who_stops_every_agent_holds_up_himself_and_nobody_else(accounts, trained):
+    mine = accounts.submit(accounts.dave, epochs=20, pause=0.05)
+    accounts.reached(accounts.dave, mine, 2)
+    user = accounts.user(accounts.dave)
+    stopper = subprocess.Popen(
+        [accounts.python, "-c", STOPS_ITS_AGENTS], user=user.pw_uid, group=user.pw_gid, extra_groups=[], cwd="/"
+    )
+    try:
+        other = accounts.submit(accounts.leslie, epochs=4)
+        assert accounts.ended(accounts.leslie, other).state == "completed"
+        with pytest.raises(PlaceUnavailable, match="cannot be reached just now"):
+            accounts.client(accounts.dave).checkpoints(mine)
+        with pytest.raises(PlaceUnavailable, match="cannot be reached just now"):
+            accounts.submit(accounts.dave)
+    finally:
+        stopper.kill()
+        stopper.wait()
+    for process in accounts.processes(accounts.dave, "kernel_backend.agent"):
+        process.send_signal(signal.SIGCONT)
+    overview = accounts.ended(accounts.dave, mine)
+    assert (overview.state, overview.trials[0].attempt) == ("completed", 1)
 
 
 def test_a_restarted_service_finds_the_gangs_of_all_users(accounts, trained):

@@ -13,11 +13,13 @@ from websockets.sync.client import connect
 
 from kernel_backend.api import stream
 from kernel_backend.api.routes import ROUTES
+from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden, NotFound
+from kernel_backend.model.directory import Directory
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.people import Person
-from tests.api.people import FakeHub
+from tests.api.people import PEOPLE, FakeHub
 from tests.api.served import Served, StillEngine, archive, submit, token_of, until
 from tests.api.test_every_route import EXAMPLES
 
@@ -178,6 +180,19 @@ def test_one_lists_ones_own_or_all_of_ones_group(client: dict[str, Client]) -> N
     assert owners("ada", group="") >= {"dave", "danielle"}
 
 
+def test_a_list_of_a_group_says_whose_each_is(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DAYLIGHT_URL", served.url)
+    monkeypatch.setenv("DAYLIGHT_TOKEN", "danielle")
+    assert main(["list", "--group", "vision"]) == 0
+    head, *rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert head[:4] == ["id", "owner", "group", "name"]
+    assert ["1", "dave", "vision", "digits"] in [row[:4] for row in rows]
+    assert main(["list", "--owner", "eve"]) == 0
+    assert capsys.readouterr().out == "no experiments that you may see\n"
+
+
 def test_who_only_looks_has_nothing_trained_and_stores_nothing(client: dict[str, Client]) -> None:
     id, data = archive()
     with pytest.raises(Forbidden, match="custom:daylight:submit"):
@@ -186,6 +201,31 @@ def test_who_only_looks_has_nothing_trained_and_stores_nothing(client: dict[str,
         client["guest"].rerun(1)
     assert client["guest"].experiment(1).experiment.owner == "dave"
     client["dave"].upload_snapshot(id, data)
+
+
+def test_who_has_lost_the_right_to_submit_may_pause_and_stop_and_not_go_on(
+    served: Served, client: dict[str, Client]
+) -> None:
+    number = submit(client["danielle"], "once allowed").experiment.number
+    people, danielle = served.identity.people, PEOPLE["danielle"]
+    people["danielle"] = danielle.model_copy(update={"submits": False})
+    try:
+        client["danielle"].pause(number)
+        with pytest.raises(Forbidden, match="custom:daylight:submit"):
+            client["danielle"].resume(number)
+        client["danielle"].stop(number)
+    finally:
+        people["danielle"] = danielle
+
+
+def test_who_is_called_as_a_group_has_nothing_of_it(served: Served, client: dict[str, Client]) -> None:
+    served.service.sharing.learn(Directory(members={"eve": ("speech",)}, groups={"vision": None, "speech": None}))
+    served.identity.people["vision"] = Person(name="vision")
+    squatter = served.client("vision", patience=5)
+    with pytest.raises(Forbidden, match="there is a group vision, which you are not in"):
+        submit(squatter, "squatted")
+    assert squatter.experiments(group="vision") == []
+    squatter.close()
 
 
 def test_a_stream_carries_what_one_may_see(served: Served) -> None:

@@ -48,8 +48,11 @@ c.JupyterHub.load_groups["wrong"] = {{"users": ["eve"], "properties": {{"dayligh
 c.JupyterHub.services.append({{"name": "tests", "api_token": {token!r}}})
 scopes = ["admin:users", "admin:servers", "admin:groups", "tokens", "access:servers", "shutdown"]
 c.JupyterHub.load_roles.append({{"name": "tests", "services": ["tests"], "scopes": scopes}})
+# What idle_servers= of daylight() does, with a time for which tests can wait.
+next(each for each in c.JupyterHub.load_roles if each["name"] == "daylight-service")["scopes"].append("delete:servers")
 daylight = next(each for each in c.JupyterHub.services if each["name"] == "daylight")
 daylight["command"] += ["--Daylight.identity_age={age}", "--Daylight.directory_age=0.5", "--Daylight.servers_age=0.5"]
+daylight["command"] += ["--Daylight.idle_servers=1"]
 daylight["environment"]["UV_OFFLINE"] = "1"
 c.Spawner.environment["UV_OFFLINE"] = "1"
 c.Spawner.default_url = "/lab"

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from tests.hub.hub import Hub
+from tests.world import DEFINITION
 
 
 @contextlib.contextmanager
 def server(hub: Hub, user: str, **options: object) -> Iterator[None]:
     """A notebook server of this person's, with what was chosen on the form, or past it."""
-    hub.token(user)
-    if hub.api("GET", f"users/{user}")["server"] is not None:
-        hub.api("DELETE", f"users/{user}/server")
-        hub.until(lambda: not hub.api("GET", f"users/{user}")["servers"], "the server has ended")
+    end(hub, user)
     hub.api("POST", f"users/{user}/server", **options)
     hub.until(lambda: hub.api("GET", f"users/{user}")["servers"].get("", {}).get("ready"), "the server is ready")
     try:
         yield
     finally:
+        end(hub, user)
+
+
+def end(hub: Hub, user: str) -> None:
+    hub.token(user)
+    if hub.api("GET", f"users/{user}")["servers"]:
         hub.api("DELETE", f"users/{user}/server")
         hub.until(lambda: not hub.api("GET", f"users/{user}")["servers"], "the server has ended")
+
+
+def used(hub: Hub) -> int:
+    return sum(node.used for node in hub.client("eve").nodes())
 
 
 def test_a_server_beyond_a_quota_is_refused_with_what_may_be_had(hub: Hub) -> None:
@@ -41,10 +50,36 @@ def test_a_server_within_it_starts_and_leaves_no_token_behind(hub: Hub) -> None:
 
 
 def test_what_a_server_holds_is_held_in_the_service_until_it_ends(hub: Hub) -> None:
-    def used() -> int:
-        return sum(node.used for node in hub.client("eve").nodes())
-
-    assert used() == 0
+    hub.until(lambda: used(hub) == 0, "what ran before has ended")
+    end(hub, "dave")
     with server(hub, "danielle", slots=2):
-        hub.until(lambda: used() == 2, "the service has counted it")
-    hub.until(lambda: used() == 0, "the service has heard that it ended")
+        hub.until(lambda: used(hub) == 2, "the service has counted it")
+        (run,) = hub.client("dave").nodes()[0].runs
+        assert (run.server, run.owner, run.slots, run.experiment) == ("danielle/", "danielle", 2, None)
+        assert run.last_activity is not None
+        assert run.take_back_at == run.last_activity + 1
+        (hidden,) = hub.client("eve").nodes()[0].runs
+        assert (hidden.server, hidden.owner, hidden.last_activity) == (None, "", None)
+        (held,) = [each.use.held for each in hub.client("danielle").me().accounts if each.kind == "user"]
+        assert held == 2
+        with pytest.raises(AssertionError, match=r"2 GPUs asked.*; 1 of group vision\S+ 3 is free"):
+            hub.api("POST", "users/dave/server", slots=2)
+    hub.until(lambda: used(hub) == 0, "the service has heard that it ended")
+
+
+def test_an_idle_server_is_stopped_for_a_guarantee_and_the_log_says_so(hub: Hub) -> None:
+    notebook = hub.notebook("dave")
+    hub.until(lambda: used(hub) == 0, "what ran before has ended")
+    end(hub, "eve")
+    hub.api("POST", "users/eve/server", slots=3)
+    hub.until(lambda: used(hub) == 3, "the service has counted it")
+    said = notebook.run("%load_ext daylight") + notebook.run(f"%%dlsubmit --slots 2 --epochs 1\n{DEFINITION}")
+    notebook.close()
+    number = re.search(r"#(\d+)", said)
+    assert number is not None, said
+    hub.until(lambda: not hub.api("GET", "users/eve")["servers"], "eve's server is stopped")
+    hub.until(lambda: hub.client("dave").experiment(int(number[1])).state in ("running", "completed"), "it runs")
+    deed = next(each for each in hub.client("ada").audit() if each.act == "stop" and each.on.startswith("notebook"))
+    assert (deed.who, deed.on) == ("daylight", "notebook server eve/")
+    assert re.fullmatch(rf"3 slots, nothing done for \d+ min: #{number[1]}.1 is within a guarantee", deed.detail)
+    hub.client("dave").stop(int(number[1]))

@@ -36,3 +36,12 @@ def test_a_rerun_of_anothers_experiment_is_for_ones_own_group():
     assert as_asked_by(DAVE, before).config == Config(slots=3)
     same = experiment(config=Config(group="speech"))
     assert as_asked_by(DAVE, same) is same
+
+
+def test_nobody_has_what_is_a_groups_by_being_called_as_it_is():
+    squatter = Person(name="vision")
+    with pytest.raises(Forbidden, match="there is a group vision, which you are not in"):
+        group_of(squatter, Config(), {"vision", "speech"})
+    assert group_of(Person(name="vision", groups=("speech",)), Config(), {"vision", "speech"}) == "speech"
+    assert group_of(Person(name="vision", groups=("vision",)), Config(), {"vision"}) == "vision"
+    assert group_of(Person(name="eve"), Config(), {"vision"}) == "eve"

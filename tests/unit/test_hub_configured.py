@@ -77,3 +77,13 @@ def test_the_service_is_run_with_what_it_is_to_be_run_with() -> None:
     ]
     assert service["environment"] == {"B": "2"}
     assert set(service["oauth_client_allowed_scopes"]) == {USES, SUBMIT, ADMIN}
+
+
+def test_with_accounts_the_service_runs_as_its_own_user_beside_the_spawn_helper() -> None:
+    c = Config()
+    daylight(c, home="/srv/daylight", accounts="daylight")
+    (service,) = c.JupyterHub.services
+    assert service["user"] == "daylight"
+    assert service["command"][-1] == "--spawn-helper=/run/daylight/spawn.sock"
+    daylight(other := Config(), home="/srv/daylight")
+    assert "user" not in other.JupyterHub.services[0]

@@ -12,6 +12,7 @@ from jupyter_ext.again import plan
 from kernel_backend.data.declared import declare
 from kernel_backend.differences.side import Side
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.people import Person
 from kernel_backend.model.search import Search
 from kernel_backend.model.snapshot import DEFINITION, Environment, Snapshot
 from kernel_backend.snapshots.archive import pack_snapshot
@@ -23,13 +24,16 @@ class Service:
     """Holds one experiment."""
 
     def __init__(self, submitted: Side) -> None:
-        self.submitted = submitted
+        self.submitted, self.asked_by = submitted, "dave"
 
     def source(self, number: int) -> tuple[str, Snapshot]:
         return "", self.submitted.snapshot
 
     def experiment(self, number: int) -> Any:
         return SimpleNamespace(experiment=self.submitted.experiment)
+
+    def me(self) -> Any:
+        return SimpleNamespace(person=Person(name=self.asked_by))
 
     def archive(self, number: int) -> bytes:
         files = {name: data for name, data in self.submitted.files.items() if name != DEFINITION}
@@ -57,6 +61,12 @@ def test_the_same_packages_and_data_are_passed_over(folder: Path):
     assert planned.notes == []
     assert planned.asked.params == {"lr": 0.1}
     assert planned.asked.config == {"epochs": 2, "steps": None, "env": "current"}
+
+
+def test_whose_code_it_is_is_said_where_it_is_anothers(folder: Path):
+    foreign = service(folder)
+    foreign.asked_by = "danielle"
+    assert plan(foreign, 41, {}, {}).notes == ["#41 is dave's: it is dave's code that trains, as yours"]
 
 
 def test_other_packages_lead_to_the_locked_environment(folder: Path):

@@ -14,6 +14,7 @@ from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Failure
 from kernel_backend.text import (
+    OWNED_HEAD,
     TABLE_HEAD,
     already_text,
     checkpoint_head,
@@ -186,6 +187,9 @@ def test_the_head_and_the_row_tell_the_same():
     assert head_text(shown, now=165.0) == "#12 digits  running  2 slots, horovod  1 min 05 s"
     assert table_row(shown, now=165.0) == ("12", "digits", "running", "0/10", "", "2", "1 min 05 s")
     assert len(table_row(shown, now=165.0)) == len(TABLE_HEAD)
+    owner, group = shown.experiment.owner, shown.experiment.group
+    assert table_row(shown, now=165.0, owner=True)[:4] == ("12", owner, group, "digits")
+    assert len(table_row(shown, now=165.0, owner=True)) == len(OWNED_HEAD)
     assert params_text({"width": 64, "act": "relu"}) == "width=64 act='relu'"
 
 

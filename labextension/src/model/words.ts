@@ -498,6 +498,18 @@ export interface NodeUse {
   runs: NodeRun[];
 }
 
+/** A notebook server and the slots that it holds. */
+export interface Server {
+  owner: string;
+  group: string;
+  name: string;
+  pool: string;
+  node: string | null;
+  slots: number;
+  since: number;
+  last_activity: number;
+}
+
 /** Who asks, and what they may. */
 export interface Person {
   name: string;
@@ -540,6 +552,7 @@ export interface Account {
 export interface Self {
   person: Person;
   accounts: Account[];
+  servers: Server[];
 }
 
 export interface UseOverTime {

@@ -1,0 +1,120 @@
+"""What a round costs in the service, whose picture follows the store: 10,000 slots, 1,000 running, 100,000 queued.
+
+    python benchmarks/scheduler_rounds.py [--queued 100000]
+
+1,250 nodes of 8 slots, 1,000 users in 20 groups with guarantees, a store in SQLite; CPU time of all threads. `afresh`
+is what a service does once after its start. Then, the median of ten: a look in which nothing has changed, one after ten
+gangs have ended, the decision on it, and why somebody waits, of whom nine are ahead and of whom all are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from sqlalchemy import insert
+
+from benchmarks.scheduling import asks, cluster
+from kernel_backend.model import events as e
+from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.quotas import Quota
+from kernel_backend.model.states import ExperimentState, Outcome, TrialState
+from kernel_backend.model.trial import Trial
+from kernel_backend.scheduler.decide import decide
+from kernel_backend.scheduler.explain import explain
+from kernel_backend.store import tables
+from kernel_backend.store.sql import SqlStore
+from tests.unit.test_pictures_kept import World
+
+ROUNDS = 10
+
+
+def fill(store: SqlStore, count: int) -> None:
+    """So many experiments of a trial each, all queued."""
+    many, trials = [], []
+    for number, ask in enumerate(asks(count), 1):
+        config = Config(slots=ask.slots, preemptible=ask.preemptible, max_time=ask.max_time, one_node=ask.one_node)
+        group = f"g{int(ask.owner[1:]) % 20}"
+        made = Experiment(
+            number=number,
+            name="",
+            state=ExperimentState.ACTIVE,
+            owner=ask.owner,
+            group=group,
+            snapshot="0" * 64,
+            config=config,
+            params={},
+            python="python",
+            cwd="/",
+            notebook=None,
+            created_at=ask.queued_at,
+        )
+        many.append(tables.to_row(made))
+        trial = Trial(experiment=number, index=1, state=TrialState.QUEUED, params={}, queued_at=ask.queued_at)
+        trials.append(tables.to_row(trial))
+    with store._writing() as tx:
+        tx.db.execute(insert(tables.experiments), many)
+        tx.db.execute(insert(tables.trials), trials)
+
+
+async def measure(world: World) -> None:
+    def spent(since: float) -> float:
+        return 1000 * (time.process_time() - since)
+
+    async def look() -> float:
+        begun = time.process_time()
+        await world.pictures.now()
+        return spent(begun)
+
+    print(f"afresh                    {await look():8.0f} ms", flush=True)
+    await world.decide()
+    draw, quiet, changed, decided, near, far = random.Random(0), [], [], [], [], []
+    for _ in range(ROUNDS):
+        world.at += 60.0
+        quiet.append(await look())
+        picture = await world.pictures.now()
+        for key in draw.sample(sorted(picture.runs), 10):
+            world.ends(key, e.Finished(), Outcome.OK)
+        changed.append(await look())
+        begun = time.process_time()
+        decisions = decide(picture)
+        decided.append(spent(begun))
+        in_turn = sorted(picture.queue, key=lambda ask: ask.order)
+        for asked, times in ((in_turn[9], near), (in_turn[-1], far)):
+            begun = time.process_time()
+            explain(picture, asked, world.pictures.lengths)
+            times.append(spent(begun))
+        await world.decide()
+        del decisions
+    print(f"{len(picture.runs)} running, {len(picture.queue.asks)} queued; load {os.getloadavg()[0]:.1f}")
+    told = (("nothing has changed", quiet), ("ten gangs have ended", changed), ("the decision", decided))
+    for name, times in (*told, ("why the tenth waits", near), ("why the last one waits", far)):
+        print(f"{name:25} {median(times):8.1f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--queued", type=int, default=100_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home:
+        world = World(Path(home))
+        world.at = 2.0 * given.queued
+        world.engine.there = cluster(1250)
+        world.roster.groups = {f"g{nth}": Quota(guarantee=200, limit=2000) for nth in range(20)}
+        assert isinstance(world.store, SqlStore)
+        fill(world.store, given.queued)
+        asyncio.run(measure(world))
+        world.store.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""A real service that is restarted over and over, while its gangs are lost: nobody's place or reservation goes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.engines.base import GangStatus
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.states import Outcome
+from kernel_backend.scheduler.asks import Reservation
+from tests.api.served import Served, StillEngine, submit, token_of, until
+from tests.api.test_put_aside import trains
+
+
+def lose(engine: StillEngine, key: AttemptId) -> None:
+    """A gang is gone, and nobody knows why."""
+    engine.ended[key] = GangStatus(key=key, phase="ended", outcome=Outcome.LOST)
+
+
+def kept(served: Served) -> dict[int, Reservation]:
+    """What is kept, by experiment."""
+    picture = served.run(served.service._loop.pictures.now())
+    return {each.key.experiment: each for each in picture.reservations}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_places_and_reservations_outlive_faults_and_restarts(tmp_path: Path, seed: int) -> None:
+    draw, engine = random.Random(seed), StillEngine()
+    served = Served(tmp_path, engine)
+    client = served.client()
+    for slots in (1, 2, 1, 2):
+        submit(client, slots=slots)
+    places = [client.experiment(number).trials[0].queued_at for number in range(1, 5)]
+    until(lambda: AttemptId(1, 1, 1) in engine.jobs, "the first starts")
+    until(lambda: 2 in kept(served), "something is kept for the second, which does not fit")
+    reserved = kept(served)[2]
+    for number in range(1, 5):
+        running = AttemptId(1, 1, number)  # whoever comes back to the first place goes first
+        trains(served, client, running)  # or it would have to rest
+        restarts = draw.random() < 0.7
+        if restarts:
+            client.close()
+            served.stop()
+        lose(engine, running)
+        if restarts:
+            served = Served(tmp_path, engine)
+            client = served.client()
+        token_of(served, running._replace(number=number + 1))
+        assert list(engine.jobs) == [AttemptId(1, 1, number + 1)]
+        assert kept(served)[2] == reserved
+        assert [client.experiment(number).trials[0].queued_at for number in range(1, 5)] == places
+    client.close()
+    served.stop()
