@@ -24,8 +24,7 @@ READS = (
     ONE,
     *(f"{ONE}/{what}" for what in ("reports", "curves", "logs", "checkpoints", "artifacts", "source", "picture.png")),
     *(f"{ONE}/search{what}" for what in ("", "/curves", "/importance")),
-    "/api/nodes",
-    "/api/health",
+    *(f"/api/{what}" for what in ("me", "accounts", "queue", "nodes", "pools", "health")),
 )
 FILE = f"{ONE}/trials/{{}}/artifacts/{{}}"
 NAME = "((?:[A-Za-z0-9._-]|%20){1,300})"  # of an artifact, as an address has it

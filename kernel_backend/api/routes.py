@@ -113,7 +113,7 @@ ROUTES: tuple[Route, ...] = (
         {"PUT": Operation(Account, body=JSON), "DELETE": Operation(Account)},
     ),
     Route(f"{ACCOUNT}/use", sharing.AccountUse, {"GET": Operation(UseOverTime, query=SPAN)}),
-    Route("/api/queue", sharing.Queue, {"GET": Operation({"queue": Waiting})}),
+    Route("/api/queue", sharing.Queue, {"GET": Operation({"queue": Waiting}, query={"limit": INT})}),
     Route("/api/queue/{number}/priority", sharing.QueuePriority, {"POST": Operation(Overview, body=Priority)}),
     Route("/api/queue/{number}/first", sharing.QueueFirst, ACT),
     Route("/api/nodes", sharing.Nodes, {"GET": Operation({"nodes": NodeUse})}),

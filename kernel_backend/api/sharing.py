@@ -10,6 +10,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.sharing import AccountKind, Priority
 
 POINTS, MOST_POINTS = 200, 2000
+ROWS, MOST_ROWS = 1000, 100_000  # of the queue, of each pool
 DEEDS, MOST_DEEDS = 100, 1000
 
 
@@ -57,7 +58,8 @@ class Queue(ApiHandler):
 
     async def get(self) -> None:
         """List what waits, in the order of the turns, pool by pool; of what is not one's own only that it does."""
-        self.reply({"queue": await self.service.cluster.queue(self.user)})
+        limit = self.integer("limit", ROWS, least=1, most=MOST_ROWS)
+        self.reply({"queue": await self.service.cluster.queue(self.user, limit)})
 
 
 class QueuePriority(ApiHandler):

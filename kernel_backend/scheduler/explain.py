@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
 
 from kernel_backend.model.overview import Wait
@@ -33,6 +33,11 @@ def explain(picture: Picture, ask: Ask, lengths: Mapping[str, Lengths] = UNKNOWN
     else:
         others = (line.before(ask) for line in picture.queue.lines.get(ask.pool, {}).values())
         return Wait(reason=_no_turn(picture, ask) + _left_out(picture, ask), place=1 + sum(others))
+    return explain_in_turn(picture, ask, ahead, lengths)
+
+
+def explain_in_turn(picture: Picture, ask: Ask, ahead: Sequence[Ask], lengths: Mapping[str, Lengths] = UNKNOWN) -> Wait:
+    """The same of an ask that has a turn, by whoever knows all those ahead of it already."""
     expected = forecast(picture, ahead, ask, lengths)
     reason = _reason(picture, ask, ahead) + _left_out(picture, ask)
     if expected is None or expected.likely <= 0:
@@ -47,7 +52,7 @@ def _no_turn(picture: Picture, ask: Ask) -> str:
     return f"tried again {ask.rest:.0f} s after the last attempt: it made no progress, nor did the one before"
 
 
-def _reason(picture: Picture, ask: Ask, ahead: list[Ask]) -> str:
+def _reason(picture: Picture, ask: Ask, ahead: Sequence[Ask]) -> str:
     if ask.trouble:
         return f"cannot be started just now, and is tried again: {ask.trouble}"
     nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
@@ -94,7 +99,7 @@ def _limit(picture: Picture, ask: Ask) -> str:
     return f"{whose} is in use" if use.held >= (quota.limit or 0) else f"{whose} leaves {(quota.limit or 0) - use.held}"
 
 
-def _kept(picture: Picture, ahead: list[Ask]) -> str:
+def _kept(picture: Picture, ahead: Sequence[Ask]) -> str:
     """For whom the free slots are kept that it does not get."""
     ledger, first = Ledger(picture), ahead[0]
     if ledger.guaranteed(first):

@@ -5,27 +5,32 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.experiment import FIRST, MOST_PRIORITY, Experiment
-from kernel_backend.model.overview import NodeRun, NodeUse, Overview
+from kernel_backend.model.overview import NodeRun, NodeUse, Overview, Wait
 from kernel_backend.model.people import Person
 from kernel_backend.model.sharing import Deed, Pool, Waiting
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.values import nearest
 from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Order, Run
-from kernel_backend.scheduler.explain import explain
+from kernel_backend.scheduler.explain import explain, explain_in_turn
+from kernel_backend.scheduler.forecast import Lengths
 from kernel_backend.scheduler.order import in_order
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.reservations import ripe_at
+from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.roster import StoredRoster
-from kernel_backend.service.sharing import Looking, check_admin
+from kernel_backend.service.sharing import check_admin
 from kernel_backend.service.visible import visible
 from kernel_backend.store.base import Store
 
 EXPLAINED = 200  # asks of a pool whose reasons are told: who is farther back waits for these
+EXPLAINED_BEHIND = 10  # and of those that have no turn just now, or are one's own far behind
 
 
 class ClusterVerbs:
@@ -36,20 +41,24 @@ class ClusterVerbs:
         store: Store,
         engine: Engine,
         roster: StoredRoster,
-        looking: Looking,
+        pictures: Pictures,
         overview: Callable[[Person, int], Awaitable[Overview]],
         changed: Callable[[], None],
     ) -> None:
-        self._store, self._engine, self._roster, self._looking = store, engine, roster, looking
+        self._store, self._engine, self._roster, self._pictures = store, engine, roster, pictures
         self._overview, self._changed = overview, changed
         self._ordering = asyncio.Lock()  # of two that are put first at once, the second is ahead
 
     # The queue
 
-    async def queue(self, who: Person) -> list[Waiting]:
-        """All that wait, pool by pool, in the order of their turns; those that have none just now come last."""
-        async with self._looking() as picture:
-            found = await asyncio.to_thread(_queue, picture, who)
+    async def queue(self, who: Person, limit: int) -> list[Waiting]:
+        """What waits, pool by pool, in the order of the turns; those that have none just now come last.
+
+        Of each pool at most the first `limit`, and what is one's own.
+        """
+        async with self._pictures.looking() as picture:
+            look = _Look(picture, self._pictures.lengths, who, limit)
+            found = await asyncio.to_thread(look.rows)
         names = {each.experiment for each in found if each.experiment is not None}
         by_number = await asyncio.to_thread(self._names, names)
         return [_named(each, by_number) for each in found]
@@ -108,7 +117,7 @@ class ClusterVerbs:
 
     async def nodes(self, who: Person) -> list[NodeUse]:
         """The nodes, and what holds how many of their slots."""
-        async with self._looking() as picture:
+        async with self._pictures.looking() as picture:
             runs = _runs(picture, who)
             return [self._node(picture, name, runs.get(name, [])) for name in picture.nodes]
 
@@ -118,7 +127,7 @@ class ClusterVerbs:
         Raises Forbidden, and NotFound with the nearest name.
         """
         check_admin(who, "nodes are drained by admins")
-        async with self._looking() as picture:
+        async with self._pictures.looking() as picture:
             known, held = set(picture.nodes), len(_runs(picture, who).get(name, []))
         if name not in known and not (name in self._roster.drained and not drained):
             raise NotFound(f"there is no node {name}{nearest(name, known)}; there are {', '.join(sorted(known))}")
@@ -128,7 +137,7 @@ class ClusterVerbs:
         await asyncio.to_thread(self._store.set_drained, name, drained, deed)
         await asyncio.to_thread(self._roster.reload)
         self._changed()
-        async with self._looking() as picture:
+        async with self._pictures.looking() as picture:
             if name not in picture.nodes:
                 return NodeUse(name=name, kind="", slots=0, used=0, healthy=False)
             return self._node(picture, name, _runs(picture, who).get(name, []))
@@ -150,7 +159,7 @@ class ClusterVerbs:
 
     async def pools(self) -> list[Pool]:
         """The pools by name: what they have, what of it is in use, and how many wait for it."""
-        async with self._looking() as picture:
+        async with self._pictures.looking() as picture:
             return [self._pool(picture, name) for name in sorted(picture.pools)]
 
     def _pool(self, picture: Picture, name: str) -> Pool:
@@ -188,40 +197,54 @@ def _sees(who: Person, owner: str, group: str) -> bool:
     return who.admin or who.name == owner or group in who.groups
 
 
-def _queue(picture: Picture, who: Person) -> list[Waiting]:
-    return [each for pool in sorted(picture.pools) for each in _waiting(picture, pool, who)]
+@dataclass(frozen=True)
+class _Look:
+    """A look at the queue: by whom, and how far."""
 
+    picture: Picture
+    lengths: Mapping[str, Lengths]
+    who: Person
+    limit: int
 
-def _waiting(picture: Picture, pool: str, who: Person) -> Iterator[Waiting]:
-    """What waits in a pool. A search that wants several gangs is told once, at the first of its places."""
-    in_turn = list(in_order(picture, pool))
-    ordered = {ask.key for ask in in_turn}
-    without = sorted((ask for ask in picture.queue if ask.pool == pool and ask.key not in ordered), key=_order)
-    told: set[tuple[int, int]] = set()
-    for place, ask in enumerate((*in_turn, *without), 1):
-        if ask.key[:2] not in told:
-            told.add(ask.key[:2])
-            yield _row(picture, ask, place, who)
+    def rows(self) -> list[Waiting]:
+        """What waits, pool by pool."""
+        return [row for pool in sorted(self.picture.pools) for row in self._of_pool(pool)]
+
+    def _of_pool(self, pool: str) -> Iterator[Waiting]:
+        """The first in turn, then those without one; where there are too many only one's own of all the others.
+
+        A search that wants several gangs is told once, at the first of its places.
+        """
+        in_turn = list(islice(in_order(self.picture, pool), self.limit))
+        ordered = {ask.key for ask in in_turn}
+        whole = len(in_turn) < self.limit
+        others = [ask for ask in self.picture.queue if ask.pool == pool and ask.key not in ordered]
+        others = sorted((ask for ask in others if whole or ask.owner == self.who.name), key=_order)[: self.limit]
+        told: set[tuple[int, int]] = set()
+        for nth, ask in enumerate((*in_turn, *others)):
+            if ask.key[:2] not in told:
+                told.add(ask.key[:2])
+                place = 1 + nth if whole else min(1 + nth, self.limit + 1)
+                yield self._row(ask, place, nth, in_turn)
+
+    def _wait(self, nth: int, ask: Ask, in_turn: list[Ask]) -> Wait | None:
+        if nth < min(EXPLAINED, len(in_turn)):
+            return explain_in_turn(self.picture, ask, in_turn[:nth], self.lengths)
+        behind = 0 <= nth - len(in_turn) < EXPLAINED_BEHIND
+        return explain(self.picture, ask, self.lengths) if behind else None
+
+    def _row(self, ask: Ask, place: int, nth: int, in_turn: list[Ask]) -> Waiting:
+        about: dict[str, Any] = {"pool": ask.pool, "place": place, "slots": ask.slots, "queued_at": ask.queued_at}
+        about |= {"priority": ask.priority, "group": ask.group, "owner": ""}
+        if _sees(self.who, ask.owner, ask.group):
+            trial = None if ask.trial == ANY_TRIAL else ask.trial
+            about |= {"owner": ask.owner, "experiment": ask.experiment, "trial": trial}
+            about |= {"wait": self._wait(nth, ask, in_turn)}
+        return Waiting.model_validate(about)
 
 
 def _order(ask: Ask) -> Order:
     return ask.order
-
-
-def _row(picture: Picture, ask: Ask, place: int, who: Person) -> Waiting:
-    seen = _sees(who, ask.owner, ask.group)
-    return Waiting(
-        pool=ask.pool,
-        place=place,
-        slots=ask.slots,
-        queued_at=ask.queued_at,
-        priority=ask.priority,
-        owner=ask.owner if seen else "",
-        group=ask.group,
-        experiment=ask.experiment if seen else None,
-        trial=ask.trial if seen and ask.trial != ANY_TRIAL else None,
-        wait=explain(picture, ask) if seen and place <= EXPLAINED else None,
-    )
 
 
 def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:

@@ -90,10 +90,9 @@ class Service:
         self._preparation = self._loop.preparation
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
-        self.sharing = SharingVerbs(store, self.roster, self._loop.pictures.looking, self._changed)
-        self.cluster = ClusterVerbs(
-            store, engine, self.roster, self._loop.pictures.looking, self.overview, self._changed
-        )
+        pictures = self._loop.pictures
+        self.sharing = SharingVerbs(store, self.roster, pictures.looking, self._changed)
+        self.cluster = ClusterVerbs(store, engine, self.roster, pictures, self.overview, self._changed)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

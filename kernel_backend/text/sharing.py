@@ -11,7 +11,7 @@ from kernel_backend.model.overview import NodeRun, NodeUse
 from kernel_backend.model.quota_changes import label, spelled
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.sharing import Account, AccountKind, Deed, UseOverTime, Waiting
-from kernel_backend.text import counted, duration, number
+from kernel_backend.text import counted, duration, estimate_text, number
 
 BAR = 8  # characters of a bar
 _LEVELS = " ▁▂▃▄▅▆▇█"
@@ -163,8 +163,7 @@ def _queue_row(each: Waiting, now: float) -> tuple[str, ...]:
     why = []
     if each.wait is not None:
         why.append(each.wait.reason)
-        if each.wait.estimate is not None:
-            why.append(f"about {duration(each.wait.estimate)}")
+        why.append(estimate_text(each.wait))
     return (
         str(each.place),
         what,
@@ -172,7 +171,7 @@ def _queue_row(each: Waiting, now: float) -> tuple[str, ...]:
         str(each.slots),
         priority_text(each.priority),
         duration(now - each.queued_at),
-        "; ".join(why),
+        "; ".join(part for part in why if part),
     )
 
 

@@ -102,7 +102,7 @@ def test_the_queue_tells_ones_own_at_length_and_of_others_the_group():
         ("1", "", "somebody of vision", "4", "0", "1 min 00 s"),
         ("2", "#12.3 digits", "dave (vision)", "4", "first", "1 min 00 s"),
     ]
-    assert [row[6] for row in rows] == ["", "no node has 4 free; about 12 min 00 s"]
+    assert [row[6] for row in rows] == ["", "no node has 4 free; in about 12 min"]
     pools = [waiting(1, pool="a100"), waiting(1, pool="cheap")]
     assert sharing.queue_head(pools)[0] == "pool"
     assert [row[0] for row in sharing.queue_rows(pools, 160.0)] == ["a100", "cheap"]
