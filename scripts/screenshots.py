@@ -1,6 +1,6 @@
 """Take the pictures of README and docs from a real run: real training, a real JupyterLab, a real Chromium.
 
-python scripts/screenshots.py      writes docs/images/{lab,view,view-dark,compare,search,diff}.png
+python scripts/screenshots.py      writes docs/images/{lab,view,view-dark,compare,search,diff,cluster,quotas}.png
 
 `make screenshots` sets up first.
 
@@ -24,9 +24,11 @@ sys.path.insert(0, str(ROOT))
 
 from kernel_backend.client import Client  # noqa: E402
 from tests.browser import chromium  # noqa: E402
+from tests.browser.cluster_page import ClusterPage  # noqa: E402
 from tests.browser.jupyter import Jupyter  # noqa: E402
 from tests.browser.lab import Lab  # noqa: E402
 from tests.browser.notebooks import LOAD, write  # noqa: E402
+from tests.browser.shared_cluster import Cluster  # noqa: E402
 from tests.world import World, until  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
@@ -163,6 +165,29 @@ def tell_apart(world: World, browser: Browser, folder: Path) -> None:
         jupyter.close()
 
 
+def shared(browser: Browser, folder: Path) -> None:
+    """The page of the cluster as an admin sees it: what runs and waits, and who may have what."""
+    folder.mkdir()
+    cluster = Cluster(folder)
+    try:
+        cluster.trains("dave", 8, "resnet")
+        cluster.trains("eve", 2, "whisper")
+        cluster.waits("danielle", 4, "segmenter")
+        cluster.waits("eve", 6, "wav2vec")
+        admin = cluster.client("ada")
+        admin.set_quota("group", "speech", {"limit": 6, "slot_hours": "500/7d"})
+        admin.set_quota("user", "danielle", {"weight": 2})
+        context = browser.new_context(viewport={"width": 1240, "height": 660}, device_scale_factor=1.5)
+        page = ClusterPage(context).open(f"{cluster.served.url}/#token=ada")
+        expect(page.row("Queue", "wav2vec")).to_be_visible()
+        take(page.page.locator("body"), "cluster")
+        page.go("Users and groups").type("Limit of dave", "8")
+        expect(page.said).to_be_visible()
+        take(page.page.locator("body"), "quotas")
+    finally:
+        cluster.close()
+
+
 def main() -> int:
     """Run all of it in a home of its own, and leave nothing running."""
     IMAGES.mkdir(parents=True, exist_ok=True)
@@ -177,6 +202,7 @@ def main() -> int:
             show(world, browser, Path(folder))
             searched(world, browser, Path(folder))
             tell_apart(world, browser, Path(folder))
+            shared(browser, Path(folder) / "shared")
         finally:
             browser.close()
             world.close()

@@ -11,89 +11,16 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from kernel_backend.api.cluster_page import BUNDLE, PAGES
-from kernel_backend.client import Client
-from kernel_backend.model.directory import Directory
-from kernel_backend.model.quotas import Quota
-from kernel_backend.model.resources import Node
-from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, submit, until
+from kernel_backend.api.cluster_page import BUNDLE
+from tests.api.served import until
 from tests.browser.cluster_page import ClusterPage
 from tests.browser.conftest import cannot
+from tests.browser.shared_cluster import MEMBERS, Cluster
 from tests.browser.test_readable_by_all import AXE, RUN
 
 pytestmark = pytest.mark.browser
-NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
-MEMBERS = {"dave": ("vision",), "danielle": ("vision",), "eve": ("speech",)}
-GROUPS = {"vision": Quota(limit=10, guarantee=4), "speech": None}
 SEEN = "document.activeElement.matches('body') || getComputedStyle(document.activeElement).outlineStyle !== 'none'"
 NARROW = {"width": 360, "height": 800}
-
-
-class Cluster:
-    """A service for several people, and what they do there without a browser."""
-
-    def __init__(self, folder: Any) -> None:
-        self.served = Served(folder, StillEngine(NODES), identity=FakeHub(), pages=PAGES)
-        self.give(MEMBERS)
-        self._clients: dict[str, Client] = {}
-
-    def client(self, name: str) -> Client:
-        """A client of this person's."""
-        return self._clients.setdefault(name, self.served.client(name))
-
-    def trains(self, name: str, slots: int, called: str = "digits") -> int:
-        """Have somebody's training run; its number."""
-        number = submit(self.client(name), called, slots=slots).experiment.number
-        until(lambda: self.state(number) in ("starting", "running"), f"#{number} starts")
-        return number
-
-    def waits(self, name: str, slots: int, called: str = "digits") -> int:
-        """Have somebody's training wait; its number."""
-        number = submit(self.client(name), called, slots=slots).experiment.number
-        until(lambda: self.client("ada").experiment(number).wait is not None, f"#{number} waits")
-        return number
-
-    def state(self, number: int) -> str:
-        """What an experiment does."""
-        return self.client("ada").experiment(number).state
-
-    def stop(self, name: str, number: int) -> None:
-        """Have somebody's training stopped, and gone from its slots."""
-        self.client(name).stop(number)
-        until(lambda: self._gone(number), f"#{number} is gone")
-
-    def _gone(self, number: int) -> bool:
-        engine = self.served.engine
-        for key in [key for key in engine.jobs if key.experiment == number]:
-            engine.step_aside(key)
-        return self.state(number) == "stopped"
-
-    def give(self, members: dict[str, tuple[str, ...]]) -> None:
-        """Let the hub know these people."""
-
-        async def learn() -> None:
-            self.served.service.sharing.learn(Directory(members=members, groups=GROUPS))
-
-        self.served.run(learn())
-
-    def clear(self) -> None:
-        """Everything stopped, and nothing set."""
-        ada = self.client("ada")
-        for each in NODES:
-            ada.undrain(each.name)
-        for account in ada.accounts():
-            if account.changed:
-                ada.clear_quota(account.kind, account.name)
-        for name in ("dave", "danielle", "eve", "ada"):
-            for found in self.client(name).experiments(state="active"):
-                self.stop(name, found.experiment.number)
-        until(lambda: all(node.used == 0 for node in ada.nodes()), "nothing runs")
-
-    def close(self) -> None:
-        for client in self._clients.values():
-            client.close()
-        self.served.stop()
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +90,7 @@ def test_what_cannot_be_is_said_beside_the_number_and_escape_leaves_it(opened, c
     page.page.keyboard.press("Escape")
     page.type("Slot-hours of group vision", "500/7d")
     expect(page.said).to_have_text("Slot-hours of group vision: 500/7d, it was none")
+    expect(page.number("Slot-hours of group vision")).to_be_focused()
     page.page.keyboard.press("ArrowRight")
     expect(page.number("Weight of group vision")).to_be_focused()
     page.type("Weight of group vision", "2")

@@ -1,0 +1,83 @@
+"""A service for several people of a hub, on two nodes, and what they do there without a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel_backend.api.cluster_page import PAGES
+from kernel_backend.client import Client
+from kernel_backend.model.directory import Directory
+from kernel_backend.model.quotas import Quota
+from kernel_backend.model.resources import Node
+from tests.api.people import FakeHub
+from tests.api.served import Served, StillEngine, submit, until
+
+NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
+MEMBERS = {"dave": ("vision",), "danielle": ("vision",), "eve": ("speech",)}
+GROUPS = {"vision": Quota(limit=10, guarantee=4), "speech": None}
+
+
+class Cluster:
+    """The service, which has the page too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.served = Served(folder, StillEngine(NODES), identity=FakeHub(), pages=PAGES)
+        self.give(MEMBERS)
+        self._clients: dict[str, Client] = {}
+
+    def client(self, name: str) -> Client:
+        """A client of this person's."""
+        return self._clients.setdefault(name, self.served.client(name))
+
+    def trains(self, name: str, slots: int, called: str = "digits") -> int:
+        """Have somebody's training run; its number."""
+        number = submit(self.client(name), called, slots=slots).experiment.number
+        until(lambda: self.state(number) in ("starting", "running"), f"#{number} starts")
+        return number
+
+    def waits(self, name: str, slots: int, called: str = "digits") -> int:
+        """Have somebody's training wait; its number."""
+        number = submit(self.client(name), called, slots=slots).experiment.number
+        until(lambda: self.client("ada").experiment(number).wait is not None, f"#{number} waits")
+        return number
+
+    def state(self, number: int) -> str:
+        """What an experiment does."""
+        return self.client("ada").experiment(number).state
+
+    def stop(self, name: str, number: int) -> None:
+        """Have somebody's training stopped, and gone from its slots."""
+        self.client(name).stop(number)
+        until(lambda: self._gone(number), f"#{number} is gone")
+
+    def _gone(self, number: int) -> bool:
+        engine = self.served.engine
+        for key in [key for key in engine.jobs if key.experiment == number]:
+            engine.step_aside(key)
+        return self.state(number) == "stopped"
+
+    def give(self, members: dict[str, tuple[str, ...]]) -> None:
+        """Let the hub know these people."""
+
+        async def learn() -> None:
+            self.served.service.sharing.learn(Directory(members=members, groups=GROUPS))
+
+        self.served.run(learn())
+
+    def clear(self) -> None:
+        """Everything stopped, and nothing set."""
+        ada = self.client("ada")
+        for each in NODES:
+            ada.undrain(each.name)
+        for account in ada.accounts():
+            if account.changed:
+                ada.clear_quota(account.kind, account.name)
+        for name in ("dave", "danielle", "eve", "ada"):
+            for found in self.client(name).experiments(state="active"):
+                self.stop(name, found.experiment.number)
+        until(lambda: all(node.used == 0 for node in ada.nodes()), "nothing runs")
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self.served.stop()
