@@ -38,13 +38,14 @@ def plan(
     name: str | None = None,
     data: Sequence[str] = (),
     trial: int | None = None,
+    trust: str | None = None,
 ) -> Planned:
     """A rerun of experiment `number` with other hyperparameters and settings (fields of Config) where they are given.
 
     Of a search it is one `trial` alone, where that is named. It runs with this interpreter where its packages are
     those of then, else with those of the lock; `settings` may say otherwise. It sees declared data as it was, as far
-    as that can be; `data` (NAME=PLACE) says where some is now. Raises NotFound, and InvalidRequest for what looks like
-    a secret, or for such a place where nothing is.
+    as that can be; `data` (NAME=PLACE) says where some is now. Another's code runs only where `trust` names its owner.
+    Raises NotFound, and InvalidRequest for what looks like a secret, or for such a place where nothing is.
     """
     if told := [each.message for each in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
         raise InvalidRequest("\n".join(told))
@@ -74,7 +75,8 @@ def plan(
         given["data_at"] = back.data_at
     before = experiment.params
     other = {name: value for name, value in back.params.items() if name in params or value != before.get(name)}
-    return Planned(Rerun(trial=trial, params=other, config=_plain(given), python=sys.executable, name=name), notes)
+    asked = Rerun(trial=trial, params=other, config=_plain(given), python=sys.executable, name=name, trust=trust)
+    return Planned(asked, notes)
 
 
 def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.assignments import parse_assignments
 from kernel_backend.model.ids import parse_reference, whole
-from kernel_backend.model.options import OptionParser, add_rerun_options
+from kernel_backend.model.options import OptionParser, add_rerun_options, add_trust
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.spelling import given_settings
 from kernel_backend.model.trial import checkpoint_step
@@ -46,7 +46,7 @@ def rerun(tokens: Sequence[str]) -> None:
     number, trial, _ = parse_reference(options.words[0])
     client = Client.connect()
     params, settings = parse_assignments(options.words[1:]), given_settings(options)
-    planned = plan(client, number, params, settings, options.name, options.data or (), trial)
+    planned = plan(client, number, params, settings, options.name, options.data or (), trial, options.trust)
     overview = client.rerun(number, planned.asked)
     captured = [f"the snapshot of #{number}{f'.{trial}' if trial else ''} again", *planned.notes]
     nobody_looks = headless(this_shell())
@@ -60,11 +60,14 @@ def rerun(tokens: Sequence[str]) -> None:
 
 def verify(tokens: Sequence[str]) -> None:
     """`%dl verify 41`: returns when it is known."""
-    if len(tokens) != 1:
+    parser = OptionParser(prog="%dl verify", add_help=False)
+    add_trust(parser)
+    options = parser.parse_mixed(tokens)
+    if len(options.words) != 1:
         raise InvalidRequest("%dl verify takes one experiment: write %dl verify 41")
-    number = whole(parse_reference(tokens[0]))
+    number = whole(parse_reference(options.words[0]))
     client = Client.connect()
-    planned = plan(client, number, {}, {})
+    planned = plan(client, number, {}, {}, trust=options.trust)
     overview = client.retrain(number, planned.asked)
     config = overview.experiment.config
     since = overview.experiment.begins_from

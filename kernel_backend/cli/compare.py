@@ -14,7 +14,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.assignments import parse_assignments
 from kernel_backend.model.diff import Diff
 from kernel_backend.model.ids import Reference, parse_reference, whole
-from kernel_backend.model.options import OptionParser, add_rerun_options
+from kernel_backend.model.options import OptionParser, add_rerun_options, add_trust
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.spelling import given_settings
 from kernel_backend.text import head_text
@@ -76,7 +76,9 @@ def _rerun(options: Namespace) -> int:
 
     client, (number, trial, _) = Client.connect(), _reference(options.words)
     params = parse_assignments(options.words[1:])
-    planned = plan(client, number, params, given_settings(options), options.name, options.data or (), trial)
+    planned = plan(
+        client, number, params, given_settings(options), options.name, options.data or (), trial, options.trust
+    )
     for note in planned.notes:
         say(f"note: {note}")
     compared = trial in (None, 1)  # there is nothing to compare others with
@@ -99,7 +101,7 @@ def _verify(options: Namespace) -> int:
     from jupyter_ext.again import plan
 
     client, number = Client.connect(), whole(options.reference)
-    planned = plan(client, number, {}, {})
+    planned = plan(client, number, {}, {}, trust=options.trust)
     for note in planned.notes:
         say(f"note: {note}")
     return _seen_to_its_end(client, client.retrain(number, planned.asked), options, strict=True)
@@ -107,6 +109,7 @@ def _verify(options: Namespace) -> int:
 
 def _verify_arguments(parser: OptionParser) -> None:
     takes_one(parser)
+    add_trust(parser)
     parser.set_defaults(quiet=False, wait=True)
     takes_json(parser)
 

@@ -88,6 +88,7 @@ class Rerun(Record):
     python: str | None = None  # the interpreter; by default that of then
     cwd: str | None = None
     name: str | None = Field(None, max_length=200)
+    trust: str | None = Field(None, description="whose code it is, where it is not that of whoever asks")
 
     def applied(self, config: Config) -> Config:
         """The configuration with what is asked for; raises ValidationError."""

@@ -234,11 +234,18 @@ def add_rerun_options(parser: argparse.ArgumentParser, host: Host) -> None:
         "--data", "data", "NAME=PLACE", "declared data is there now, a folder, file or s3://...; may be repeated"
     )
     parser.add_argument(*moved.flags, help=moved.help, **moved.kwargs)
+    add_trust(parser)
     of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
     for option in options_for(host):
         if option.config or of_rerun & set(option.flags):
             text = re.sub(r" \[[^\]]*\]$", "", option.help)
             parser.add_argument(*option.flags, help=text, **option.kwargs)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The word by which somebody lets another's code run as themselves."""
+    text = "whose code it is, where it is not yours: it runs as you"
+    parser.add_argument("--trust", metavar="OWNER", help=text)
 
 
 def parse_options(tokens: Sequence[str], host: Host, prog: str = "%%dlsubmit") -> argparse.Namespace:

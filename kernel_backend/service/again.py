@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.errors import Forbidden, InvalidRequest
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.people import Person
@@ -12,8 +12,16 @@ from kernel_backend.model.space import Space
 from kernel_backend.model.trial import Trial
 
 
-def as_asked_by(who: Person, before: Experiment) -> Experiment:
-    """The same, for the first group of whoever trains it again where they are not in the one it was for."""
+def as_asked_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
+    """The same, for the first group of whoever trains it again where they are not in the one it was for.
+
+    Another's code runs as whoever asks, with all that they may: raises Forbidden unless they say whom they trust.
+    """
+    if asked.trust != before.owner != who.name:
+        raise Forbidden(
+            f"experiment #{before.number} is {before.owner}'s, and its code would run as you: look at it with "
+            f"daylight source {before.number}, and if you trust it, add --trust {before.owner}"
+        )
     if before.config.group in (None, who.name, *who.groups):
         return before
     return before.model_copy(update={"config": before.config.model_copy(update={"group": None})})

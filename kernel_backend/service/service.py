@@ -212,7 +212,7 @@ class Service:
         Of a search, `asked.trial` is trained alone where one is named. Raises NotFound, InvalidRequest for what is
         no option, and what `submit_once` raises.
         """
-        before = as_asked_by(who, await self._visible(who, number))
+        before = await self._before(who, number, asked)
         if asked.trial is None:
             return await self._add(who, await self._draft(who, again(before, asked), before.begins_from))
         trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
@@ -224,7 +224,7 @@ class Service:
         With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits agree.
         Raises NotFound where there is no checkpoint, and what `rerun` raises.
         """
-        before = as_asked_by(who, await self._visible(who, number))
+        before = await self._before(who, number, asked)
         kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
         first = [each for each in kept if each.trial == 1][:2]
         if not first:
@@ -236,6 +236,12 @@ class Service:
         params = {**(await asyncio.to_thread(self._store.trial, number, 1)).params, **asked.params}
         submission = again(before, asked.model_copy(update={"name": name, "config": until, "params": params}))
         return await self._add(who, await self._draft(who, submission, begins_from))
+
+    async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
+        """What is trained again, as whoever asks may have it; raises NotFound and Forbidden."""
+        before = await self._visible(who, number)
+        may_submit(who)
+        return as_asked_by(who, before, asked)
 
     # Looking
 

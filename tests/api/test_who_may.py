@@ -16,6 +16,7 @@ from kernel_backend.api.routes import ROUTES
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden, NotFound
+from kernel_backend.model.diff import Rerun
 from kernel_backend.model.directory import Directory
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.people import Person
@@ -71,7 +72,13 @@ WHOSE = {
     ],
     "attempts": ["POST /api/attempts/{key}/records"],
 }
-BODIES = {"extend": {"trials": 3}, "quota": {"limit": 9}, "priority": {"priority": -1}}
+BODIES = {
+    "rerun": {"trust": "dave"},
+    "experiments/1/verify": {"trust": "dave"},
+    "extend": {"trials": 3},
+    "quota": {"limit": 9},
+    "priority": {"priority": -1},
+}
 CALLS = {call.partition("?")[0]: (call, whose) for whose, calls in WHOSE.items() for call in calls}
 SERVED = [f"{method} {route.path}" for route in ROUTES for method in route.operations]
 
@@ -103,7 +110,7 @@ def client(served: Served) -> Iterator[dict[str, Client]]:
 
 def ask(served: Served, token: str, call: str) -> httpx.Response:
     method, path = call.format(**EXAMPLES).split(" ")
-    body = BODIES.get(path.rpartition("/")[2])
+    body = next((body for end, body in BODIES.items() if path.endswith(f"/{end}")), None)
     return HTTP.request(method, served.url + path, headers={"Authorization": f"Bearer {token}"}, json=body)
 
 
@@ -191,6 +198,14 @@ def test_a_list_of_a_group_says_whose_each_is(
     assert ["1", "dave", "vision", "digits"] in [row[:4] for row in rows]
     assert main(["list", "--owner", "eve"]) == 0
     assert capsys.readouterr().out == "no experiments that you may see\n"
+
+
+def test_anothers_code_runs_as_oneself_only_by_a_word_that_names_whose_it_is(client: dict[str, Client]) -> None:
+    for asked in (None, Rerun(trust="eve"), Rerun(trust="danielle")):
+        for again in (client["danielle"].rerun, client["danielle"].retrain, client["ada"].rerun):
+            with pytest.raises(Forbidden, match=r"is dave's, and its code would run as you.*--trust dave"):
+                again(1, asked)
+    assert client["danielle"].rerun(1, Rerun(trust="dave")).experiment.owner == "danielle"
 
 
 def test_who_only_looks_has_nothing_trained_and_stores_nothing(client: dict[str, Client]) -> None:
