@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from tornado.web import RequestHandler
 
 from kernel_backend.discovery import write_private
-from kernel_backend.errors import InvalidRequest, ServiceUnreachable
+from kernel_backend.errors import DaylightError, InvalidRequest, ServiceUnreachable
 from kernel_backend.identity.browsers import HubBrowsers
 from kernel_backend.identity.directory import HubDirectory
 from kernel_backend.identity.hub import HubIdentity
@@ -44,7 +44,8 @@ class UnderHub:
                 "its configuration says how, with jupyter_ext.hub.daylight(c)"
             )
         self.host, self.port, self.prefix = url.hostname, url.port, prefix.rstrip("/")
-        auth = HubOAuth(cache_max_age=age)
+        # No page of ours needs the stream, and pages of notebook servers on the same host shall not have it.
+        auth = HubOAuth(cache_max_age=age, allow_websocket_cookie_auth=False)
         _ = auth.api_token, auth.oauth_client_id, auth.access_scopes  # read while they are there
         for name in SECRETS:  # what is started from here on is other people's
             os.environ.pop(name, None)
@@ -68,31 +69,25 @@ class UnderHub:
     async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
         """Give the directory, and again whenever it has changed; no end. While the hub is away it stays as it was."""
         before: Directory | None = None
-        while True:
-            try:
-                now = await self._directory.read()
-            except ServiceUnreachable as error:
-                _log.warning("groups and quotas stay as they are: %s", error.message)
-            else:
-                if now != before:
-                    self._tell(now, before)
-                    give(now)
-                    await self._keep(now)
+
+        async def look() -> None:
+            nonlocal before
+            now = await self._directory.read()
+            if now != before:
+                self._tell(now, before)
+                give(now)
                 before = now
-            await asyncio.sleep(every)
+                await self._keep(now)
+
+        await _again_and_again(look, "groups and quotas", every)
 
     async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
         """Give the notebook servers that hold slots; no end. While the hub is away those stay that were there."""
-        away = False
-        while True:
-            try:
-                give(await self.servers.read())
-                away = False
-            except ServiceUnreachable as error:
-                if not away:
-                    _log.warning("notebook servers stay as they were: %s", error.message)
-                away = True
-            await asyncio.sleep(every)
+
+        async def look() -> None:
+            give(await self.servers.read())
+
+        await _again_and_again(look, "notebook servers", every)
 
     async def counted(self) -> tuple[Server, ...]:
         """The notebook servers that hold slots now; none, and a line in the log, where the hub does not answer."""
@@ -127,3 +122,18 @@ class UnderHub:
             if before is None or before.complaints.get(group) != complaints:
                 for complaint in complaints:
                     _log.warning("the hub's properties of group %s: %s; it is ignored", group, complaint)
+
+
+async def _again_and_again(look: Callable[[], Awaitable[None]], what: str, every: float) -> None:
+    """Look again and again, whatever comes of it: a look that fails must not be the last."""
+    failed = False
+    while True:
+        try:
+            await look()
+            failed = False
+        except Exception as error:
+            if not failed:
+                expected = isinstance(error, DaylightError)
+                _log.warning("%s stay as they are: %s", what, error, exc_info=None if expected else error)
+            failed = True
+        await asyncio.sleep(every)

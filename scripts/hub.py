@@ -97,12 +97,12 @@ def end(process: subprocess.Popen[bytes], folder: Path) -> None:
         process.kill()
     for each in psutil.process_iter():
         try:
-            variables = each.environ()
+            variables, command = each.environ(), each.cmdline()
         except psutil.Error:
             continue
-        if any(
-            variables.get(name, "").startswith(str(folder)) for name in ("DAYLIGHT_HOME", "HOME", "DAYLIGHT_HUB_HOME")
-        ):
+        named = [variables.get(name, "") for name in ("DAYLIGHT_HOME", "HOME", "DAYLIGHT_HUB_HOME")]
+        # The service itself has its home on the command line, should the hub not have ended it.
+        if any(place.startswith(str(folder)) for place in named) or f"--home={folder / 'daylight'}" in command:
             each.kill()
 
 

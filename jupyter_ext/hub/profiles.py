@@ -85,7 +85,7 @@ async def standing_of(spawner: Any, url: str | None = None) -> Standing:
 def _ask(url: str, token: str, own: str) -> Standing:
     client = Client.at(url, token, patience=0.0)
     me = client.me()
-    counted = sum(server.slots for server in me.servers if server.full_name == own)  # it is just being started
+    counted = sum(server.slots for server in me.servers if server.full_name == own)  # it is started again
     theirs = [each for each in me.accounts if each.kind == "user" or each.name == me.person.group]
     return Standing([_without(each, counted) for each in theirs], client.nodes())
 

@@ -11,17 +11,17 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from kernel_backend.agent.wire import (
     VALUE_LIMIT,
     Closed,
     Garbled,
-    Question,
     error_of,
     receive,
     receive_bytes,
     receive_head,
-    send,
+    send_frame,
 )
 from kernel_backend.agent.words import Greeting
 from kernel_backend.errors import Forbidden, PlaceUnavailable
@@ -267,7 +267,8 @@ class Link:
         """Ask."""
         self._op = op
         with self._reaching():
-            send(self._socket, Question(op=op, arguments=arguments, bytes=body.size))
+            question = {"op": op, "arguments": arguments, "bytes": body.size}
+            send_frame(self._socket, to_json(question, inf_nan_mode="constants"))  # a search hears of NaN
         for piece in body.pieces:
             with self._reaching():
                 self._socket.sendall(piece)

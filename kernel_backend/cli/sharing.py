@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from jupyter_ext import sharing
-from kernel_backend.cli.output import print_json, print_table
+from kernel_backend.cli.output import print_json, print_table, tell
 from kernel_backend.cli.verb import OK, Verb, takes_json
 from kernel_backend.client import Client
 from kernel_backend.model.options import OptionParser
@@ -23,7 +23,7 @@ def _verb(name: str, text: str, examples: tuple[str, ...], actions: str = "") ->
             if found.head:
                 print_table(found.head, found.rows, found.empty)
             for line in found.lines:
-                print(line)
+                tell(line)
         return OK
 
     return Verb(name, text, act, _arguments(options, actions), examples, mixed=True)

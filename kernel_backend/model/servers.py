@@ -70,13 +70,15 @@ def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
     """The servers that hold slots, of users as the hub's API describes them, by name.
 
     One that cannot be understood holds none: what a user may write there must not keep the others from being counted.
+    Nor does one that is still to be started, and may be refused: asking for more than a group has left must not have
+    that group's trainings step aside.
     """
     found = []
     for user in users:
         for server in (user.get("servers") or {}).values():
             try:
                 what = asked(server.get("user_options"))
-                if what.slots and not server.get("stopped"):
+                if what.slots and (server.get("ready") or server.get("pending") == "stop"):
                     found.append(_server(user, server, what))
             except (InvalidRequest, AttributeError, KeyError, TypeError, ValueError):
                 continue
@@ -85,7 +87,7 @@ def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
 
 def _server(user: Mapping[str, Any], server: Mapping[str, Any], what: Asked) -> Server:
     owner, groups = user["name"], user.get("groups") or ()
-    since = _seconds(server.get("started") or server["last_activity"])  # one that is just being started has no time
+    since = _seconds(server.get("started") or server["last_activity"])
     return Server(
         owner=owner,
         group=groups[0] if groups else owner,

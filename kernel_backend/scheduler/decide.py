@@ -55,7 +55,7 @@ def _beyond_limits(picture: Picture, ledger: Ledger) -> Iterator[Preempt]:
     gone: Counter[tuple[str, Name]] = Counter()
     runs = picture.runs.values()
     for kind, name, excess in ledger.excess():
-        theirs = [run for run in runs if (run.owner if kind == "user" else run.group) == name]
+        theirs = [run for run in runs if (run.owner if kind == "user" else run.group) == name and not run.key.server]
         leaving = sum(run.slots for run in theirs if run.leaving is not None)
         for run in beyond(ripe(theirs, picture.rules, picture.at), excess - leaving - gone[kind, name]):
             gone["user", run.owner] += run.slots

@@ -135,7 +135,7 @@ class ClusterVerbs:
         running = f"{held} gang{'' if held == 1 else 's'} there" if held else ""
         deed = Deed(at=time.time(), who=who.name, act=act, on=f"node {name}", detail=running)
         await asyncio.to_thread(self._store.set_drained, name, drained, deed)
-        await asyncio.to_thread(self._roster.reload)
+        await self._roster.reload()
         self._changed()
         async with self._pictures.looking() as picture:
             if name not in picture.nodes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import logging
 import secrets
 import time
@@ -17,12 +16,10 @@ from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine, GangStatus, Unconfirmed
 from kernel_backend.errors import DaylightError, NotFound
-from kernel_backend.home import attempt_folder
 from kernel_backend.model import events as e
 from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.spelling import duration_word
 from kernel_backend.model.states import HOLDING_SLOTS, LIVE, ExperimentState, Outcome, TrialState
@@ -42,6 +39,7 @@ from kernel_backend.service.asking import Asking, plain_ask, pool_of
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus, heard
 from kernel_backend.service.collect import collect
+from kernel_backend.service.jobs import digest, job_of
 from kernel_backend.service.notebooks import Notebooks, Servers
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
@@ -267,15 +265,16 @@ class Loop:
         """Whether any experiment goes on."""
         async with self.settling:
             picture = await self.pictures.now()
-            experiments = list(self.pictures.mirror.experiments.values())
-            for experiment in experiments:
+            mirror = self.pictures.mirror
+            numbers = sorted((self.pictures.unaligned | mirror.searches.keys()) & mirror.experiments.keys())
+            self.pictures.unaligned.intersection_update(numbers)  # the others have ended
+            for experiment in [mirror.experiments[number] for number in numbers]:
                 if experiment.number in self._under_way:
                     continue
-                if experiment.number in self.pictures.unaligned or experiment.config.search is not None:
-                    self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
-                    with self._apart(f"experiment #{experiment.number}"):
-                        await self._align_one(experiment, picture)
-        return any(experiment.state != "paused" for experiment in experiments)
+                self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
+                with self._apart(f"experiment #{experiment.number}"):
+                    await self._align_one(experiment, picture)
+        return any(experiment.state != "paused" for experiment in mirror.experiments.values())
 
     async def _align_one(self, experiment: Experiment, picture: Picture) -> None:
         """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
@@ -400,7 +399,7 @@ class Loop:
     async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
         """Put the code of an attempt in its place, and start its gang there."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
-        job = self._job(experiment, trial, attempt, python)
+        job = job_of(experiment, trial, attempt, python, self._places, self._home, self._url)
         try:
             note = await asyncio.to_thread(self.preparation.note, experiment, attempt.number - 1)
             if note:
@@ -428,26 +427,6 @@ class Loop:
         )
         await self._close(attempt, Outcome.FAILED, failure)
 
-    def _job(self, experiment: Experiment, trial: Trial, attempt: Attempt, python: str) -> Job:
-        return Job(
-            experiment=experiment.number,
-            trial=trial.index,
-            attempt=attempt.number,
-            config=experiment.config,
-            params=trial.params,
-            placement=attempt.placement,
-            python=python,
-            cwd=experiment.cwd,
-            code=str(attempt_folder(self._home, attempt.id) / "code"),
-            snapshot=experiment.snapshot,
-            checkpoints=self._places.where(experiment.number, trial.index),
-            rerun=experiment.rerun_of is not None,
-            until=trial.until,
-            resume_from=attempt.resume_from,
-            home=str(self._home),
-            service_url=self._url,
-        )
-
 
 def possible(picture: Picture, experiment: Experiment, trial: Trial) -> bool:
     """Whether a gang for this trial could ever be had."""
@@ -460,8 +439,3 @@ def _said(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     return str(error)
-
-
-def digest(token: str) -> str:
-    """What the store keeps of an attempt's token."""
-    return hashlib.sha256(token.encode()).hexdigest()

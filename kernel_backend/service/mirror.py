@@ -32,6 +32,7 @@ class Mirror:
         self._store = store
         self._seq: int | None = None
         self.experiments: dict[int, Experiment] = {}
+        self.searches: dict[int, Experiment] = {}  # those of them that search
         self.trials: dict[int, dict[int, Trial]] = {}  # by experiment and index
         self.attempts: dict[tuple[int, int], Attempt] = {}  # by experiment and trial: the newest that is open
         self.older: dict[tuple[int, int], Attempt] = {}  # those that were open beside it, and are still to be closed
@@ -70,7 +71,9 @@ class Mirror:
         for _, record in changes:
             match record:
                 case Experiment():
-                    _put(self.experiments, record.number, record, record.state not in EXPERIMENT_ENDED)
+                    goes_on = record.state not in EXPERIMENT_ENDED
+                    _put(self.experiments, record.number, record, goes_on)
+                    _put(self.searches, record.number, record, goes_on and record.config.search is not None)
                 case Trial():
                     of_experiment = self.trials.setdefault(record.experiment, {})
                     _put(of_experiment, record.index, record, _restless(record))

@@ -170,7 +170,8 @@ class Pictures:
         picture.charge(self._lasting(picture, spells))
         for spell in spells:
             self.lengths.add(spell.owner, spell.begun, spell.ended, spell.outcome)
-            self._asking.got(spell.attempt.experiment, spell.begun)
+            if spell.attempt.experiment in self.mirror.searches:
+                self._asking.got(spell.attempt.experiment, spell.begun)
         for number, trials in self.mirror.trials.items():
             self._touched |= {Key(number, index) for index in trials}
         self.align_all()
@@ -235,8 +236,6 @@ class Pictures:
             case Experiment():
                 self.unaligned.add(record.number)
                 self._touched |= {Key(record.number, index) for index in self.mirror.trials.get(record.number, {})}
-                if record.number not in self.mirror.experiments:
-                    self._touched |= {ask.key for ask in picture.queue if ask.experiment == record.number}
             case Trial():
                 self.unaligned.add(record.experiment)
                 key = Key(record.experiment, record.index)
@@ -261,7 +260,8 @@ class Pictures:
                 self._owed[key] = run.reservation
         if holds:
             self._hold(picture, attempt, self.mirror.experiments[attempt.experiment])
-            self._asking.got(attempt.experiment, attempt.created_at)
+            if attempt.experiment in self.mirror.searches:
+                self._asking.got(attempt.experiment, attempt.created_at)
 
     def _hold(self, picture: Picture, attempt: Attempt, experiment: Experiment, *, charged: bool = False) -> None:
         key = Key(attempt.experiment, attempt.trial)
@@ -300,7 +300,7 @@ class Pictures:
     async def _renew(self, picture: Picture) -> None:
         """Bring those asks up to date of which something has changed, and those of searches, who tell no wishes."""
         keys, self._touched = self._touched | self._unsteady, set()
-        searches = [each for each in self.mirror.experiments.values() if _searches(each)]
+        searches = [each for each in self.mirror.searches.values() if each.state is ExperimentState.ACTIVE]
         asks, anonymous = await asyncio.to_thread(self._asked, picture, keys, searches)
         self._unsteady = {key for key, (_, unsteady) in asks.items() if unsteady}
         for key, (ask, _) in asks.items():
@@ -340,10 +340,6 @@ class Pictures:
                 picture.reservations = (owed, *picture.reservations)
         elif key.trial != ANY_TRIAL and key in picture.queue.asks:
             picture.withdraw(key)
-
-
-def _searches(experiment: Experiment) -> bool:
-    return experiment.config.search is not None and experiment.state is ExperimentState.ACTIVE
 
 
 def _pool(picture: Picture, placement: Placement) -> str:

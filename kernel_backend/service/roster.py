@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -47,17 +48,24 @@ class StoredRoster:
     def __init__(self, store: Sharing) -> None:
         self._store = store
         self._directory = Directory(members={}, groups={})
-        self.reload()
+        self._reloading = asyncio.Lock()
+        self._take(*self._read())
 
     users: Mapping[str, Quota]
     groups: Mapping[str, Quota]
     drained: frozenset[str]
     servers: Sequence[Server] = ()
 
-    def reload(self) -> None:
-        """Read what is set here, once it has changed. Blocks."""
-        self._changed = self._store.quotas()
-        self.drained = self._store.drained()
+    async def reload(self) -> None:
+        """Read what is set here, once it has changed; what is read last counts."""
+        async with self._reloading:
+            self._take(*await asyncio.to_thread(self._read))
+
+    def _read(self) -> tuple[dict[Key, dict[str, Any]], frozenset[str]]:
+        return self._store.quotas(), self._store.drained()
+
+    def _take(self, changed: dict[Key, dict[str, Any]], drained: frozenset[str]) -> None:
+        self._changed, self.drained = changed, drained
         self._settle()
 
     def give(self, directory: Directory) -> None:

@@ -43,7 +43,8 @@ from kernel_backend.service.cluster import ClusterVerbs
 from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.deeds import deed_on
-from kernel_backend.service.loop import Loop, digest
+from kernel_backend.service.jobs import digest
+from kernel_backend.service.loop import Loop
 from kernel_backend.service.notebooks import Servers
 from kernel_backend.service.overviews import Overviews
 from kernel_backend.service.roster import StoredRoster

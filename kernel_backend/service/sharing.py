@@ -20,6 +20,7 @@ from kernel_backend.scheduler.picture import Picture
 from kernel_backend.service.roster import Key, StoredRoster
 from kernel_backend.store.base import Store
 
+MOST_NAME = 255  # characters of a user's or a group's name
 WEEK = 7 * 86400.0
 
 Looking = Callable[[], AbstractAsyncContextManager[Picture]]
@@ -57,6 +58,8 @@ class SharingVerbs:
         Raises Forbidden for whoever is no admin, and InvalidRequest with the number that cannot be.
         """
         check_admin(who, "quotas are set by admins")
+        if not name.isprintable() or len(name) > MOST_NAME:
+            raise InvalidRequest(f"{name[:50]!r} is no name: up to {MOST_NAME} printable characters")
         changes = read_changes(given)
         if not changes:
             raise InvalidRequest("nothing was given to set: name a number, such as limit")
@@ -76,7 +79,7 @@ class SharingVerbs:
             detail = changes_text(before, after) or "as before, but set here"
             deed = Deed(at=time.time(), who=who.name, act="quota", on=f"{kind} {name}", detail=detail)
             await asyncio.to_thread(self._store.set_quota, kind, name, changed, deed)
-            await asyncio.to_thread(roster.reload)
+            await roster.reload()
             self._changed()
         async with self._looking() as picture:
             return Looked(self._roster, picture, who).account(key)

@@ -11,12 +11,16 @@ import pytest
 from kernel_backend.client import Client
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.directory import Directory
+from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, SlotHours
 from kernel_backend.model.resources import Node
+from kernel_backend.model.search import Search
+from kernel_backend.model.space import Choices, Parameter, Space
+from kernel_backend.model.standing import Extension
 from tests.api.people import FakeHub
-from tests.api.served import Served, StillEngine, submit, until
+from tests.api.served import Served, StillEngine, archive, submit, until
 
 NODES = [Node(name=name, kind="cuda", address=f"10.0.0.{slots}", slots=slots) for name, slots in (("n1", 4), ("n2", 8))]
 
@@ -153,6 +157,20 @@ def test_names_are_what_they_are(person):
         assert ada.clear_quota("group", name).changed == {}
 
 
+def test_a_name_that_cannot_be_shown_is_refused(person):
+    for name in ("a\nb", "\x1b[31mred", "x" * 256):
+        with pytest.raises(InvalidRequest, match="is no name: up to 255 printable characters"):
+            person("ada").set_quota("user", name, {"limit": 3})
+
+
+def test_what_the_hub_says_while_something_is_set_is_not_lost(served, person):
+    ada = person("ada")
+    for limit in range(1, 21):
+        served.run(_give(served, {"dave": ("vision",)}, {"vision": Quota(limit=limit)}))
+        account = ada.set_quota("group", "vision", {"weight": limit})
+        assert (account.quota.limit, account.quota.weight) == (limit, limit)
+
+
 def test_a_name_that_nobody_has_is_told_with_the_nearest(served, person):
     served.run(_give(served, {"danielle": ("vision",), "dave": ()}, {"vision": None}))
     ada = person("ada")
@@ -276,6 +294,30 @@ def test_two_admins_at_once_never_make_a_guarantee_above_a_limit(person):
             done = list(pool.map(change, [{"limit": 4}, {"guarantee": 8}]))
             assert sorted(done) == [False, True]
             person("ada").clear_quota("user", "dave")
+
+
+def test_what_an_admin_does_to_anothers_search_is_written_down_and_what_its_owner_does_is_not(served, person):
+    ada, dave = person("ada"), person("dave")
+    space = Space(parameters=(Parameter(name="lr", domain=Choices(values=[0.1, 0.2])),))
+    id, data = archive()
+    dave.upload_snapshot(id, data)
+    search = Search(method="random", trials=4, parallel=1)
+    asked = Submission(snapshot=id, config=Config(search=search), space=space, python="/usr/bin/python3", cwd="/")
+    number = dave.submit(asked).experiment.number
+    until(lambda: dave.experiment(number).trials, "it has a trial")
+    for who in (dave, ada):
+        who.extend(number, Extension(trials=9 if who is ada else 8))
+        who.promote(number, 1)
+        who.pause(number)
+        who.resume(number)
+    ada.prune(number, 1)
+    assert [(each.act, each.on, each.detail) for each in reversed(ada.audit())] == [
+        ("extend", f"#{number}", "trials 9, of dave"),
+        ("promote", f"#{number}.1", "of dave"),
+        ("pause", f"#{number}", "of dave"),
+        ("resume", f"#{number}", "of dave"),
+        ("prune", f"#{number}.1", "of dave"),
+    ]
 
 
 # The queue

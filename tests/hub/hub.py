@@ -33,7 +33,7 @@ PASSWORD = "a password of all the users"
 ADMIN_PASSWORD = "a password of the admin, which is a long one"
 OURS = "the-token-of-the-tests-own-service-of-the-hub"
 AGE_S = 1  # for which the service takes the hub's word: short, since tests wait for it
-SOON_S = 60.0
+SOON_S = 180.0
 
 CONFIG = """
 load_subconfig({example!r})
@@ -56,6 +56,7 @@ daylight["command"] += ["--Daylight.idle_servers=1"]
 daylight["environment"]["UV_OFFLINE"] = "1"
 c.Spawner.environment["UV_OFFLINE"] = "1"
 c.Spawner.default_url = "/lab"
+c.Spawner.start_timeout = c.Spawner.http_timeout = 180  # a machine that tests may be slow
 {more}
 """
 
@@ -144,8 +145,9 @@ class Hub:
                     process.kill()
 
     def _is_ours(self, process: psutil.Process) -> bool:
-        home = process.environ().get("DAYLIGHT_HOME", "")
-        return home == str(self.home) or process.environ().get("HOME", "").startswith(str(self.folder))
+        home, variables = str(self.folder), process.environ()
+        named = [variables.get("DAYLIGHT_HOME", ""), variables.get("HOME", "")]
+        return any(each.startswith(home) for each in named) or f"--home={self.home}" in process.cmdline()
 
     def until(self, look: Callable[[], T], what: str) -> T:
         """Wait until something is so; what was found."""

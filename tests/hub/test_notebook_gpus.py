@@ -12,6 +12,19 @@ from tests.hub.hub import Hub
 from tests.world import DEFINITION
 
 
+@pytest.fixture(autouse=True, scope="module")
+def people(hub: Hub) -> Iterator[None]:
+    """frank and fiona of vision, grace of speech: the hub keeps what servers were last started with."""
+    for group, users in (("vision", ["frank", "fiona"]), ("speech", ["grace"])):
+        for user in users:
+            hub.token(user)
+        hub.api("POST", f"groups/{group}/users", users=users)
+    yield
+    for user in ("frank", "fiona", "grace"):
+        end(hub, user)
+        hub.api("DELETE", f"users/{user}")
+
+
 @contextlib.contextmanager
 def server(hub: Hub, user: str, **options: object) -> Iterator[None]:
     """A notebook server of this person's, with what was chosen on the form, or past it."""
@@ -37,49 +50,48 @@ def used(hub: Hub) -> int:
 
 def test_a_server_beyond_a_quota_is_refused_with_what_may_be_had(hub: Hub) -> None:
     with pytest.raises(AssertionError, match="9 GPUs asked for the notebook server"):
-        hub.api("POST", "users/danielle/server", slots=9)
+        hub.api("POST", "users/frank/server", slots=9)
     with pytest.raises(AssertionError, match="a whole number is wanted"):
-        hub.api("POST", "users/danielle/server", slots="all of them")
-    assert not hub.api("GET", "users/danielle")["servers"]
+        hub.api("POST", "users/frank/server", slots="all of them")
+    assert not hub.api("GET", "users/frank")["servers"]
 
 
 def test_a_server_within_it_starts_and_leaves_no_token_behind(hub: Hub) -> None:
-    with server(hub, "danielle", slots=1):
-        notes = [token["note"] for token in hub.api("GET", "users/danielle/tokens")["api_tokens"]]
+    with server(hub, "frank", slots=1):
+        notes = [token["note"] for token in hub.api("GET", "users/frank/tokens")["api_tokens"]]
         assert "Daylight's profiles" not in notes
 
 
 def test_what_a_server_holds_is_held_in_the_service_until_it_ends(hub: Hub) -> None:
     hub.until(lambda: used(hub) == 0, "what ran before has ended")
-    end(hub, "dave")
-    with server(hub, "danielle", slots=2):
+    with server(hub, "frank", slots=2):
         hub.until(lambda: used(hub) == 2, "the service has counted it")
         (run,) = hub.client("dave").nodes()[0].runs
-        assert (run.server, run.owner, run.slots, run.experiment) == ("danielle/", "danielle", 2, None)
+        assert (run.server, run.owner, run.slots, run.experiment) == ("frank/", "frank", 2, None)
         assert run.last_activity is not None
         assert run.take_back_at == run.last_activity + 1
         (hidden,) = hub.client("eve").nodes()[0].runs
         assert (hidden.server, hidden.owner, hidden.last_activity) == (None, "", None)
-        (held,) = [each.use.held for each in hub.client("danielle").me().accounts if each.kind == "user"]
+        (held,) = [each.use.held for each in hub.client("frank").me().accounts if each.kind == "user"]
         assert held == 2
         with pytest.raises(AssertionError, match=r"2 GPUs asked.*; 1 of group vision\S+ 3 is free"):
-            hub.api("POST", "users/dave/server", slots=2)
+            hub.api("POST", "users/fiona/server", slots=2)
     hub.until(lambda: used(hub) == 0, "the service has heard that it ended")
 
 
 def test_an_idle_server_is_stopped_for_a_guarantee_and_the_log_says_so(hub: Hub) -> None:
     notebook = hub.notebook("dave")
     hub.until(lambda: used(hub) == 0, "what ran before has ended")
-    end(hub, "eve")
-    hub.api("POST", "users/eve/server", slots=3)
+    end(hub, "grace")
+    hub.api("POST", "users/grace/server", slots=3)
     hub.until(lambda: used(hub) == 3, "the service has counted it")
     said = notebook.run("%load_ext daylight") + notebook.run(f"%%dlsubmit --slots 2 --epochs 1\n{DEFINITION}")
     notebook.close()
     number = re.search(r"#(\d+)", said)
     assert number is not None, said
-    hub.until(lambda: not hub.api("GET", "users/eve")["servers"], "eve's server is stopped")
+    hub.until(lambda: not hub.api("GET", "users/grace")["servers"], "grace's server is stopped")
     hub.until(lambda: hub.client("dave").experiment(int(number[1])).state in ("running", "completed"), "it runs")
     deed = next(each for each in hub.client("ada").audit() if each.act == "stop" and each.on.startswith("notebook"))
-    assert (deed.who, deed.on) == ("daylight", "notebook server eve/")
+    assert (deed.who, deed.on) == ("daylight", "notebook server grace/")
     assert re.fullmatch(rf"3 slots, nothing done for \d+ min: #{number[1]}.1 is within a guarantee", deed.detail)
     hub.client("dave").stop(int(number[1]))

@@ -84,6 +84,8 @@ def test_a_browser_signs_in_at_the_hub_and_its_cookie_alone_changes_nothing(hub:
     assert browser.post(asked, json=dry).status_code == 401
     assert browser.post(asked, json=dry, headers={**script, "X-XSRFToken": "guessed"}).status_code == 401
     assert browser.post(asked, json=dry, headers={**script, "X-XSRFToken": str(xsrf)}).status_code == 200
+    stream = browser.get(asked.replace("gc", "stream"), headers={"Sec-Fetch-Mode": "websocket"})
+    assert stream.status_code == 401  # though it comes with the cookie
     foreign = browser.get(
         asked.replace("gc", "nodes"), headers={"Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "cross-site"}
     )

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.quotas import Quota
 from kernel_backend.model.servers import Asked, Server, asked, profile, servers_of
 from kernel_backend.scheduler.asks import Key
 from kernel_backend.scheduler.decide import decide
@@ -27,7 +28,7 @@ def server(owner: str, slots: int = 1, active: float = 0.0, **fields: Any) -> Se
 def told(name: str, options: object, **fields: Any) -> dict[str, Any]:
     """A server as the hub's API describes it."""
     at = "2026-11-22T14:00:00.000000Z"
-    return {"name": name, "user_options": options, "started": at, "last_activity": at, "stopped": False} | fields
+    return {"name": name, "user_options": options, "started": at, "last_activity": at, "ready": True} | fields
 
 
 # What the hub says
@@ -55,7 +56,7 @@ def test_servers_are_read_as_the_hub_writes_them():
     users = [
         {"name": "dave", "groups": ["vision"], "servers": {"": told("", {"slots": 2}), "b": told("b", {"slots": 1})}},
         {"name": "eve", "groups": [], "servers": {"": told("", {"profile": "daylight-4-a100"})}},
-        {"name": "cy", "servers": {"": told("", {}), "off": told("off", {"slots": 1}, stopped=True)}},
+        {"name": "cy", "servers": {"": told("", {}), "off": told("off", {"slots": 1}, ready=False, stopped=True)}},
         {"name": "di"},
     ]
     found = servers_of(users)
@@ -67,9 +68,14 @@ def test_servers_are_read_as_the_hub_writes_them():
     assert found[0].since == found[0].last_activity == 1795356000.0
 
 
-def test_one_that_is_just_being_started_counts_already():
-    (found,) = servers_of([{"name": "dave", "servers": {"": told("", {"slots": 1}, started=None, ready=False)}}])
-    assert found.since == found.last_activity
+def test_one_counts_from_when_it_is_there_until_it_is_gone():
+    def counts(**state: Any) -> bool:
+        return bool(servers_of([{"name": "dave", "servers": {"": told("", {"slots": 1}, **state)}}]))
+
+    assert not counts(ready=False, pending="spawn")  # it may be refused yet
+    assert counts(ready=True, pending=None)
+    assert counts(ready=False, pending="stop")
+    assert not counts(ready=False, pending=None)
 
 
 def test_what_cannot_be_understood_keeps_no_other_from_being_counted():
@@ -271,3 +277,16 @@ def test_one_that_was_asked_to_go_is_asked_once():
 def test_a_time_that_makes_every_server_idle_is_refused():
     with pytest.raises(ValueError, match="idle_servers of 0 s"):
         Rules(idle_servers=0)
+
+
+def test_a_limit_that_is_exceeded_has_trainings_step_aside_and_stops_no_server():
+    c = Cluster(*nodes(1, 8), users={"dave": {"limit": 8}}, rules=Rules(idle_servers=60))
+    take_in(c.picture, [server("dave", 4)])
+    c.ask("dave", 4)
+    c.decide()
+    c.at(4000)
+    c.picture.users.set("dave", Quota(limit=4))
+    assert c.decide() == ["1 goes: the limit of user dave is below what is held"]
+    c.ends(1)
+    c.picture.users.set("dave", Quota(limit=2))
+    assert c.decide() == []

@@ -192,3 +192,11 @@ def test_a_search_is_the_one_of_then_but_for_what_is_asked(folder: Path, other: 
 def test_what_belongs_to_a_search_is_refused_where_there_was_none(folder: Path):
     with pytest.raises(InvalidRequest, match="--first-rung belongs to a search, and there was none"):
         plan(service(folder), 41, {}, {"search": {"first_rung": 2}})
+
+
+def test_the_longest_time_of_a_rerun_is_the_searchs_where_it_searches(folder: Path):
+    searched = service(folder, config={"search": Search(method="asha", trials=5)})
+    whole = plan(searched, 41, {}, {"max_time": 60.0}).asked.config
+    assert (whole["search"]["max_time"], whole["search"]["trials"], whole["max_time"]) == (60.0, 5, None)
+    assert plan(searched, 41, {}, {"max_time": 60.0}, trial=2).asked.config["max_time"] == 60.0
+    assert plan(service(folder), 41, {}, {"max_time": 60.0}).asked.config["max_time"] == 60.0

@@ -1,0 +1,41 @@
+"""What a launcher is handed: everything about one attempt, and a token that is its own."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from kernel_backend.checkpoints.places import Places
+from kernel_backend.home import attempt_folder
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.job import Job
+from kernel_backend.model.trial import Attempt, Trial
+
+
+def job_of(
+    experiment: Experiment, trial: Trial, attempt: Attempt, python: str, places: Places, home: Path, url: str | None
+) -> Job:
+    """The job of an attempt. `url` is where a launcher reaches the service that cannot look into its home."""
+    return Job(
+        experiment=experiment.number,
+        trial=trial.index,
+        attempt=attempt.number,
+        config=experiment.config,
+        params=trial.params,
+        placement=attempt.placement,
+        python=python,
+        cwd=experiment.cwd,
+        code=str(attempt_folder(home, attempt.id) / "code"),
+        snapshot=experiment.snapshot,
+        checkpoints=places.where(experiment.number, trial.index),
+        rerun=experiment.rerun_of is not None,
+        until=trial.until,
+        resume_from=attempt.resume_from,
+        home=str(home),
+        service_url=url,
+    )
+
+
+def digest(token: str) -> str:
+    """What the store keeps of an attempt's token."""
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,114 @@
+"""What is done in a user's area by their agent: code, artifacts, search classes, interpreters."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kernel_backend.accounts.agents import Agents
+from kernel_backend.accounts.areas import AccountAreas, AgentArea
+from kernel_backend.areas.base import SearchClass
+from kernel_backend.errors import NoEnvironment, NotFound, SearchFailed
+from kernel_backend.home import artifact_folder, attempt_folder
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.job import Job
+from kernel_backend.model.snapshot import Piece, Snapshot
+from kernel_backend.snapshots.archive import pack_snapshot
+from tests.builders import share
+from tests.engines.test_asker import CELL, GOOD, SETTINGS, SPACE
+from tests.world import NO_ENVIRONMENT
+
+
+@pytest.fixture
+def area(agents: Agents) -> AgentArea:
+    found = AccountAreas(agents).of("dave")
+    assert isinstance(found, AgentArea)
+    return found
+
+
+def archive(source: str) -> bytes:
+    piece = Piece(cell=4, line=1, count=source.count("\n"), cell_line=2)
+    snapshot = Snapshot(version="0", numerics=1, pieces=(piece,), roles_from=1, environment=NO_ENVIRONMENT)
+    return pack_snapshot(source, snapshot)[1]
+
+
+def asked(cwd: Path) -> SearchClass:
+    return SearchClass(experiment=7, python=sys.executable, cwd=str(cwd), locked=False, settings=SETTINGS, space=SPACE)
+
+
+def test_the_code_of_an_attempt_lies_with_its_user_and_not_where_the_service_thinks(area, ourselves, tmp_path):
+    job = Job(
+        experiment=3,
+        trial=1,
+        attempt=1,
+        config=Config(slots=1, threads=1),
+        params={},
+        placement=(share(),),
+        python=sys.executable,
+        cwd="/nowhere/any/more",
+        code=str(tmp_path / "of-the-service"),
+        snapshot="0" * 64,
+        checkpoints="",
+        home=str(tmp_path),
+    )
+    working = area.unpack(job, archive(CELL))
+    code = attempt_folder(ourselves.area("dave"), job.id) / "code"
+    assert (code / "definition.py").read_text() == CELL
+    assert working.cwd == str(code)
+    assert not (tmp_path / "of-the-service").exists()
+
+
+def test_an_artifact_comes_as_it_lies(area, ourselves, agents):
+    agents.check("dave")
+    folder = artifact_folder(ourselves.area("dave"), 3, 1)
+    folder.mkdir(parents=True)
+    (folder / "picture").write_bytes(b"\x89PNG" * 1_000_000)
+    found = area.artifact(3, 1, "picture")
+    assert found.size == 4_000_000
+    assert b"".join(found.pieces) == b"\x89PNG" * 1_000_000
+    with pytest.raises(NotFound):
+        area.artifact(3, 1, "another")
+
+
+def test_a_search_class_is_asked_as_its_user(area, ourselves, tmp_path):
+    process = area.asker(asked(tmp_path), archive(CELL + GOOD))
+    assert process.interval() == 2
+    assert process.ask(1) == {"lr": pytest.approx(8e-4)}
+    assert process.tell(1, {"lr": 0.1}, 2, 0.5) is None
+    assert process.tell(1, {"lr": 0.1}, 4, math.nan) == "stop"
+    agent = psutil.Process(ourselves.started[-1].pid)
+    (child,) = [each for each in agent.children() if "kernel_backend.runner.asker" in each.cmdline()]
+    assert "made, and heard by nobody" in (ourselves.area("dave") / "searches/7/class.log").read_text()
+    process.close()
+    child.wait(timeout=60)
+
+
+def test_a_search_class_that_raises_is_told_with_its_record(area, tmp_path):
+    process = area.asker(asked(tmp_path), archive(CELL + GOOD.replace("self.told.append", "self.nothing.append")))
+    with pytest.raises(SearchFailed, match="AttributeError") as raised:
+        process.tell(1, {"lr": 0.1}, 2, 0.5)
+    assert raised.value.details["failure"]["type"] == "AttributeError"
+    process.close()
+
+
+def test_a_search_class_whose_agent_dies_is_lost_and_says_so(area, ourselves, tmp_path):
+    process = area.asker(asked(tmp_path), archive(CELL + GOOD))
+    assert process.interval() == 2
+    ourselves.started[-1].kill()
+    with pytest.raises(SearchFailed, match="the process of Mine is lost: the files of dave cannot be reached"):
+        process.ask(1)
+
+
+def test_an_interpreter_is_asked_by_its_user(area):
+    found = area.environments.present(Path(sys.executable))
+    assert found.python.startswith("3.")
+    assert "pydantic" in found.distributions
+    with pytest.raises(NoEnvironment, match="the interpreter /no/such/python is gone"):
+        area.environments.present(Path("/no/such/python"))
+    assert area.environments.lock(found) is None
+    assert area.environments.python(found) is None
+    assert area.environments.version(found) is None
