@@ -91,7 +91,9 @@ function Experiments({ experiments, now }: { experiments: readonly Overview[]; n
           key={overview.experiment.number}
           columns={COLUMNS}
           cells={[
-            titleText(overview),
+            <span key="title" className="dl-long">
+              {titleText(overview)}
+            </span>,
             <State key="state" overview={overview} />,
             overview.experiment.config.slots,
             progress(overview),

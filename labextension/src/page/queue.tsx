@@ -69,7 +69,9 @@ function Waits({ cluster, known, rows, pools }: Props): React.JSX.Element {
           cells={[
             pools ? `${row.pool} ${row.place}` : row.place,
             personText(row.owner, row.group),
-            whatOf(row),
+            <span key="what" className="dl-long">
+              {whatOf(row)}
+            </span>,
             row.slots,
             row.wait?.reason ?? '',
             estimateText(row.wait),
