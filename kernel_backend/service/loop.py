@@ -43,7 +43,7 @@ from kernel_backend.service.jobs import digest, job_of
 from kernel_backend.service.notebooks import Notebooks, Servers
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
-from kernel_backend.service.roster import Everybody, Roster
+from kernel_backend.service.roster import Roster
 from kernel_backend.service.searches import Searches
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
@@ -72,12 +72,12 @@ class Loop:
         areas: Areas,
         home: Path,
         bus: Bus,
+        roster: Roster,
+        rules: Rules,
         url: str | None = None,
-        roster: Roster | None = None,
-        rules: Rules | None = None,
         servers: Servers | None = None,
     ) -> None:
-        """`roster` says who may have what; without one everybody may have all there is. `servers`: of notebooks."""
+        """`roster` says who may have what; `servers` are those of notebooks, where a hub has some."""
         self._store, self._engine, self._archive, self._bus = store, engine, archive, bus
         self._places, self._areas, self._home, self._url = places, areas, home, url
         self.preparation = Preparation(archive, areas, self.wake)
@@ -85,8 +85,8 @@ class Loop:
         asker = partial(ExperimentAsker, archive=archive, preparation=self.preparation, areas=areas)
         self.searches = Searches(store, asker)
         self._asking = Asking(store, self.searches, self.preparation, self.beginnings)
-        roster, self._rules = roster or Everybody(), rules or Rules()
-        self.pictures = Pictures(store, engine, roster, self._asking, self._rules)
+        self._rules = rules
+        self.pictures = Pictures(store, engine, roster, self._asking, rules)
         self.notebooks = Notebooks(store, roster, servers, self.wake)
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends

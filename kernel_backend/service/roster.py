@@ -33,15 +33,6 @@ class Roster(Protocol):
     servers: Sequence[Server]  # notebook servers that hold slots beside the gangs; `Notebooks` gives them
 
 
-class Everybody:
-    """Nobody is bounded, no node is drained: a service for one person who has changed nothing."""
-
-    users: Mapping[str, Quota] = {}
-    groups: Mapping[str, Quota] = {}
-    drained: frozenset[str] = frozenset()
-    servers: Sequence[Server] = ()
-
-
 class StoredRoster:
     """What the hub gives, overridden number by number by what is set here. The store is read only when that changes."""
 

@@ -86,7 +86,8 @@ class Service:
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
-        self._loop = Loop(store, engine, archive, places, areas, home, self._bus, url, self.roster, rules, servers)
+        rules = rules or Rules()
+        self._loop = Loop(store, engine, archive, places, areas, home, self._bus, self.roster, rules, url, servers)
         self.notebooks = self._loop.notebooks
         self._preparation = self._loop.preparation
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)

@@ -34,10 +34,8 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
-from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
 from kernel_backend.model.resources import Node
-from kernel_backend.model.servers import Server
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
@@ -113,16 +111,6 @@ class StillEngine:
         """Let a gang leave that was asked to."""
         result = AttemptResult(outcome="released", exit_codes=(85,), ended_at=1.0)
         self.ended[key] = GangStatus(key=key, phase="ended", outcome=Outcome.RELEASED, result=result)
-
-
-@dataclass
-class Named:
-    """A roster that a test writes."""
-
-    users: dict[str, Quota] = field(default_factory=dict)
-    groups: dict[str, Quota] = field(default_factory=dict)
-    drained: frozenset[str] = frozenset()
-    servers: tuple[Server, ...] = ()
 
 
 @dataclass

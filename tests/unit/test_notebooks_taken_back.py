@@ -15,9 +15,9 @@ from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.servers import take_in
 from kernel_backend.service.notebooks import Notebooks
-from kernel_backend.service.roster import Everybody
 from kernel_backend.store.sql import SqlStore
 from tests.clusters import Cluster, nodes
+from tests.rosters import Named
 
 HOUR = 3600.0
 
@@ -58,9 +58,9 @@ def cluster(server: Server) -> Cluster:
     return c
 
 
-def taken_back(store: SqlStore, c: Cluster, hub: Standing) -> Everybody:
+def taken_back(store: SqlStore, c: Cluster, hub: Standing) -> Named:
     rings: list[None] = []
-    roster = Everybody()
+    roster = Named()
     notebooks = Notebooks(store, roster, hub, lambda: rings.append(None))
     (preempt,) = decide(c.picture).preempts
     asyncio.run(notebooks.take_back(c.picture, preempt))
@@ -106,7 +106,7 @@ def test_while_the_hub_is_away_nothing_is_said_to_be_on_its_way(store):
 
 def test_what_only_says_that_somebody_is_there_wakes_nobody(store):
     rings: list[None] = []
-    notebooks = Notebooks(store, Everybody(), None, lambda: rings.append(None))
+    notebooks = Notebooks(store, Named(), None, lambda: rings.append(None))
     notebooks.give([dave(10 * HOUR)])
     assert len(rings) == 1
     notebooks.give([dave(10 * HOUR).model_copy(update={"last_activity": 11 * HOUR})])

@@ -21,7 +21,6 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import Committed, Started
 from kernel_backend.model.resources import Node
-from kernel_backend.model.servers import Server
 from kernel_backend.model.states import Outcome, TrialState
 from kernel_backend.scheduler.asks import Key, Reservation
 from kernel_backend.scheduler.decide import decide
@@ -37,6 +36,7 @@ from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 from kernel_backend.store.sql import SqlStore
 from tests.clusters import nodes
+from tests.rosters import Named
 
 HAPPENS = ("submit", "submit", "commit", "crash", "crash", "goes", "ends", "quota", "drain", "pause", "restart")
 OWNERS = {"ada": "vision", "bob": "speech", "cy": "speech"}
@@ -50,14 +50,6 @@ class Machines:
 
     async def nodes(self) -> list[Node]:
         return self.there
-
-
-@dataclass
-class Named:
-    users: dict[str, Quota] = field(default_factory=dict)
-    groups: dict[str, Quota] = field(default_factory=dict)
-    drained: frozenset[str] = frozenset()
-    servers: tuple[Server, ...] = ()
 
 
 class World:
