@@ -76,6 +76,11 @@ class Client:
         """A client of the service at this address."""
         return cls(lambda: Address(url, token), patience=patience)
 
+    @classmethod
+    def of_user(cls, uid: int, url: str, token: str) -> Self:
+        """A client of the service at this port of this machine while that Unix user has it; no call is repeated."""
+        return cls(lambda: discovery.listening(url, token, uid), patience=0.0)
+
     def health(self) -> dict[str, Any]:
         """The service's version, process and home."""
         return self._json("GET", "/api/health")

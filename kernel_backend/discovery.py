@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -90,6 +91,20 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
             process = _spawn(home)
         time.sleep(0.05)
     raise CannotStart(f"Daylight's service did not start within {limit:g} s. {_last_words(home)}")
+
+
+def listening(url: str, token: str, uid: int) -> Address:
+    """The service at `url`, a port of this machine, where it is that Unix user who listens there.
+
+    Who is logged in may take the port of a service that is down: he must not be told a token. Raises
+    ServiceUnreachable.
+    """
+    port = urlsplit(url).port
+    owners = {found.uid for found in _listeners() if found.port == port}
+    if owners != {uid}:
+        who = f"of user {', '.join(map(str, sorted(owners)))}" if owners else "of nobody"
+        raise ServiceUnreachable(f"at {url} listens a process {who}, and not the service of user {uid}")
+    return Address(url, token)
 
 
 @contextmanager
@@ -162,6 +177,20 @@ class _Noted(NamedTuple):
     host: str
     port: int
     url: str
+
+
+class _Listener(NamedTuple):
+    port: int
+    uid: int
+
+
+def _listeners() -> Iterator[_Listener]:
+    """The sockets of this machine that listen, each with its owner, which the kernel tells everybody (proc(5))."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in _read(Path(table)).splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A":  # TCP_LISTEN
+                yield _Listener(int(fields[1].rpartition(":")[2], 16), int(fields[7]))
 
 
 def _given() -> Address | None:

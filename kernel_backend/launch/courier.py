@@ -47,8 +47,11 @@ class Courier(threading.Thread):
         """Post until told to finish and nothing is left."""
         from kernel_backend.client import Client  # after the ranks were started: it imports an HTTP library
 
-        token, url = self._folder.token(), self._job.service_url
-        client = Client.at(url, token, patience=0.0) if url else Client.at_home(Path(self._job.home))
+        token, url, uid = self._folder.token(), self._job.service_url, self._job.service_uid
+        if url is not None and uid is not None:
+            client = Client.of_user(uid, url, token)
+        else:
+            client = Client.at_home(Path(self._job.home))
         waiting: list[SpoolRecord] = []
         spoken, deadline = 0.0, float("inf")
         while True:

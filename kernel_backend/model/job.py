@@ -34,6 +34,7 @@ class Job(Record):
     resume_from: str | None = None  # "<step>-<attempt>"
     home: str  # DAYLIGHT_HOME: where the service's address is found again after it restarted
     service_url: str | None = None  # where the service is, for launchers that cannot look into its home
+    service_uid: int | None = None  # of the Unix user who listens there
 
     @property
     def id(self) -> AttemptId:

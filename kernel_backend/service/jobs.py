@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from kernel_backend.checkpoints.places import Places
@@ -33,6 +34,7 @@ def job_of(
         resume_from=attempt.resume_from,
         home=str(home),
         service_url=url,
+        service_uid=None if url is None else os.getuid(),
     )
 
 
