@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import threading
+from collections import deque
 from pathlib import Path
 
 from pydantic_core import to_json
@@ -78,6 +79,7 @@ def _answer(link: socket.socket, hands: Hands) -> None:
     except Exception as error:  # whatever it is, the service hears of it
         if not isinstance(error, DaylightError | OSError):
             _log.exception("%s", question.op)
+        deque(body, maxlen=0)  # bytes that nobody has read would cut the answer off
         send(link, Head(error=trouble_of(error)))
         return
     if isinstance(found, Contents):

@@ -68,6 +68,14 @@ def test_a_killed_agent_is_started_anew_at_the_next_need(ourselves, agents):
     assert len(ourselves.started) == 2
 
 
+def test_a_question_that_is_refused_before_its_body_was_read_ends_no_agent(ourselves, agents):
+    for _ in range(3):
+        with pytest.raises(PlaceUnavailable, match="there is no operation 'no such'"):
+            agents.ask("dave", "no such", NONE, Body.of(bytes(5_000_000)))
+    agents.check("dave")
+    assert len(ourselves.started) == 1
+
+
 def test_a_stopped_agent_is_replaced_and_ends_when_it_goes_on(ourselves, hasty):
     hasty.check("dave")
     stopped = ourselves.started[-1]

@@ -113,6 +113,10 @@ class Accounts:
         self._run("service", [*command, str(self.helper_socket), str(self._port)], user=self.service_user)
         until(self._answers, f"the service answers; {self.log('service')}")
 
+    def helper(self) -> psutil.Process:
+        """The process of the helper."""
+        return psutil.Process(self._running["helper"].pid)
+
     def kill(self, what: str) -> None:
         """End the helper or the service at once."""
         process = self._running.pop(what)
