@@ -1,4 +1,4 @@
-"""One hub for all tests that need a real one; what a test changes there, it puts back."""
+"""One hub for all tests of this folder; what a test changes there, it puts back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.hub.hub import Hub
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     pytest.importorskip("jupyterhub", reason="daylight[hub] is not installed")
     hub = Hub(tmp_path_factory.mktemp("hub") / "hub")
