@@ -220,7 +220,7 @@ def test_pipes_get_plain_aligned_columns(service, file, capsys):
     assert "a [bold] name" in row
     assert row.index("a [bold]") == head.index("name")
     assert main(["nodes"]) == 0
-    assert "here  cpu" in capsys.readouterr().out
+    assert "here  local  cpu" in capsys.readouterr().out
     assert main(["checkpoints", "1"]) == 0
     assert "no checkpoint" in capsys.readouterr().out
 

@@ -139,7 +139,7 @@ def test_what_the_hub_gives_a_group_is_in_force_soon_after(hub: Hub) -> None:
     try:
         hub.until(lambda: limit() == 1, "the new limit is in force")
         with pytest.raises(ImpossibleAsk, match="group vision may have 1"):
-            hub.client("danielle").rerun(1, Rerun(config={"slots": 2}))
+            hub.client("danielle").rerun(1, Rerun(config={"slots": 2}, trust="dave"))
     finally:
         hub.api("PUT", "groups/vision/properties", **before)
     hub.until(lambda: limit() == 3, "the old limit is in force")

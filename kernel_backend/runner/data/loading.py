@@ -86,7 +86,7 @@ class Loading:
             except StopIteration:
                 return
             except Exception as error:  # of many kinds: what a worker has sent is fetched from it
-                multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=1)
+                self._await_the_dying()
                 self._see_that_all_live(error)
                 raise
             if isinstance(found, Carried):
@@ -95,6 +95,13 @@ class Loading:
                 opened.add(found.opened)
                 found = found.found
             yield self._asked.next(), found
+
+    def _await_the_dying(self) -> None:
+        """Give a worker whose pipes are cut a moment to be dead: they are closed before it can be reaped."""
+        ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=1)
+        for process in self._processes:
+            if process.sentinel in ended:
+                process.join(1)
 
     def _see_that_all_live(self, cause: Exception | None) -> None:
         for process in self._processes:
