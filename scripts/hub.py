@@ -5,6 +5,7 @@ The configuration is the one of examples/jupyterhub; ports are free ones, and th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -103,7 +104,8 @@ def end(process: subprocess.Popen[bytes], folder: Path) -> None:
         named = [variables.get(name, "") for name in ("DAYLIGHT_HOME", "HOME", "DAYLIGHT_HUB_HOME")]
         # The service itself has its home on the command line, should the hub not have ended it.
         if any(place.startswith(str(folder)) for place in named) or f"--home={folder / 'daylight'}" in command:
-            each.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 def free_ports(count: int) -> list[int]:

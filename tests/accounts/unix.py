@@ -33,23 +33,33 @@ ROOT = Path(__file__).parents[2]
 
 
 def needed() -> str:
-    """The interpreter that every account can run; skips where there are no real accounts to be had.
-
-    In CI it is a failure where root or useradd is missing; a checkout or a Python in a private folder skips there, too.
-    """
-    lacking = "" if os.geteuid() == 0 else "Unix accounts are made by root"
-    lacking = lacking or ("" if shutil.which("useradd") else "there is no useradd")
-    if lacking and os.environ.get("CI"):
+    """The interpreter that every account can run; skips where there are no real accounts to be had, but not in CI."""
+    lacking = ""
+    if os.geteuid() != 0:
+        lacking = "Unix accounts are made by root"
+    elif shutil.which("useradd") is None:
+        lacking = "there is no useradd"
+    else:
+        ours = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+        for python in (sys.executable, os.path.realpath(sys.executable), ours):
+            if Path(python).exists() and _open_to_all(Path(python)) and _open_to_all(Path(os.path.realpath(python))):
+                return python
+        lacking = f"other users can run neither {sys.executable} nor {ours}"
+    if os.environ.get("CI"):
         pytest.fail(f"no test of Unix accounts is possible here: {lacking}")
-    if lacking:
-        pytest.skip(lacking)
-    if not _open_to_all(ROOT) or not _open_to_all(Path(sysconfig.get_path("purelib"))):
-        pytest.skip(f"other users cannot read {ROOT}")
-    ours = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
-    for python in (sys.executable, os.path.realpath(sys.executable), ours):
-        if Path(python).exists() and _open_to_all(Path(python)) and _open_to_all(Path(os.path.realpath(python))):
-            return python
-    pytest.skip(f"other users can run neither {sys.executable} nor {ours}")
+    pytest.skip(lacking)
+
+
+def _opened(folder: Path, beside: Path) -> Path:
+    """A folder that every account can read: this one, or its copy where it lies in somebody's own."""
+    if _open_to_all(folder):
+        return folder
+    copy = beside / folder.name
+    linked = subprocess.run(["cp", "-al", folder, copy], capture_output=True)  # at once, on one disk
+    if linked.returncode != 0:
+        shutil.rmtree(copy, ignore_errors=True)
+        subprocess.run(["cp", "-a", folder, copy], check=True)
+    return copy
 
 
 def _open_to_all(path: Path) -> bool:
@@ -70,10 +80,13 @@ class Accounts:
             home = self.base / "home" / name
             subprocess.run(["useradd", "-m", "-d", home, "-s", "/bin/sh", name], check=True, capture_output=True)
             home.chmod(0o700)
+        code = _opened(ROOT / "kernel_backend", self.base).parent
+        libraries = _opened(Path(sysconfig.get_path("purelib")), self.base)
+        self._program = _opened(Path(__file__).parent, self.base) / "serving.py"
         self.environment = {
             "PATH": "/usr/bin:/bin",
             "LANG": "C.UTF-8",
-            "PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}",
+            "PYTHONPATH": f"{code}:{libraries}",
             "DAYLIGHT_SLOTS": "4",
         }
         self.helper_socket = self.base / "run" / "spawn.sock"
@@ -106,7 +119,7 @@ class Accounts:
 
     def start_service(self) -> None:
         """Start the service as its own user."""
-        command = [self.python, "-P", str(Path(__file__).with_name("serving.py")), str(self.home)]
+        command = [self.python, "-P", str(self._program), str(self.home)]
         self._run("service", [*command, str(self.helper_socket), str(self._port)], user=self.service_user)
         until(self._answers, f"the service answers; {self.log('service')}")
 
