@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 from urllib.parse import urlsplit
 
-import psutil
-
+from kernel_backend import lifetimes
 from kernel_backend.errors import ServiceUnreachable
 from kernel_backend.home import home as default_home
 
@@ -65,7 +64,7 @@ def find(home: Path | None = None) -> Address | None:
     if noted is None or noted.machine != socket.gethostname():
         return None
     token = _read(home / "token")
-    if not token or not _alive(noted.pid, noted.started):
+    if not token or not lifetimes.alive(noted.pid, noted.started):
         return None
     return Address(noted.url, token, noted.pid)
 
@@ -146,7 +145,7 @@ def announce(home: Path, host: str, port: int, prefix: str = "") -> Address:
     """Write where this process listens, and which interpreter can serve; the address clients will find."""
     pid = os.getpid()
     url = (f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}") + prefix
-    noted = _Noted(pid, _started(pid), socket.gethostname(), host, port, url)
+    noted = _Noted(pid, lifetimes.started(pid), socket.gethostname(), host, port, url)
     write_private(home / "service.json", json.dumps(noted._asdict()))
     write_private(home / "server-python", sys.executable)
     return Address(noted.url, ensure_token(home), pid)
@@ -212,19 +211,6 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-def _started(pid: int) -> float:
-    # Since boot, not since the epoch: a clock set meanwhile must not make a living service look dead.
-    boot = psutil.boot_time()
-    return psutil.Process(pid).create_time() - boot
-
-
-def _alive(pid: int, started: float) -> bool:
-    try:
-        return abs(_started(pid) - started) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def _spawn(home: Path) -> subprocess.Popen[bytes]:

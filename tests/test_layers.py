@@ -25,13 +25,14 @@ PARTS: dict[str, set[str]] = {
     "text": WORDS,
     "overlay": set(),
     "orphans": set(),
+    "lifetimes": set(),
     "patience": WORDS,
-    "discovery": WORDS | {"home"},
+    "discovery": WORDS | {"home", "lifetimes"},
     **dict.fromkeys(DECISIONS, WORDS),
     **dict.fromkeys(SEAMS, WORDS | DECISIONS | {"home", "devices", "overlay"}),
     "environments": WORDS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
     "engines": WORDS | {"home", "devices", "launch"},
-    "launch": WORDS | {"home", "devices", "client", "orphans"},  # a launcher posts what its ranks say
+    "launch": WORDS | {"home", "devices", "client", "orphans", "lifetimes"},  # a launcher posts what its ranks say
     # What is done for an owner of trainings with several seams at once: by the service itself, or by an agent.
     "areas": WORDS | {"home", "artifacts", "environments", "launch", "snapshots"},
     "agent": WORDS | SEAMS | {"home", "areas"},

@@ -8,9 +8,9 @@ import threading
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-import psutil
 from pydantic import ValidationError
 
+from kernel_backend import lifetimes
 from kernel_backend.model.frames import Sources
 from kernel_backend.model.job import Job
 from kernel_backend.model.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
@@ -29,18 +29,13 @@ class LauncherRecord(Record):
     started: float  # seconds after the machine's boot: a wall clock that is set does not change it
 
     @classmethod
-    def of(cls, process: psutil.Process) -> LauncherRecord:
+    def of(cls, pid: int) -> LauncherRecord:
         """The record of a living process."""
-        return cls(pid=process.pid, started=process.create_time() - psutil.boot_time())
+        return cls(pid=pid, started=lifetimes.started(pid))
 
     def alive(self) -> bool:
         """Whether that very process runs (a zombie does not)."""
-        try:
-            process = psutil.Process(self.pid)
-            same = abs(LauncherRecord.of(process).started - self.started) < 1.0
-            return same and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
+        return lifetimes.alive(self.pid, self.started)
 
 
 class AttemptFolder(NamedTuple):

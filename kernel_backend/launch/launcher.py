@@ -12,8 +12,6 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import psutil
-
 from kernel_backend.launch.courier import Courier
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.gang import Gang
@@ -44,7 +42,7 @@ def launch(path: Path) -> None:
         return
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
-    folder.write("launcher.json", LauncherRecord.of(psutil.Process()).model_dump_json().encode())
+    folder.write("launcher.json", LauncherRecord.of(os.getpid()).model_dump_json().encode())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a heartbeat says nothing
     try:
