@@ -5,7 +5,7 @@ import { clearQuota, drain, moveFirst, setPriority, setQuota } from '../src/page
 import { fieldText, givenText, heldText, slotHoursText, typedValue, windowText } from '../src/page/fields';
 import type { Asker, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
-import type { NodeUse } from '../src/model/words';
+import type { NodeUse } from '../src/model/words/overview';
 import { account, waiting } from './cluster';
 
 const NODE: NodeUse = {

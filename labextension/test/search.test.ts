@@ -1,6 +1,8 @@
 /** What is drawn of a search: where values stand, who is coloured how, and what is said beside it. */
 
-import type { BracketStanding, ExperimentState, Space, Standing, TrialRow } from '../src/model/words';
+import type { Space } from '../src/model/words/space';
+import type { BracketStanding, Standing, TrialRow } from '../src/model/words/standing';
+import type { ExperimentState } from '../src/model/words/states';
 import { bars } from '../src/view/search/bars';
 import { ladder, ladderText } from '../src/view/search/ladder';
 import { incumbent, manyCurves } from '../src/view/search/lines';
