@@ -82,7 +82,7 @@ class Service:
         self._store, self._archive, self._engine, self._areas = store, archive, engine, areas
         self.roster = roster or StoredRoster(store)
         self._curves = CurveReader(store)
-        self._twins, self._submitting = Twins(archive), asyncio.Lock()
+        self._twins, self._submitting = Twins(store, archive), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places)
