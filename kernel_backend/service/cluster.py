@@ -193,10 +193,6 @@ def _check_open(experiment: Experiment) -> None:
         raise Conflict(f"experiment #{experiment.number} is {experiment.state}: it waits for nothing")
 
 
-def _sees(who: Person, owner: str, group: str) -> bool:
-    return who.admin or who.name == owner or group in who.groups
-
-
 @dataclass(frozen=True)
 class _Look:
     """A look at the queue: by whom, and how far."""
@@ -229,14 +225,14 @@ class _Look:
 
     def _wait(self, nth: int, ask: Ask, in_turn: list[Ask]) -> Wait | None:
         if nth < min(EXPLAINED, len(in_turn)):
-            return explain_in_turn(self.picture, ask, in_turn[:nth], self.lengths)
+            return explain_in_turn(self.picture, ask, in_turn[:nth], self.lengths, self.who)
         behind = 0 <= nth - len(in_turn) < EXPLAINED_BEHIND
-        return explain(self.picture, ask, self.lengths) if behind else None
+        return explain(self.picture, ask, self.lengths, self.who) if behind else None
 
     def _row(self, ask: Ask, place: int, nth: int, in_turn: list[Ask]) -> Waiting:
         about: dict[str, Any] = {"pool": ask.pool, "place": place, "slots": ask.slots, "queued_at": ask.queued_at}
         about |= {"priority": ask.priority, "group": ask.group, "owner": ""}
-        if _sees(self.who, ask.owner, ask.group):
+        if self.who.sees(ask.owner, ask.group):
             trial = None if ask.trial == ANY_TRIAL else ask.trial
             about |= {"owner": ask.owner, "experiment": ask.experiment, "trial": trial}
             about |= {"wait": self._wait(nth, ask, in_turn)}
@@ -257,7 +253,7 @@ def _runs(picture: Picture, who: Person) -> dict[str, list[NodeRun]]:
     for key, run in sorted(picture.runs.items()):
         for share in run.placement:
             about: dict[str, Any] = {"slots": len(share.slots), "group": run.group}
-            if _sees(who, run.owner, run.group):
+            if who.sees(run.owner, run.group):
                 about |= {"owner": run.owner, **(_of_server(picture, run) if key.server else _of_gang(key))}
             found.setdefault(share.node, []).append(NodeRun.model_validate(about))
     return found

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import FIRST
+from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, parse_slot_hours
 from kernel_backend.scheduler.asks import Key
 from kernel_backend.scheduler.explain import explain
@@ -386,6 +387,36 @@ def test_the_rest_of_a_limit_that_is_kept_for_another_says_so():
     assert c.decide() == []
     assert c.why(guaranteed) == "next in queue; 1 slot asked, 0 of 4 free"
     assert c.why(other) == "next in pool b; what its limit leaves is kept for #2.1"
+
+
+@pytest.mark.parametrize(
+    ("reader", "hours", "rival", "never"),
+    [
+        ("ada", "you have used 16 of 16 slot-hours in 1 days", "another's training", "you may have 8 in one trial."),
+        (
+            "mate",
+            "its owner has used up the slot-hours",
+            "another's training",
+            "its owner may have fewer in one trial.",
+        ),
+        ("admin", "ada has used 16 of 16 slot-hours in 1 days", "#3.1", "ada may have 8 in one trial."),
+    ],
+)
+def test_a_reader_learns_nothing_of_anothers_numbers(reader, hours, rival, never):
+    c = Cluster(
+        *nodes(1, 8),
+        *nodes(1, 16, pool="b", prefix="b"),
+        users={"ada": {"slot_hours": "16/1d", "max_slots_per_trial": 8}, "bob": {"guarantee": 1, "limit": 3}},
+    )
+    person = Person(name=reader, groups=("vision",), admin=reader == "admin")
+    c.ask("ada", 8, "vision")
+    c.decide()
+    c.at(2 * 3600)
+    c.ask("ada", 1, "vision"), c.ask("bob", 1, "speech"), c.ask("bob", 3, "vision", pool="b")
+    c.ask("ada", 9, "vision", pool="b")
+    assert explain(c.picture, c._asks[2], reader=person).reason.endswith(f"; {hours}")
+    assert explain(c.picture, c._asks[4], reader=person).reason.endswith(f"leaves is kept for {rival}")
+    assert explain(c.picture, c._asks[5], reader=person).reason.startswith(f"9 slots asked; {never}")
 
 
 def test_what_is_kept_for_one_is_not_before_those_of_his_line_who_come_back():
