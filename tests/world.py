@@ -153,8 +153,12 @@ class World:
 
     def forkservers(self) -> list[psutil.Process]:
         """The forkservers of this home; what is forked from them is not among them."""
-        found = [each for each in self._everything() if "kernel_backend.launch.forkserver" in each.cmdline()]
-        return [each for each in found if each.ppid() not in {other.pid for other in found}]
+        found: dict[int, tuple[psutil.Process, int]] = {}
+        for each in self._everything():
+            with contextlib.suppress(psutil.Error):  # gone since
+                if "kernel_backend.launch.forkserver" in each.cmdline():
+                    found[each.pid] = each, each.ppid()
+        return [each for each, parent in found.values() if parent not in found]
 
     def kill_service(self) -> None:
         """kill -9 of the service alone."""
@@ -171,10 +175,16 @@ class World:
         return {part.name: part.digest for part in newest.parts}
 
     def close(self) -> None:
-        """End everything that still runs here."""
-        for process in self._everything():
+        """End everything that still runs here, and what it was about to start."""
+        until(lambda: not self._kill(), "everything has ended")
+
+    def _kill(self) -> int:
+        """How many there were."""
+        found = list(self._everything())
+        for process in found:
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        return len(found)
 
     def _processes(self, module: str) -> Iterator[psutil.Process]:
         for process in self._everything():
