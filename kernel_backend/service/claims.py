@@ -34,7 +34,7 @@ class Claims:
     def restore(self, picture: Picture) -> None:
         """Give those who ask what they had: their reservations, and the time at the head of their lines."""
         asks = picture.queue.asks
-        kept = [reservation(claim) for key, claim in self._kept.items() if key in asks]
+        kept = [reservation(claim, asks[key].priority) for key, claim in self._kept.items() if key in asks]
         picture.reservations = tuple(sorted((each for each in kept if each is not None), key=lambda each: each.since))
         for lines in picture.queue.lines.values():
             for line in lines.values():
@@ -52,11 +52,11 @@ class Claims:
             self._kept = wanted
 
 
-def reservation(claim: Claim) -> Reservation | None:
-    """What is kept for somebody, in the words of the scheduler."""
+def reservation(claim: Claim, priority: int | None = None) -> Reservation | None:
+    """What is kept for somebody, in the words of the scheduler; taken to be got by the `priority` that they have."""
     if claim.kept_since is None or claim.kind is None:
         return None
-    return Reservation(Key(*claim.key), claim.kind, claim.node, claim.kept_since)
+    return Reservation(Key(*claim.key), claim.kind, claim.node, claim.kept_since, priority)
 
 
 def _claims(picture: Picture, starting: Mapping[Key, Start]) -> dict[Key, Claim]:
