@@ -20,20 +20,9 @@ from kernel_backend.model.options import VIEWS, OptionParser
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.resumption import parse_slots
 from kernel_backend.model.values import nearest
-from kernel_backend.text import (
-    ARTIFACT_HEAD,
-    OWNED_HEAD,
-    TABLE_HEAD,
-    artifact_row,
-    checkpoint_head,
-    checkpoint_row,
-    collected_lines,
-    fact_lines,
-    hang_text,
-    head_text,
-    search_text,
-    table_row,
-)
+from kernel_backend.text import OWNED_HEAD, TABLE_HEAD, hang_text, head_text, search_text, table_row
+from kernel_backend.text.given import fact_lines
+from kernel_backend.text.kept import ARTIFACT_HEAD, artifact_row, checkpoint_head, checkpoint_row, collected_lines
 
 HELP = """%dl VERB ...
 

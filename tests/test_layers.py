@@ -141,7 +141,7 @@ def test_only_the_client_and_the_server_extensions_proxy_speak_http_to_the_servi
     def speaks(module: str, *libraries: str) -> bool:
         return any(each.startswith(libraries) for each in imports(FILES[module], everywhere=True))
 
-    assert {m for m in FILES if speaks(m, "httpx", "websockets")} == {"kernel_backend.client"}
+    assert {m for m in FILES if speaks(m, "httpx", "websockets")} == {"kernel_backend.client.conversation"}
     tornados = {m for m in FILES if speaks(m, "tornado.httpclient", "tornado.simple_httpclient", "urllib.request")}
     callers = {m for m in FILES if "websocket_connect" in ast.dump(FILES[m])}
     assert tornados | callers == {"jupyter_ext.proxy", "kernel_backend.identity.hub_api"}  # which asks a hub

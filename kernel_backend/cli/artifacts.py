@@ -9,7 +9,7 @@ from kernel_backend.cli.output import print_json, print_table, tell
 from kernel_backend.cli.verb import OK, Verb, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.model.options import OptionParser
-from kernel_backend.text import ARTIFACT_HEAD, artifact_row
+from kernel_backend.text.kept import ARTIFACT_HEAD, artifact_row
 
 
 def _artifacts(options: Namespace) -> int:

@@ -12,7 +12,8 @@ from kernel_backend.client import Client
 from kernel_backend.model.ids import parse_reference
 from kernel_backend.model.options import OptionParser
 from kernel_backend.model.overview import CheckpointInfo
-from kernel_backend.text import checkpoint_head, checkpoint_row, collected_lines, size
+from kernel_backend.text import size
+from kernel_backend.text.kept import checkpoint_head, checkpoint_row, collected_lines
 
 
 def _checkpoints(options: Namespace) -> int:

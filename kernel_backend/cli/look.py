@@ -19,9 +19,7 @@ from kernel_backend.text import (
     OWNED_HEAD,
     TABLE_HEAD,
     attempt_lines,
-    fact_lines,
     failure_text,
-    given_line,
     guarantee_text,
     head_text,
     number,
@@ -30,6 +28,7 @@ from kernel_backend.text import (
     search_text,
     table_row,
 )
+from kernel_backend.text.given import fact_lines, given_line
 
 
 def _list(options: Namespace) -> int:

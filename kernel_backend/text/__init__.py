@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
-from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.checkpoints import Collected, Judged
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.facts import Delivered, FactName, Observed, Weights
-from kernel_backend.model.overview import CheckpointInfo, Overview, Wait
+from kernel_backend.model.overview import Overview, Wait
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.space import Space
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
@@ -247,118 +242,6 @@ def table_row(overview: Overview, now: float, owner: bool = False) -> tuple[str,
 
 TABLE_HEAD = ("id", "name", "state", "epoch", "metrics", "slots", "elapsed")
 OWNED_HEAD = ("id", "owner", "group", *TABLE_HEAD[1:])
-
-
-def checkpoint_head(metric: str) -> tuple[str, ...]:
-    """The columns of `checkpoint_row`; `metric` is what the experiment's best is judged by."""
-    return ("trial", "checkpoint", "step", "epoch", metric, "size", "committed", "verified", "kept")
-
-
-def checkpoint_row(info: CheckpointInfo, metric: str, now: float) -> tuple[str, ...]:
-    """A row of a list of checkpoints."""
-    value = info.metrics.get(metric)
-    return (
-        str(info.trial),
-        info.id,
-        str(info.step),
-        f"{info.epoch:.2f}",
-        "" if value is None else number(value),
-        size(info.bytes),
-        f"{duration(now - info.at)} ago",
-        info.verified,
-        ", ".join(info.kept) or "not by the rules",
-    )
-
-
-ARTIFACT_HEAD = ("trial", "name", "size", "type", "step", "kept")
-
-
-def artifact_row(artifact: Artifact, now: float) -> tuple[str, ...]:
-    """A row of a list of artifacts, under `ARTIFACT_HEAD`."""
-    when = f"{duration(now - artifact.at)} ago"
-    return str(artifact.trial), artifact.name, size(artifact.size), artifact.media, str(artifact.step), when
-
-
-def collected_lines(found: Collected, dry_run: bool, verbose: bool = False) -> list[str]:
-    """What goes with its size, the sum, and with `verbose` what stays and why."""
-    lines = [f"{_judged(each)}  {', '.join(each.reasons)}" for each in found.goes]
-    if verbose:
-        lines += [f"{_judged(each)}  stays: {', '.join(each.reasons)}" for each in found.stays]
-        lines += [f"{trial}  is being trained: it applies the rules itself" for trial in found.running]
-    count, verb = len(found.goes), "would go" if dry_run else "went"
-    total = f", {size(sum(each.bytes for each in found.goes))}" if count else ""
-    return [*lines, *found.problems, f"{count or 'no'} checkpoint{'' if count == 1 else 's'} {verb}{total}"]
-
-
-def _judged(each: Judged) -> str:
-    return f"{each.experiment}.{each.trial}  {each.id}  {size(each.bytes)}"
-
-
-MOST_FILES = 20  # of a list that a person reads
-
-
-def given_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> str:
-    """What a training was given: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`, or nothing.
-
-    `known` are the facts of a trial by name.
-    """
-    said = []
-    if "delivered" in known:
-        said.append(_delivered(Delivered.model_validate(known["delivered"])))
-    if "observed" in known and (count := _files(Observed.model_validate(known["observed"]))):
-        said.append(f"{_many(count, 'file')} read")
-    declared = [f"{data.name} {_many(data.files, 'file')} {size(data.bytes)}" for data in snapshot.data]
-    declared += [f"commit {commit}" for commit in snapshot.commits]
-    parts = [", ".join(said), f"declared {', '.join(declared)}" if declared else ""]
-    text = "; ".join(part for part in parts if part)
-    return f"data: {text}" if text else ""
-
-
-def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> list[str]:
-    """All that is known of what a result depends on beside its code, a line each."""
-    lines = []
-    if "delivered" in known:
-        delivered = Delivered.model_validate(known["delivered"])
-        where = "the first epoch" if delivered.whole else "the part of the first epoch that was trained"
-        lines.append(f"delivered  {_samples(delivered)} in {where}, digest {delivered.digest}, seed {delivered.seed}")
-    lines += [
-        f"declared   {data.name}: {_many(data.files, 'file')}, {size(data.bytes)}, digest {data.digest}"
-        for data in snapshot.data
-    ]
-    lines += [f"commit     {commit}" for commit in snapshot.commits]
-    if "observed" in known:
-        lines += _observed_lines(Observed.model_validate(known["observed"]))
-    if "weights" in known:
-        weights = Weights.model_validate(known["weights"])
-        lines.append(f"weights    {_many(len(weights.tensors), 'tensor')} at step 0, digest {weights.digest}")
-    lines += [f"runtime    {name} {value}" for name, value in sorted(known.get("runtime", {}).items())]
-    return lines
-
-
-def _observed_lines(observed: Observed) -> list[str]:
-    lines = [
-        f"read       {file.path}  {size(file.size)}" + (f"  digest {file.digest}" if file.digest else "")
-        for file in observed.files[:MOST_FILES]
-    ]
-    more = _files(observed) - len(lines)
-    return [*lines, f"read       and {_many(more, 'more file')}"] if more else lines
-
-
-def _delivered(delivered: Delivered) -> str:
-    part = "" if delivered.whole else " of a part of the first epoch"
-    return f"{_samples(delivered)}{part} delivered (digest {delivered.digest[:8]}...)"
-
-
-def _samples(delivered: Delivered) -> str:
-    return _many(delivered.samples, "sample")
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
-def _files(observed: Observed) -> int:
-    return len(observed.files) + observed.more
 
 
 def message_line(message: Message, before: Overview, after: Overview) -> str | None:

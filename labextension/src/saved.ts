@@ -1,7 +1,10 @@
 /** What stands in a notebook's output, looked at before it is believed: notebooks are edited, merged and damaged. */
 
 import { overviewIn } from './model/overview';
-import type { Curve, Curves, Overview, Saved, SavedSearch, Value } from './model/words';
+import type { Curve, Curves } from './model/words/curves';
+import type { Overview } from './model/words/overview';
+import type { Value } from './model/words/record';
+import type { Saved, SavedSearch } from './model/words/saved';
 
 const COLUMNS = ['size', 'step', 'epoch', 'at', 'mean', 'low', 'high', 'broken'] as const;
 

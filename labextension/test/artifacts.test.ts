@@ -2,7 +2,8 @@
 
 import { isPicture, kindText, MOST_TILES, savedText, tooLarge, whenText } from '../src/model/artifacts';
 import { overviewIn } from '../src/model/overview';
-import type { Artifact, Overview } from '../src/model/words';
+import type { Artifact } from '../src/model/words/artifacts';
+import type { Overview } from '../src/model/words/overview';
 import { overview } from './fakes';
 
 function artifact(fields: Partial<Artifact> = {}): Artifact {

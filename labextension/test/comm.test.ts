@@ -4,7 +4,8 @@ import { CommSource } from '../src/service/comm';
 import type { Channel, FromKernel } from '../src/service/comm';
 import type { ServiceError } from '../src/service/source';
 import { Watch } from '../src/service/watch';
-import type { Message, Saved } from '../src/model/words';
+import type { Saved } from '../src/model/words/saved';
+import type { Message } from '../src/model/words/stream';
 import { curves, overview, report, reported, said, saved, experiment } from './fakes';
 
 interface Sent {

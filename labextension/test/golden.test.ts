@@ -6,7 +6,10 @@ import text from '../../tests/golden/text.json';
 import { LiveCurves } from '../src/model/curves';
 import * as overviews from '../src/model/overview';
 import * as texts from '../src/model/text';
-import type { Curves, Message, Overview, StoredReport } from '../src/model/words';
+import type { Curves } from '../src/model/words/curves';
+import type { Overview } from '../src/model/words/overview';
+import type { StoredReport } from '../src/model/words/reports';
+import type { Message } from '../src/model/words/stream';
 
 type Says = (...given: unknown[]) => unknown;
 

@@ -5,7 +5,8 @@ import { clearQuota, drain, moveFirst, setPriority, setQuota } from '../src/page
 import { fieldText, givenText, heldText, slotHoursText, typedValue, windowText } from '../src/page/fields';
 import type { Asker, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
-import type { NodeUse, Waiting } from '../src/model/words';
+import type { NodeUse } from '../src/model/words/overview';
+import type { Waiting } from '../src/model/words/sharing';
 import { account, waiting } from './cluster';
 
 const NODE: NodeUse = {

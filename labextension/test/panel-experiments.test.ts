@@ -4,7 +4,7 @@ import { Experiments } from '../src/panel/experiments';
 import { LiveSettings } from '../src/panel/settings';
 import { ServiceError } from '../src/service/source';
 import type { Query, Source, Subscription } from '../src/service/source';
-import type { Overview } from '../src/model/words';
+import type { Overview } from '../src/model/words/overview';
 import { done, overview } from './fakes';
 
 /** A service with these experiments; its answers to the list wait while `held`. */

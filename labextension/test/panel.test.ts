@@ -15,7 +15,7 @@ import {
 } from '../src/panel/list';
 import { DEFAULTS, settingsIn } from '../src/panel/settings';
 import { newestText } from '../src/model/text';
-import type { Overview } from '../src/model/words';
+import type { Overview } from '../src/model/words/overview';
 import { done, experiment, overview, queued, trial } from './fakes';
 
 const quiet = { failed: false, moved: false, active: false };

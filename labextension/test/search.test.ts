@@ -1,6 +1,8 @@
 /** What is drawn of a search: where values stand, who is coloured how, and what is said beside it. */
 
-import type { BracketStanding, ExperimentState, Space, Standing, TrialRow } from '../src/model/words';
+import type { Space } from '../src/model/words/space';
+import type { BracketStanding, Standing, TrialRow } from '../src/model/words/standing';
+import type { ExperimentState } from '../src/model/words/states';
 import { bars } from '../src/view/search/bars';
 import { ladder, ladderText } from '../src/view/search/ladder';
 import { incumbent, manyCurves } from '../src/view/search/lines';
@@ -311,7 +313,7 @@ describe('pairs', () => {
 describe('steering', () => {
   const paused = row(7, 0.1);
   const inState = (state: ExperimentState, connection: Connection = 'live'): Look => ({
-    ...{ number: 12, curves: [], trial: 1, captured: [], search: null, trouble: null, at: 100 },
+    ...{ number: 12, curves: [], trial: 1, captured: [], search: null, trouble: null, heard: true, at: 100 },
     overview: overview({ experiment: experiment({ state }) }),
     connection
   });
@@ -340,6 +342,7 @@ describe('steering', () => {
     }
     expect(mayHaveMore(inState('active'))).toBe(false);
     expect(mayHaveMore(inState('completed', 'connecting'))).toBe(false);
+    expect(mayHaveMore({ ...inState('completed', 'ended'), heard: false })).toBe(false); // a notebook's copy of it
   });
 });
 

@@ -1,6 +1,7 @@
 /** Which metrics share a plot, and curves as lines over an axis. */
 
-import type { Curve, Kind } from '../src/model/words';
+import type { Curve } from '../src/model/words/curves';
+import type { Kind } from '../src/model/words/reports';
 import { evenly, inWords, markedText, lastText, tableOf } from '../src/view/describe';
 import { aligned, allPositive, type Line, lineOf, panelsOf } from '../src/view/lines';
 import { DEFAULTS } from '../src/view/settings';

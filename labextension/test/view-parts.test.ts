@@ -1,6 +1,9 @@
 /** What a view decides without drawing: buttons, the share that is done, compared lines and rows. */
 
-import type { Curve, ExperimentState, Metrics, Overview, TrialState } from '../src/model/words';
+import type { Curve } from '../src/model/words/curves';
+import type { Overview } from '../src/model/words/overview';
+import type { Metrics } from '../src/model/words/record';
+import type { ExperimentState, TrialState } from '../src/model/words/states';
 import type { Look } from '../src/service/watch';
 import { verbsFor } from '../src/view/actions';
 import { failureOf } from '../src/view/failure';
@@ -12,7 +15,7 @@ import { attempt, curves, experiment, overview, report, trial } from './fakes';
 
 function look(fields: Partial<Look> = {}): Look {
   const shown = { overview: overview(), curves: curves(report(1), report(2)).curves, captured: [], search: null };
-  return { number: 12, connection: 'live', trouble: null, at: 100, trial: 1, ...shown, ...fields };
+  return { number: 12, connection: 'live', heard: true, trouble: null, at: 100, trial: 1, ...shown, ...fields };
 }
 
 function validation(metric = 'loss'): Curve {

@@ -4,7 +4,7 @@ import { ServiceError } from '../src/service/source';
 import type { Connection, Look } from '../src/service/watch';
 import { WriteBack, writeIn } from '../src/writeback';
 import type { Moment } from '../src/writeback';
-import type { Overview } from '../src/model/words';
+import type { Overview } from '../src/model/words/overview';
 import { attempt, done, overview, queued, trial } from './fakes';
 
 const running = (step: number, seq = step): Overview => overview({ seq, trials: [trial({ step })] });
@@ -127,6 +127,7 @@ function look(shown: Overview, connection: Connection): Look {
     captured: [],
     search: null,
     connection,
+    heard: true,
     trouble: null,
     at: 0
   };

@@ -222,7 +222,7 @@ def test_a_stream_outlives_the_service(tmp_path):
 
 
 def test_a_stream_that_was_silent_for_longer_than_patience_outlives_its_first_cut(served, client, token, monkeypatch):
-    monkeypatch.setattr("kernel_backend.client.SILENCE_S", 0.1)
+    monkeypatch.setattr("kernel_backend.client.conversation.SILENCE_S", 0.1)
     messages = served.client(patience=0.5).watch(after=client.experiment(1).seq, experiment=1)
 
     def cut_and_deliver() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kernel_backend.model.facts import Delivered, Observed, ObservedFile, StoredFact, known
 from kernel_backend.model.snapshot import Data, Environment, Snapshot
-from kernel_backend.text import fact_lines, given_line
+from kernel_backend.text.given import fact_lines, given_line
 
 ENVIRONMENT = Environment(
     python="3.11.7", implementation="CPython", platform="Linux", cpu="any", cores=2, distributions={}

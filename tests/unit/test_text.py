@@ -17,9 +17,6 @@ from kernel_backend.text import (
     OWNED_HEAD,
     TABLE_HEAD,
     already_text,
-    checkpoint_head,
-    checkpoint_row,
-    collected_lines,
     duration,
     epoch_text,
     failure_text,
@@ -35,6 +32,7 @@ from kernel_backend.text import (
     state_text,
     table_row,
 )
+from kernel_backend.text.kept import checkpoint_head, checkpoint_row, collected_lines
 from tests.builders import attempt, trial, user_error
 
 

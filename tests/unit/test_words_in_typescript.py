@@ -1,4 +1,4 @@
-"""The front end's words are those of the model: the same fields, the same states."""
+"""The front end's words are those of the model: the same fields, the same states, in files of the same names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from kernel_backend.model import (
 )
 from kernel_backend.model.record import Record
 
-WORDS = (Path(__file__).parents[2] / "labextension" / "src" / "model" / "words.ts").read_text()
+WORDS = {
+    path.stem: path.read_text()
+    for path in (Path(__file__).parents[2] / "labextension" / "src" / "model" / "words").glob("*.ts")
+}
 
 RECORDS: list[type[Record]] = [
     artifacts.Artifact,
@@ -102,50 +105,62 @@ STATES: list[type[StrEnum]] = [
 ]
 
 
-def fields(name: str) -> dict[str, str]:
+def home(record: type) -> str:
+    """The file that a word is in, here and there."""
+    return record.__module__.removeprefix("kernel_backend.model.")
+
+
+def fields(file: str, name: str) -> dict[str, str]:
     """Of an interface, with their types, in written order."""
-    found = re.search(rf"^(?:export )?interface {name} \{{\n(.*?)^\}}", WORDS, re.MULTILINE | re.DOTALL)
-    assert found, f"words.ts has no interface {name}"
+    found = re.search(rf"^(?:export )?interface {name} \{{\n(.*?)^\}}", WORDS[file], re.MULTILINE | re.DOTALL)
+    assert found, f"{file}.ts has no interface {name}"
     return dict(re.findall(r"^  (\w+): (.*?);", found[1], re.MULTILINE))
 
 
-def union(name: str) -> list[str]:
+def union(file: str, name: str) -> list[str]:
     """The texts that a type allows, in written order."""
-    found = re.search(rf"^export type {name} =(.*?);$", WORDS, re.MULTILINE | re.DOTALL)
-    assert found, f"words.ts has no type {name}"
+    found = re.search(rf"^export type {name} =(.*?);$", WORDS[file], re.MULTILINE | re.DOTALL)
+    assert found, f"{file}.ts has no type {name}"
     return re.findall(r"'([^']+)'", found[1])
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
 def test_an_interface_has_the_fields_of_its_record(record):
-    assert list(fields(record.__name__)) == list(record.model_fields)
+    assert list(fields(home(record), record.__name__)) == list(record.model_fields)
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
 def test_what_may_be_none_may_be_null(record):
     may_be_none = {name for name, field in record.model_fields.items() if type(None) in get_args(field.annotation)}
-    assert {name for name, type in fields(record.__name__).items() if type.endswith("| null")} == may_be_none
+    written = fields(home(record), record.__name__)
+    assert {name for name, type in written.items() if type.endswith("| null")} == may_be_none
 
 
 @pytest.mark.parametrize("enum", STATES, ids=lambda enum: enum.__name__)
 def test_a_union_has_the_states_of_its_enum(enum):
-    assert union(enum.__name__) == [str(state) for state in enum]
+    assert union(home(enum), enum.__name__) == [str(state) for state in enum]
 
 
 def test_every_interface_is_compared():
-    ours = {"About", "Saved", "SavedSearch"}  # the first is a part of Message, the others what only views write
-    written = set(re.findall(r"^(?:export )?interface (\w+)", WORDS, re.MULTILINE))
-    assert written == ours | {record.__name__ for record in RECORDS}
+    # The first is a part of Message, the others what only views write.
+    ours = {("stream", "About"), ("saved", "Saved"), ("saved", "SavedSearch")}
+    written = [
+        (file, name)
+        for file, text in WORDS.items()
+        for name in re.findall(r"^(?:export )?interface (\w+)", text, re.MULTILINE)
+    ]
+    assert sorted(written) == sorted(ours | {(home(record), record.__name__) for record in RECORDS})
 
 
 def test_a_message_is_what_the_stream_says():
-    types = re.findall(r"\{ type: '(\w+)'; data: (\w+|\{.*?\}) \}", WORDS)
-    assert list(fields("About")) == [name for name in stream.Message.model_fields if name not in ("type", "data")]
+    types = re.findall(r"\{ type: '(\w+)'; data: (\w+|\{.*?\}) \}", WORDS["stream"])
+    about = [name for name in stream.Message.model_fields if name not in ("type", "data")]
+    assert list(fields("stream", "About")) == about
     assert [name for name, _ in types] == list(get_args(stream.Message.model_fields["type"].annotation))
     assert [data for _, data in types][:4] == ["Experiment", "Trial", "Attempt", "StoredReport"]
 
 
 def test_choices_are_those_of_the_records():
-    assert union("Kind") == list(get_args(reports.Kind))
-    (backends,) = re.findall(r"^  backend: (.*' \| .*);$", WORDS, re.MULTILINE)
+    assert union("reports", "Kind") == list(get_args(reports.Kind))
+    (backends,) = re.findall(r"^  backend: (.*' \| .*);$", WORDS["experiment"], re.MULTILINE)
     assert re.findall(r"'(\w+)'", backends) == list(get_args(experiment.BackendChoice))

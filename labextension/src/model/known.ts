@@ -2,7 +2,10 @@
 
 import { LiveCurves } from './curves';
 import { after, ended, overviewIn, sameExperiment } from './overview';
-import type { Curve, Curves, Message, Overview, Saved, SavedSearch } from './words';
+import type { Curve, Curves } from './words/curves';
+import type { Overview } from './words/overview';
+import type { Saved, SavedSearch } from './words/saved';
+import type { Message } from './words/stream';
 
 const TRIAL = 1; // the one whose curves are kept, unless others are told
 

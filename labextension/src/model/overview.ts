@@ -2,7 +2,12 @@
 
 import { bestFirst, better } from './best';
 import { type Counts, countStates, lookedAt, MOST } from './lookedat';
-import type { Attempt, ExperimentState, Message, Metric, Overview, StoredReport, Trial, TrialState } from './words';
+import type { Metric } from './words/experiment';
+import type { Overview } from './words/overview';
+import type { StoredReport } from './words/reports';
+import type { ExperimentState, TrialState } from './words/states';
+import type { Message } from './words/stream';
+import type { Attempt, Trial } from './words/trial';
 
 const ATTEMPTS = 10; // of a trial: as many as the service gives
 

@@ -1,6 +1,6 @@
 /** Numbers and text as Python prints them, so that a view and a terminal say the same. */
 
-import type { Value } from './words';
+import type { Value } from './words/record';
 
 const FURTHER = 40; // digits after the last one shown: enough to know whether a double lies exactly in the middle
 

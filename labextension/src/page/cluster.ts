@@ -2,7 +2,8 @@
 
 import { Poll } from '@lumino/polling';
 
-import type { Account, Deed, NodeUse, Overview, Pool, Self, UseOverTime, Waiting } from '../model/words';
+import type { NodeUse, Overview } from '../model/words/overview';
+import type { Account, Deed, Pool, Self, UseOverTime, Waiting } from '../model/words/sharing';
 import { ServiceError } from '../service/source';
 import type { Query } from '../service/source';
 import type { Act } from './deeds';

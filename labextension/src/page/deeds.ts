@@ -1,6 +1,9 @@
 /** What a person may do here, as requests: each knows what it says afterwards, and what takes it back. */
 
-import type { Account, NodeUse, Overview, Quota, Value, Waiting } from '../model/words';
+import type { NodeUse, Overview } from '../model/words/overview';
+import type { Quota } from '../model/words/quotas';
+import type { Value } from '../model/words/record';
+import type { Account, Waiting } from '../model/words/sharing';
 import { FIELDS, fieldText, type FieldName, NONE } from './fields';
 import type { Known } from './known';
 import { withAccount, withNode } from './known';

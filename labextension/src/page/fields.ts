@@ -1,6 +1,7 @@
 /** The numbers of a quota as a person reads and writes them. */
 
-import type { Account, Quota, SlotHours } from '../model/words';
+import type { Quota, SlotHours } from '../model/words/quotas';
+import type { Account } from '../model/words/sharing';
 
 export type FieldName = keyof Quota;
 

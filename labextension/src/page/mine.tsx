@@ -4,7 +4,8 @@ import * as React from 'react';
 
 import { frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, newestText, titleText, trialsText } from '../model/text';
-import type { Account, Overview } from '../model/words';
+import type { Overview } from '../model/words/overview';
+import type { Account } from '../model/words/sharing';
 import { heldText, partOf, windowText } from './fields';
 import type { Known } from './known';
 import { Slots } from './slots';

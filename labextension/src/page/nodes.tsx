@@ -2,7 +2,7 @@
 
 import * as React from 'react';
 
-import type { NodeUse } from '../model/words';
+import type { NodeUse } from '../model/words/overview';
 import { Ask } from './ask';
 import type { Cluster } from './cluster';
 import { drain } from './deeds';

@@ -1,6 +1,7 @@
 /** Long lists as a person goes through them: searched, sorted, a page at a time. */
 
-import type { Account, Deed, NodeRun, Waiting } from '../model/words';
+import type { NodeRun } from '../model/words/overview';
+import type { Account, Deed, Waiting } from '../model/words/sharing';
 import { plural } from './fields';
 import { dayText, roughly } from './text';
 

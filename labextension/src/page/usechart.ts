@@ -1,6 +1,6 @@
 /** Use over time as columns of a plot: what was held, and the lines that it is measured by. */
 
-import type { UseOverTime } from '../model/words';
+import type { UseOverTime } from '../model/words/sharing';
 
 export const SPANS = [
   ['1 d', 86400],

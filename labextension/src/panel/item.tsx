@@ -4,7 +4,7 @@ import * as React from 'react';
 
 import { ended, frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, newestText, stateText, trialsText } from '../model/text';
-import type { Overview } from '../model/words';
+import type { Overview } from '../model/words/overview';
 import { toldBy } from './list';
 
 interface Props {

@@ -3,7 +3,8 @@
 import { num } from '../model/curves';
 import { ended, stateOf } from '../model/overview';
 import { lossFirst, metricsText, newestOf } from '../model/text';
-import type { Overview, Trial } from '../model/words';
+import type { Overview } from '../model/words/overview';
+import type { Trial } from '../model/words/trial';
 import type { Query } from '../service/source';
 
 export const PAGE = 50; // experiments

@@ -6,7 +6,7 @@ import { Widget } from '@lumino/widgets';
 
 import { stateOf } from '../model/overview';
 import { titleText } from '../model/text';
-import type { Overview } from '../model/words';
+import type { Overview } from '../model/words/overview';
 import type { Source } from '../service/source';
 import { Watch } from '../service/watch';
 import type { ViewSettings } from '../view/settings';

@@ -1,6 +1,8 @@
 /** A Source through a widget's comm: the kernel passes on what the service says, while it is not there too busy. */
 
-import type { Curves, Message, Saved } from '../model/words';
+import type { Curves } from '../model/words/curves';
+import type { Saved } from '../model/words/saved';
+import type { Message } from '../model/words/stream';
 import { MessageLog } from './messagelog';
 import { NO_ANSWER, Questions } from './questions';
 import type { Answer } from './questions';

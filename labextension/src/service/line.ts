@@ -3,7 +3,9 @@
 import { POINTS } from '../model/curves';
 import type { Known } from '../model/known';
 import { frontOf, overviewIn, stateOf } from '../model/overview';
-import type { Curves, Message, Overview } from '../model/words';
+import type { Curves } from '../model/words/curves';
+import type { Overview } from '../model/words/overview';
+import type { Message } from '../model/words/stream';
 import { ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';
 

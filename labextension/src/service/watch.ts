@@ -1,7 +1,9 @@
 /** One experiment as it goes on, for whoever draws it: what is known, how the line stands, and its verbs. No DOM. */
 
 import { Known } from '../model/known';
-import type { Curve, LogChunk, Overview, Saved, SavedSearch } from '../model/words';
+import type { Curve } from '../model/words/curves';
+import type { LogChunk, Overview } from '../model/words/overview';
+import type { Saved, SavedSearch } from '../model/words/saved';
 import { foreignText, Line, readOverview } from './line';
 import type { Connection, Surroundings } from './line';
 import { ServiceError } from './source';
@@ -18,6 +20,7 @@ export interface Look {
   readonly captured: readonly string[];
   readonly search: SavedSearch | null; // how it stood when the notebook was saved
   readonly connection: Connection;
+  readonly heard: boolean; // whether the service has answered: what is shown may also be a notebook's own copy
   readonly trouble: string | null; // in words: what is wrong with the connection
   readonly at: number; // when this was true: seconds since the epoch
 }
@@ -66,6 +69,7 @@ export class Watch {
       captured: this._known.captured,
       search: this._known.search,
       connection: this._line.connection,
+      heard: this._line.heardAt !== null,
       trouble: this._line.trouble,
       at: this._at
     };

@@ -2,7 +2,7 @@
 
 import { ended } from '../model/overview';
 import { size } from '../model/text';
-import type { LogChunk } from '../model/words';
+import type { LogChunk } from '../model/words/overview';
 import type { Look, Watch } from '../service/watch';
 import { h, setText, show } from './dom';
 import { Sight } from './frame';

@@ -3,7 +3,7 @@
 import { secondsLeft } from '../model/estimate';
 import { frontOf } from '../model/overview';
 import { progressText } from '../model/text';
-import type { Trial } from '../model/words';
+import type { Trial } from '../model/words/trial';
 import type { Look } from '../service/watch';
 import { h, setAttribute, setText, show } from './dom';
 

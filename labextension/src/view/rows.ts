@@ -2,7 +2,10 @@
 
 import { frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, lossFirst, number, paramsText } from '../model/text';
-import type { Kind, Metrics, Overview, Trial, Value } from '../model/words';
+import type { Overview } from '../model/words/overview';
+import type { Metrics, Value } from '../model/words/record';
+import type { Kind } from '../model/words/reports';
+import type { Trial } from '../model/words/trial';
 
 export interface Row {
   readonly name: string;

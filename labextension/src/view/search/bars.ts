@@ -1,6 +1,6 @@
 /** How much each hyperparameter makes of the difference: a bar each, the largest first. */
 
-import type { Importance } from '../../model/words';
+import type { Importance } from '../../model/words/standing';
 import { type Shape, text } from './shapes';
 
 const [ROW, LEFT, RIGHT, CHARACTER] = [26, 12, 52, 7.6];

@@ -2,7 +2,7 @@
 
 import { num } from '../../model/curves';
 import { duration, number, valueText } from '../../model/text';
-import type { Standing, TrialRow } from '../../model/words';
+import type { Standing, TrialRow } from '../../model/words/standing';
 
 export interface Column {
   readonly name: string; // what it is sorted by

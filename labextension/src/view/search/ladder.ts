@@ -1,7 +1,8 @@
 /** The rung ladder: at each rung every result, who went on from there, and what it took. */
 
 import { number } from '../../model/text';
-import type { BracketStanding, Metric, Standing } from '../../model/words';
+import type { Metric } from '../../model/words/experiment';
+import type { BracketStanding, Standing } from '../../model/words/standing';
 import { plane } from './plane';
 import { metricScale, type Scale } from './scale';
 import { pathOf, type Shape, text } from './shapes';

@@ -2,7 +2,8 @@
 
 import { bestRows } from '../../model/best';
 import { number, valueText } from '../../model/text';
-import type { Standing, TrialRow, Value } from '../../model/words';
+import type { Value } from '../../model/words/record';
+import type { Standing, TrialRow } from '../../model/words/standing';
 import { type Axis } from './parallel';
 import { plane } from './plane';
 import { ranks, rowText, shade } from './scale';

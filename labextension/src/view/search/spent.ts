@@ -1,7 +1,7 @@
 /** What a search has trained and used, in words. */
 
 import { duration } from '../../model/text';
-import type { Standing } from '../../model/words';
+import type { Standing } from '../../model/words/standing';
 
 /** `asha, 1/4 goes on from each rung · 99 epochs trained in 1 min 21 s of slot time; its budget is used up`. */
 export function spentText(standing: Standing): string {

@@ -1,7 +1,7 @@
 /** What a person may do with a search and its trials: promote, prune, and let it have more. */
 
 import { ended } from '../../model/overview';
-import type { Standing, TrialRow } from '../../model/words';
+import type { Standing, TrialRow } from '../../model/words/standing';
 import type { Act, Look, Steer, Watch } from '../../service/watch';
 import { h, setAttribute, setText, show } from '../dom';
 import { Question } from '../question';
@@ -29,9 +29,9 @@ export function isOpen({ connection, overview }: Look): boolean {
   return connection === 'live' && overview !== null && !ended(overview) && overview.experiment.state !== 'stopping';
 }
 
-/** Whether a search has completed, and may have more trials. */
-export function mayHaveMore({ connection, overview }: Look): boolean {
-  return ['live', 'ended'].includes(connection) && overview?.experiment.state === 'completed';
+/** Whether a search has completed, and may have more trials: there is a service to ask for them. */
+export function mayHaveMore({ connection, heard, overview }: Look): boolean {
+  return heard && ['live', 'ended'].includes(connection) && overview?.experiment.state === 'completed';
 }
 
 export class Steering {

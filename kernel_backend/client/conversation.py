@@ -1,0 +1,192 @@
+"""Questions to a service and its answers, asked again where that is safe: the only file that speaks HTTP to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from kernel_backend import errors
+from kernel_backend.discovery import Address, CannotStart
+from kernel_backend.errors import DaylightError, ServiceUnreachable
+from kernel_backend.model.stream import Message
+from kernel_backend.patience import SILENCE_S, Patience, Say
+
+if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
+    import httpx
+    from websockets.sync.client import ClientConnection
+
+ANSWER_S = 30.0  # seconds to wait for an answer
+FRAME_LIMIT = 16 * 2**20  # bytes of one message
+
+Locate = Callable[[], Address]
+
+
+class Conversation:
+    """What is said to one service; every method raises the DaylightError that the service answered.
+
+    Where the service listens is asked anew before each question, so one that restarted on another port is found
+    again. What may safely be said twice is tried for `patience` seconds before ServiceUnreachable is raised.
+    """
+
+    def __init__(self, locate: Locate, patience: float, say: Say) -> None:
+        self._locate = locate
+        self._patience = patience
+        self._say = say
+        self._open: httpx.Client | None = None
+        self._streams: set[ClientConnection] = set()
+        self._closed = 0  # how often: a `watch` of before ends
+
+    def call(
+        self, method: str, path: str, *, again: bool = False, token: str | None = None, **request: Any
+    ) -> httpx.Response:
+        """The answer; `again` says that a POST may be sent twice without harm (the other methods may always)."""
+        import httpx
+
+        trying = Patience(self._patience, self._say)
+        while True:
+            try:
+                address = self._locate()
+                headers = {"Authorization": f"Bearer {token or address.token}"}
+                response = self._http().request(method, address.url + path, headers=headers, **request)
+            except CannotStart:
+                raise  # trying again would only fail again
+            except (ServiceUnreachable, httpx.ConnectError, httpx.ConnectTimeout) as error:
+                trying.wait(error)
+            except httpx.TransportError as error:
+                if method == "POST" and not again:
+                    raise ServiceUnreachable(f"the service did not answer {path}: {error!r}") from error
+                trying.wait(error)
+            else:
+                if response.is_error:
+                    raise _error(response.status_code, response.content)
+                return response
+
+    def json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        """The object that is answered; `request` is as for `call`."""
+        answer: dict[str, Any] = self.call(method, path, **request).json()
+        return answer
+
+    def pieces(self, path: str, timeout: float) -> Iterator[bytes]:
+        """What lies at a path, piece by piece as it comes; a connection that breaks goes on where it was."""
+        import httpx
+
+        trying, offset = Patience(self._patience, self._say), 0
+        while True:
+            try:
+                with self._streamed(path, offset, timeout) as response:
+                    for piece in response.iter_bytes():
+                        trying = Patience(self._patience, self._say)
+                        offset += len(piece)
+                        yield piece
+                    return
+            except CannotStart:
+                raise
+            except (ServiceUnreachable, httpx.TransportError) as error:
+                trying.wait(error)
+
+    def watch(self, after: int, experiment: int | None) -> Iterator[Message]:
+        """The messages after number `after`, each once and in order, until the caller stops or `close` is called.
+
+        A cut connection is made again and goes on after the last message that was seen. Patience begins anew
+        with each connection that had lasted a while: silence is no reason to give up at its first cut.
+        """
+        return self._watch(after, experiment, self._closed)
+
+    def _watch(self, after: int, experiment: int | None, closed: int) -> Iterator[Message]:
+        from websockets.exceptions import ConnectionClosed
+
+        trying = Patience(self._patience, self._say)
+        while self._closed == closed:
+            opened: float | None = None
+            try:
+                with self._stream(after, experiment) as socket:
+                    opened = time.monotonic()
+                    if self._closed != closed:
+                        return
+                    for frame in socket:
+                        message = Message.model_validate_json(frame)
+                        trying = Patience(self._patience, self._say)
+                        if message.seq > after:
+                            after = message.seq
+                            yield message
+            except CannotStart:
+                raise
+            except (OSError, ConnectionClosed, ServiceUnreachable) as error:
+                cut: Exception = error
+            else:
+                cut = ServiceUnreachable("the service ended the stream")
+            if self._closed != closed:
+                return
+            if opened is not None and time.monotonic() - opened > SILENCE_S:
+                trying = Patience(self._patience, self._say)
+            trying.wait(cut)
+
+    def close(self) -> None:
+        """Let go of the connections, which ends each `watch`; the next question makes new ones."""
+        self._closed += 1
+        for socket in list(self._streams):
+            socket.close()
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    @contextmanager
+    def _stream(self, after: int, experiment: int | None) -> Iterator[ClientConnection]:
+        from websockets.exceptions import InvalidHandshake, InvalidStatus
+        from websockets.sync.client import connect
+
+        address = self._locate()
+        url = f"ws{address.url.removeprefix('http')}/api/stream?after={after}"
+        try:
+            with connect(
+                url if experiment is None else f"{url}&experiment={experiment}",
+                additional_headers={"Authorization": f"Bearer {address.token}"},
+                open_timeout=ANSWER_S,
+                close_timeout=1,
+                max_size=FRAME_LIMIT,
+                proxy=None,
+            ) as socket:
+                self._streams.add(socket)
+                try:
+                    yield socket
+                finally:
+                    self._streams.discard(socket)
+        except InvalidStatus as error:
+            raise _error(error.response.status_code, bytes(error.response.body or b"")) from None
+        except InvalidHandshake as error:
+            raise ServiceUnreachable(f"no stream at {address.url}: {error}") from None
+
+    @contextmanager
+    def _streamed(self, path: str, offset: int, timeout: float) -> Iterator[httpx.Response]:
+        address = self._locate()
+        headers = {"Authorization": f"Bearer {address.token}"}
+        asked: dict[str, Any] = {"params": {"offset": offset}, "headers": headers, "timeout": timeout}
+        with self._http().stream("GET", address.url + path, **asked) as response:
+            if response.is_error:
+                raise _error(response.status_code, response.read())
+            yield response
+
+    def _http(self) -> httpx.Client:
+        import httpx
+
+        if self._open is None:
+            # No proxy of the environment: the service is on this machine, and its token stays here.
+            self._open = httpx.Client(timeout=httpx.Timeout(ANSWER_S, connect=5.0), trust_env=False)
+        return self._open
+
+
+def _error(status: int, content: bytes) -> DaylightError:
+    import json
+
+    try:
+        body = json.loads(content or b"{}")
+    except ValueError:
+        body = {"message": content.decode(errors="replace")[:500]}
+    if not body and status in _BARE:  # the answer to HEAD has no body
+        return _BARE[status]("no such thing" if status == 404 else "no valid token")
+    return errors.from_json(body if isinstance(body, dict) else {"message": str(body)}, status)
+
+
+_BARE: dict[int, type[DaylightError]] = {401: errors.Unauthenticated, 404: errors.NotFound}

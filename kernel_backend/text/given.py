@@ -1,0 +1,76 @@
+"""What a training was given beside its code, in words: data, files, first weights, the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kernel_backend.model.facts import Delivered, FactName, Observed, Weights
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.text import size
+
+MOST_FILES = 20  # of a list that a person reads
+
+
+def given_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> str:
+    """What a training was given: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`, or nothing.
+
+    `known` are the facts of a trial by name.
+    """
+    said = []
+    if "delivered" in known:
+        said.append(_delivered(Delivered.model_validate(known["delivered"])))
+    if "observed" in known and (count := _files(Observed.model_validate(known["observed"]))):
+        said.append(f"{_many(count, 'file')} read")
+    declared = [f"{data.name} {_many(data.files, 'file')} {size(data.bytes)}" for data in snapshot.data]
+    declared += [f"commit {commit}" for commit in snapshot.commits]
+    parts = [", ".join(said), f"declared {', '.join(declared)}" if declared else ""]
+    text = "; ".join(part for part in parts if part)
+    return f"data: {text}" if text else ""
+
+
+def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> list[str]:
+    """All that is known of what a result depends on beside its code, a line each."""
+    lines = []
+    if "delivered" in known:
+        delivered = Delivered.model_validate(known["delivered"])
+        where = "the first epoch" if delivered.whole else "the part of the first epoch that was trained"
+        lines.append(f"delivered  {_samples(delivered)} in {where}, digest {delivered.digest}, seed {delivered.seed}")
+    lines += [
+        f"declared   {data.name}: {_many(data.files, 'file')}, {size(data.bytes)}, digest {data.digest}"
+        for data in snapshot.data
+    ]
+    lines += [f"commit     {commit}" for commit in snapshot.commits]
+    if "observed" in known:
+        lines += _observed_lines(Observed.model_validate(known["observed"]))
+    if "weights" in known:
+        weights = Weights.model_validate(known["weights"])
+        lines.append(f"weights    {_many(len(weights.tensors), 'tensor')} at step 0, digest {weights.digest}")
+    lines += [f"runtime    {name} {value}" for name, value in sorted(known.get("runtime", {}).items())]
+    return lines
+
+
+def _observed_lines(observed: Observed) -> list[str]:
+    lines = [
+        f"read       {file.path}  {size(file.size)}" + (f"  digest {file.digest}" if file.digest else "")
+        for file in observed.files[:MOST_FILES]
+    ]
+    more = _files(observed) - len(lines)
+    return [*lines, f"read       and {_many(more, 'more file')}"] if more else lines
+
+
+def _delivered(delivered: Delivered) -> str:
+    part = "" if delivered.whole else " of a part of the first epoch"
+    return f"{_samples(delivered)}{part} delivered (digest {delivered.digest[:8]}...)"
+
+
+def _samples(delivered: Delivered) -> str:
+    return _many(delivered.samples, "sample")
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _files(observed: Observed) -> int:
+    return len(observed.files) + observed.more
