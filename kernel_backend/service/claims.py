@@ -34,7 +34,7 @@ class Claims:
     def restore(self, picture: Picture) -> None:
         """Give those who ask what they had: their reservations, and the time at the head of their lines."""
         asks = picture.queue.asks
-        kept = [reservation(claim, asks[key].priority) for key, claim in self._kept.items() if key in asks]
+        kept = [reservation(claim) for key, claim in self._kept.items() if key in asks]
         picture.reservations = tuple(sorted((each for each in kept if each is not None), key=lambda each: each.since))
         for lines in picture.queue.lines.values():
             for line in lines.values():
@@ -52,11 +52,11 @@ class Claims:
             self._kept = wanted
 
 
-def reservation(claim: Claim, priority: int | None = None) -> Reservation | None:
-    """What is kept for somebody, in the words of the scheduler; taken to be got by the `priority` that they have."""
+def reservation(claim: Claim) -> Reservation | None:
+    """What is kept for somebody, in the words of the scheduler."""
     if claim.kept_since is None or claim.kind is None:
         return None
-    return Reservation(Key(*claim.key), claim.kind, claim.node, claim.kept_since, priority)
+    return Reservation(Key(*claim.key), claim.kind, claim.node, claim.kept_since, claim.kept_priority)
 
 
 def _claims(picture: Picture, starting: Mapping[Key, Start]) -> dict[Key, Claim]:
@@ -79,4 +79,6 @@ def _claims(picture: Picture, starting: Mapping[Key, Start]) -> dict[Key, Claim]
 
 
 def _kept(each: Reservation | None) -> dict[str, Any]:
-    return {} if each is None else {"kind": each.kind, "node": each.node, "kept_since": each.since}
+    if each is None:
+        return {}
+    return {"kind": each.kind, "node": each.node, "kept_since": each.since, "kept_priority": each.priority}
