@@ -130,9 +130,9 @@ def _kept(picture: Picture, ahead: Sequence[Ask], reader: Person | None) -> str:
 
 def _rival(picture: Picture, ask: Ask) -> Ask | None:
     """For whom the rest of a limit is kept that this ask would use up."""
-    ledger, known = Ledger(picture), picture.queue.asks
+    ledger = Ledger(picture)
     firsts = (line.first for lines in picture.queue.lines.values() for line in lines.values())
-    reserved = (known[each.key] for each in picture.reservations if each.key in known)
+    reserved = (waits for _, waits in picture.reserved())
     for other in [*filter(ledger.guaranteed, firsts), *reserved]:
         if other.key != ask.key:
             ledger.promise(other)

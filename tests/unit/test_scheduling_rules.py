@@ -445,6 +445,29 @@ def test_who_is_put_first_is_ahead_of_guarantees_reservations_and_priorities():
     assert c.decide() == ["5 starts on 4 of n1"]
 
 
+def test_what_was_kept_by_a_priority_that_is_taken_back_is_kept_no_more():
+    c = Cluster(*nodes(1, 4))
+    c.ask("ada", 4)
+    c.decide()
+    c.at(60)
+    c.ask("bob", 4), c.ask("cy", 4)
+    c.decide()
+    kept = c.picture.reservations
+    assert [each.key for each in kept] == [Key(2, 1)]
+    c.asks_with(3, FIRST)
+    c.decide()
+    assert {each.key for each in c.picture.reservations} == {Key(2, 1), Key(3, 1)}
+    c.asks_with(3, 0, by_admin=False)
+    assert [ask.owner for ask in in_order(c.picture, "local")] == ["bob", "cy"]
+    c.decide()
+    assert c.picture.reservations == kept
+    c.asks_with(2, FIRST)
+    c.decide()
+    c.asks_with(2, 0, by_admin=False)
+    c.decide()
+    assert c.picture.reservations == kept  # what it had before it was put first
+
+
 def test_who_was_put_first_last_is_first():
     c = Cluster(*nodes(1, 1))
     c.ask("ada", 1, priority=FIRST, by_admin=True), c.ask("bob", 1, priority=FIRST + 1, by_admin=True)
