@@ -159,6 +159,22 @@ def test_a_trial_whose_beginning_is_gone_before_it_was_copied_fails_and_says_so(
     assert AttemptId(again.number, 1, 1) not in served.engine.tokens
 
 
+def test_a_trial_that_cannot_reach_its_place_for_a_beginning_waits_and_holds_nobody_up(
+    served: Served, client: Client, four: Path
+) -> None:
+    ended(served, client, KEY)
+    until(lambda: names(four) == ["10-1", "40-1"], "what the rules let go is gone")
+    place = four / "checkpoints" / "2"
+    place.symlink_to(place)
+    again = client.retrain(1)
+    assert again.wait is not None
+    assert "its checkpoints cannot be reached just now: Too many levels of symbolic links" in again.wait.reason
+    submit(client)
+    token_of(served, AttemptId(3, 1, 1))
+    place.unlink()
+    token_of(served, AttemptId(2, 1, 1))
+
+
 def test_collecting_leaves_trials_that_run_alone(client: Client, four: Path) -> None:
     said = client.collect()
     assert (said.goes, said.stays, said.running) == ((), (), ("1.1",))
