@@ -64,17 +64,18 @@ class World:
 
     def serve(self, *arguments: str) -> Client:
         """Start the service as a detached process, unless it runs; a client of it."""
-        if discovery.find(self.home) is None:
-            with (self.home / "service.log").open("ab") as log:
-                subprocess.Popen(
-                    [sys.executable, "-m", "kernel_backend", *arguments],
-                    env=self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            until(lambda: discovery.find(self.home), "the service starts")
+        process: subprocess.Popen[bytes] | None = None
+
+        def serves() -> bool:
+            nonlocal process
+            if discovery.find(self.home) is not None:
+                return True
+            # One that ends without a word has found the lock held: by another, or by one that is still dying.
+            if process is None or process.poll() == 0:
+                process = self._started(arguments)
+            return False
+
+        until(serves, "the service starts")
         return Client.connect(start=False, home=self.home)
 
     def submit(
@@ -161,7 +162,8 @@ class World:
         address = discovery.find(self.home)
         assert address is not None
         os.kill(address.pid, signal.SIGKILL)
-        until(lambda: discovery.find(self.home) is None, "the service is gone")
+        # Whoever misses it may have started another by now.
+        until(lambda: (found := discovery.find(self.home)) is None or found.pid != address.pid, "the service is gone")
 
     def weights(self, number: int) -> dict[str, str]:
         """The digests of the parts of the newest checkpoint: equal digests are equal bits."""
@@ -175,6 +177,17 @@ class World:
         for process in self._everything():
             with contextlib.suppress(psutil.Error):
                 process.kill()
+
+    def _started(self, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        with (self.home / "service.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "kernel_backend", *arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def _processes(self, module: str) -> Iterator[psutil.Process]:
         for process in self._everything():
