@@ -86,7 +86,7 @@ def jupyterlab(applications: Callable[..., Jupyter]) -> Jupyter:
 
 
 @pytest.fixture
-def pages(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[Jupyter], Lab]]:
+def pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
     """Fresh pages, each in a profile of its own; what their consoles complain of fails the test."""
     made: list[Lab] = []
 
@@ -105,6 +105,7 @@ def pages(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable
         lab.page.context.close()
     for jupyter in {lab.jupyter for lab in made}:
         jupyter.end_kernels()
+    world.serve()  # a test may have ended where nobody was left to miss a service that it had killed
     complaints = [error for lab in made for error in lab.errors]
     assert not complaints, "\n".join(complaints)
 
