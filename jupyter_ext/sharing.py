@@ -19,6 +19,7 @@ from kernel_backend.model.values import nearest
 from kernel_backend.text import sharing as words
 from kernel_backend.text import state_text
 
+ASKED = "asked"  # instead of a priority: the one that its owner has asked with
 POINTS = 28  # of the last week: one for each six hours
 
 _HELP = {
@@ -137,7 +138,8 @@ def queue(client: Client, said: Sequence[str], options: Namespace, command: str)
     action, rest = said[0], said[1:]
     if action == "priority" and len(rest) == 2:
         number = parse_reference(rest[0]).experiment
-        before, after = client.experiment(number), client.set_priority(number, _whole(rest[1]))
+        asked = None if rest[1] == ASKED else _whole(rest[1])
+        before, after = client.experiment(number), client.set_priority(number, asked)
     elif action == "first" and len(rest) == 1:
         number = parse_reference(rest[0]).experiment
         before, after = client.experiment(number), client.put_first(number)
@@ -148,9 +150,11 @@ def queue(client: Client, said: Sequence[str], options: Namespace, command: str)
     was, become = _priority(before), _priority(after)
     change = f"{words.priority_text(was)} -> {words.priority_text(become)}"
     lines = [f"#{number}: priority {change}; it is {state_text(after)}"]
-    if was != become and (before.experiment.priority is None or client.me().person.admin):
+    person, had = client.me().person, before.experiment.priority
+    if was != become and (had is None or person.admin):
+        given = had is None and after.experiment.priority is not None and person.name != before.experiment.owner
         back = f"first {number}" if words.priority_text(was) == "first" else f"priority {number} {was}"
-        lines.append(f"to take it back: {command} {back}")
+        lines.append(f"to take it back: {command} {f'priority {number} {ASKED}' if given else back}")
     return Answer(after.to_json(), lines=lines)
 
 

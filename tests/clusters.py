@@ -45,6 +45,11 @@ class Cluster:
         self.picture.add(ask)
         return number
 
+    def asks_with(self, number: int, priority: int, by_admin: bool = True) -> None:
+        """It is given another priority while it waits."""
+        self._asks[number] = replace(self._asks[number], priority=priority, by_admin=by_admin)
+        self.picture.add(self._asks[number])
+
     def at(self, time: float) -> None:
         """Let time pass; every gang has committed its first checkpoint a minute after its start, if that is over."""
         self.picture.pass_to(time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -50,6 +51,12 @@ def loss(output, target, pause=0.0):
 def metrics(output, target):  return {"error": (output - target).abs().squeeze(1)}
 """
 
+# The same, but that a step takes no time once the file `hurry` is there: it lasts until a test has done its deed.
+LASTING = (
+    DEFINITION.replace("import time", "import os, time", 1)
+    .replace("pause=0.0)", 'pause=0.0, hurry="")')
+    .replace("time.sleep(pause)", "time.sleep(0.0 if os.path.exists(hurry) else pause)")
+)
 
 NO_ENVIRONMENT = Environment(python="3", implementation="CPython", platform="linux", cpu="", cores=2, distributions={})
 
@@ -60,22 +67,27 @@ class World:
     def __init__(self, home: Path, slots: int = 2) -> None:
         self.home = home
         self.environment = {**os.environ, "DAYLIGHT_HOME": str(home), "DAYLIGHT_SLOTS": str(slots)}
+        self._hurries = itertools.count(1)
         home.mkdir(parents=True, exist_ok=True)
 
     def serve(self, *arguments: str) -> Client:
         """Start the service as a detached process, unless it runs; a client of it."""
         if discovery.find(self.home) is None:
-            with (self.home / "service.log").open("ab") as log:
-                subprocess.Popen(
-                    [sys.executable, "-m", "kernel_backend", *arguments],
-                    env=self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+            self.start_service(*arguments)
             until(lambda: discovery.find(self.home), "the service starts")
         return Client.connect(start=False, home=self.home)
+
+    def start_service(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """The process of a service that is about to begin."""
+        with (self.home / "service.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "kernel_backend", *arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def submit(
         self, source: str = DEFINITION, name: str | None = None, cwd: Path | None = None, **options: Any
@@ -110,6 +122,16 @@ class World:
                 again=True,
             )
         )
+
+    def lasting(self, source: str = LASTING, pause: float = 0.5, **options: Any) -> int:
+        """Submit a training of slow steps, to be hurried once it has been disturbed; its number."""
+        hurry = self.home / f"hurry-{next(self._hurries)}"
+        return self.submit(source, pause=pause, hurry=str(hurry), **options).experiment.number
+
+    def hurry(self, number: int, attempt: int = 1) -> None:
+        """Have a lasting training come to its end quickly, from this attempt on."""
+        until(lambda: self.overview(number).trials[0].attempt >= attempt, f"#{number} is in attempt {attempt}")
+        Path(str(self.overview(number).trials[0].params["hurry"])).touch()
 
     def overview(self, number: int) -> Overview:
         """The experiment as it is now."""
@@ -153,15 +175,19 @@ class World:
 
     def forkservers(self) -> list[psutil.Process]:
         """The forkservers of this home; what is forked from them is not among them."""
-        found = [each for each in self._everything() if "kernel_backend.launch.forkserver" in each.cmdline()]
-        return [each for each in found if each.ppid() not in {other.pid for other in found}]
+        parents = {}
+        for each in self._everything():
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                if "kernel_backend.launch.forkserver" in each.cmdline():
+                    parents[each] = each.ppid()
+        return [each for each, parent in parents.items() if parent not in {other.pid for other in parents}]
 
     def kill_service(self) -> None:
         """kill -9 of the service alone."""
         address = discovery.find(self.home)
         assert address is not None
         os.kill(address.pid, signal.SIGKILL)
-        until(lambda: discovery.find(self.home) is None, "the service is gone")
+        until(lambda: discovery.find(self.home) is None and self._unlocked(), "the service is gone")
 
     def weights(self, number: int) -> dict[str, str]:
         """The digests of the parts of the newest checkpoint: equal digests are equal bits."""
@@ -171,10 +197,17 @@ class World:
         return {part.name: part.digest for part in newest.parts}
 
     def close(self) -> None:
-        """End everything that still runs here."""
-        for process in self._everything():
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        """End everything that still runs here, and what that was about to start."""
+        while left := list(self._everything()):
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=0.5)
+
+    def _unlocked(self) -> bool:
+        """Whether a next service would find the lock free: a dying one's threads hold it to the last."""
+        with discovery.lock(self.home) as ours:
+            return ours
 
     def _processes(self, module: str) -> Iterator[psutil.Process]:
         for process in self._everything():
@@ -189,6 +222,14 @@ class World:
                 mine = process.environ().get("DAYLIGHT_HOME") == str(self.home) and process.pid != os.getpid()
                 if mine and process.status() != psutil.STATUS_ZOMBIE:
                     yield process
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether a process lives no more; a zombie does not."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def until(look: Callable[[], T | bool | None], what: str, patience: float = PATIENCE_S) -> T:

@@ -60,7 +60,7 @@ VERBS = (
         "queue",
         "list what waits, with its place and why; give it another turn",
         ("queue", "queue priority 12 5", "queue first 12"),
-        "nothing: the queue; priority NUMBER N, or first NUMBER (admins)",
+        "nothing: the queue; priority NUMBER N, first NUMBER or priority NUMBER asked (admins)",
     ),
     _verb(
         "nodes",

@@ -333,8 +333,11 @@ class Client:
         """What waits, in the order of the turns, pool by pool."""
         return [sharing.Waiting.model_validate(each) for each in self._service.json("GET", "/api/queue")["queue"]]
 
-    def set_priority(self, number: int, priority: int) -> Overview:
-        """Give an experiment another priority; raises NotFound, Forbidden, InvalidRequest, Conflict."""
+    def set_priority(self, number: int, priority: int | None) -> Overview:
+        """Give an experiment another priority, None: the one that its owner asked with.
+
+        Raises NotFound, Forbidden, InvalidRequest, Conflict.
+        """
         return self._overview("POST", f"/api/queue/{number}/priority", again=True, json={"priority": priority})
 
     def put_first(self, number: int) -> Overview:

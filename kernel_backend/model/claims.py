@@ -31,6 +31,7 @@ class Claim(Record):
     kind: str | None = None  # of the devices that are kept for it
     node: str | None = None  # the one that is kept for it, where it is but one
     kept_since: float | None = None  # None: nothing is kept for it
+    kept_priority: int | None = None  # by which that was got, where it is known
     passed: bool = False  # its gang was started ahead of one for whom slots were kept
     committed: float | None = None  # when its gang was seen to have a first checkpoint
 

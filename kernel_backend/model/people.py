@@ -19,3 +19,7 @@ class Person(Record):
     def group(self) -> str:
         """In which they ask for slots, unless they say otherwise: a group of their own where they have no other."""
         return self.groups[0] if self.groups else self.name
+
+    def sees(self, owner: str, group: str) -> bool:
+        """Whether they may look at what is this owner's, submitted for this group."""
+        return self.admin or self.name == owner or group in self.groups

@@ -56,6 +56,7 @@ class Waiting(Record):
     trial: int | None = None  # None of a search that has not said which
     name: str | None = None
     wait: Wait | None = None
+    by_admin: bool = False  # its priority, or that it is first, is an admin's
 
 
 class Pool(Record):
@@ -72,7 +73,7 @@ class Pool(Record):
 class Priority(Record):
     """The body of `POST /api/queue/N/priority`."""
 
-    priority: int
+    priority: int | None  # None: as its owner asked, without what an admin has given
 
 
 class Deed(Record):

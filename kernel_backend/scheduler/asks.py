@@ -83,12 +83,20 @@ class Ask:
 
 
 class Reservation(NamedTuple):
-    """What becomes free is kept for this ask from `since` on: on one node, or wherever the kind of device is."""
+    """What becomes free is kept for this ask from `since` on: on one node, or wherever the kind of device is.
+
+    Whoever gets it by a priority that is taken back loses it again.
+    """
 
     key: Key
     kind: str
     node: str | None
     since: float
+    priority: int | None = None  # by which it was got, where that is known
+
+    def stands(self, ask: Ask) -> bool:
+        """Whether its ask has the priority by which it was got."""
+        return self.priority is None or ask.priority >= self.priority
 
 
 @dataclass(frozen=True)

@@ -70,9 +70,7 @@ class _Pass:
         self._nodes = picture.usable(pool)
         self._rooms = _rooms(picture, self._nodes)
         self._plans: list[Plan] = []
-        queue = picture.queue
-        mine = (each for each in picture.reservations if each.key in queue.asks and queue.asks[each.key].pool == pool)
-        self._reserved = {each.key: each for each in mine}
+        self._reserved = {each.key: each for each, ask in picture.reserved() if ask.pool == pool}
         self._headed = False  # something is kept for whoever is first in turn
         self._served: set[Key] = set()  # asks that have had their turn
         self._begun: Counter[tuple[LineKey, Shape]] = Counter()  # how many of these have had theirs, from the first on
@@ -193,8 +191,8 @@ class _Pass:
         made = self._take_back(ask, lent=False, sticky=before, firm=firm)
         if made is not None:
             self._headed = True
-            since = self._at if before is None else before.since
-            self._reserved[ask.key] = Reservation(ask.key, made.kind, made.node, since)
+            since, by = (self._at, ask.priority) if before is None else (before.since, before.priority)
+            self._reserved[ask.key] = Reservation(ask.key, made.kind, made.node, since, by)
 
     @property
     def kept(self) -> tuple[Reservation, ...]:

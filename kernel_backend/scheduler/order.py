@@ -91,11 +91,10 @@ def kept_for(picture: Picture, pool: str) -> list[Ask]:
     Nobody passes his own line by what is kept for him: who has come back to a place before him goes first.
     """
     queue = picture.queue
-    asks = (queue.asks.get(each.key) for each in picture.reservations)
     found: dict[Key, Ask] = {}
-    for ask in asks:
-        line = queue.line(ask) if ask is not None and ask.pool == pool and queue.stands(ask) else None
-        if ask is not None and line is not None:
+    for _, ask in picture.reserved():
+        line = queue.line(ask) if ask.pool == pool and queue.stands(ask) else None
+        if line is not None:
             found |= {each.key: each for each in (*line.ahead_of(ask, MOST_AHEAD), ask)}
     since = picture.at - picture.rules.starving
     lines = queue.lines.get(pool, {}).values()

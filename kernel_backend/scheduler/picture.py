@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -142,6 +142,13 @@ class Picture:
         """Forget an ask, and what is reserved for it."""
         self.queue.remove(key, self.at)
         self.reservations = tuple(each for each in self.reservations if each.key != key)
+
+    def reserved(self) -> Iterator[tuple[Reservation, Ask]]:
+        """What is kept for those who ask."""
+        for each in self.reservations:
+            ask = self.queue.asks.get(each.key)
+            if ask is not None and each.stands(ask):
+                yield each, ask
 
     # Gangs
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kernel_backend.model.people import Person
 from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.scheduler.asks import Ask
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.scheduler.readers import knows_quota, subject
 
 
 class Impossible(NamedTuple):
@@ -18,18 +20,21 @@ class Impossible(NamedTuple):
     largest: int
 
 
-def impossible(picture: Picture, ask: Ask) -> Impossible | None:
-    """Why `ask` can never start on these nodes under these quotas; None where it can. Drained nodes count."""
+def impossible(picture: Picture, ask: Ask, reader: Person | None = None) -> Impossible | None:
+    """Why `ask` can never start on these nodes under these quotas; None where it can. Drained nodes count.
+
+    In words for `reader`, by default for its owner.
+    """
     nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
     largest = largest_gang(nodes, ask.one_node)
     if ask.slots > largest:
         return Impossible(_too_large(ask, nodes, largest), largest)
-    quotas = (("you", picture.users.quota(ask.owner)), (f"group {ask.group}", picture.groups.quota(ask.group)))
-    for whose, quota in quotas:
+    for kind, quota in (("user", picture.users.quota(ask.owner)), ("group", picture.groups.quota(ask.group))):
         if quota.most is not None and ask.slots > quota.most:
-            nearest = min(quota.most, largest)
-            reason = f"{_slots(ask.slots)} asked; {whose} may have {quota.most} in one trial"
-            return Impossible(f"{reason}. Largest gang there: {nearest}.", nearest)
+            nearest, may = min(quota.most, largest), f"{_slots(ask.slots)} asked; {subject(kind, ask, reader)} may"
+            if not knows_quota(kind, ask, reader):
+                return Impossible(f"{may} have fewer in one trial.", nearest)
+            return Impossible(f"{may} have {quota.most} in one trial. Largest gang there: {nearest}.", nearest)
     return None
 
 

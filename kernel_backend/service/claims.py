@@ -56,7 +56,7 @@ def reservation(claim: Claim) -> Reservation | None:
     """What is kept for somebody, in the words of the scheduler."""
     if claim.kept_since is None or claim.kind is None:
         return None
-    return Reservation(Key(*claim.key), claim.kind, claim.node, claim.kept_since)
+    return Reservation(Key(*claim.key), claim.kind, claim.node, claim.kept_since, claim.kept_priority)
 
 
 def _claims(picture: Picture, starting: Mapping[Key, Start]) -> dict[Key, Claim]:
@@ -79,4 +79,6 @@ def _claims(picture: Picture, starting: Mapping[Key, Start]) -> dict[Key, Claim]
 
 
 def _kept(each: Reservation | None) -> dict[str, Any]:
-    return {} if each is None else {"kind": each.kind, "node": each.node, "kept_since": each.since}
+    if each is None:
+        return {}
+    return {"kind": each.kind, "node": each.node, "kept_since": each.since, "kept_priority": each.priority}

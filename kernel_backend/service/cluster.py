@@ -66,25 +66,34 @@ class ClusterVerbs:
     def _names(self, numbers: set[int]) -> dict[int, str]:
         return {each.number: each.name for each in self._store.unfinished_experiments() if each.number in numbers}
 
-    async def priority(self, who: Person, number: int, priority: int) -> Overview:
+    async def priority(self, who: Person, number: int, priority: int | None) -> Overview:
         """Give what an experiment asks for another turn: an admin any, its owner one that quotas allow.
 
-        What an admin has given, its owner may lower. Raises NotFound, Forbidden, InvalidRequest, and Conflict where
-        the experiment has ended.
+        What an admin has given, its owner may lower; None takes it back. Raises NotFound, Forbidden, InvalidRequest,
+        and Conflict where the experiment has ended.
         """
+        await visible(self._store, who, number)
+        if priority is None:
+            check_admin(who, "what an admin has given is taken back by admins")
+            return await self._reorder(who, number, lambda before: _taken_back(who, before))
+        if who.admin and priority >= FIRST:
+            return await self._first(who, number, priority)
         if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
             raise InvalidRequest(f"priority {priority}: must be from -{MOST_PRIORITY} to {MOST_PRIORITY}")
-        await visible(self._store, who, number)
         return await self._reorder(who, number, lambda before: self._prioritised(who, before, priority))
 
     async def first(self, who: Person, number: int) -> Overview:
         """Put what an experiment asks for ahead of everything that waits; for admins. `priority` takes it back."""
         await visible(self._store, who, number)
         check_admin(who, "the head of the queue is given by admins")
+        return await self._first(who, number)
+
+    async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
+        """Put it ahead of everything, or at the place at the front that it `had`."""
         async with self._ordering:
             unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
             ahead = max((each.priority or 0 for each in unfinished if each.number != number), default=0)
-            place = max(FIRST, ahead + 1)
+            place = max(FIRST, ahead + 1) if had is None else min(had, max(FIRST, ahead + 1))
             return await self._reorder(who, number, lambda before: _given(who, before, place, "first"))
 
     async def _reorder(
@@ -179,9 +188,18 @@ def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Ma
     """An admin's priority, with the deed."""
     _check_open(before)
     was = before.config.priority if before.priority is None else before.priority
-    detail = f"priority {_spelled(was)} -> {_spelled(priority)}"
-    deed = Deed(at=time.time(), who=who.name, act=act, on=f"#{before.number}", detail=f"{detail}, of {before.owner}")
-    return {"priority": priority}, deed
+    detail = f"priority {_spelled(was)} -> {_spelled(priority)}, of {before.owner}"
+    return {"priority": priority}, Deed(at=time.time(), who=who.name, act=act, on=f"#{before.number}", detail=detail)
+
+
+def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], Deed | None]:
+    """The owner's priority again, where an admin has given another."""
+    _check_open(before)
+    if before.priority is None:
+        return {}, None
+    detail = f"priority {_spelled(before.priority)} -> {before.config.priority} as asked, of {before.owner}"
+    deed = Deed(at=time.time(), who=who.name, act="priority", on=f"#{before.number}", detail=detail)
+    return {"priority": None}, deed
 
 
 def _spelled(priority: int) -> str:
@@ -191,10 +209,6 @@ def _spelled(priority: int) -> str:
 def _check_open(experiment: Experiment) -> None:
     if experiment.state in EXPERIMENT_ENDED:
         raise Conflict(f"experiment #{experiment.number} is {experiment.state}: it waits for nothing")
-
-
-def _sees(who: Person, owner: str, group: str) -> bool:
-    return who.admin or who.name == owner or group in who.groups
 
 
 @dataclass(frozen=True)
@@ -229,17 +243,17 @@ class _Look:
 
     def _wait(self, nth: int, ask: Ask, in_turn: list[Ask]) -> Wait | None:
         if nth < min(EXPLAINED, len(in_turn)):
-            return explain_in_turn(self.picture, ask, in_turn[:nth], self.lengths)
+            return explain_in_turn(self.picture, ask, in_turn[:nth], self.lengths, self.who)
         behind = 0 <= nth - len(in_turn) < EXPLAINED_BEHIND
-        return explain(self.picture, ask, self.lengths) if behind else None
+        return explain(self.picture, ask, self.lengths, self.who) if behind else None
 
     def _row(self, ask: Ask, place: int, nth: int, in_turn: list[Ask]) -> Waiting:
         about: dict[str, Any] = {"pool": ask.pool, "place": place, "slots": ask.slots, "queued_at": ask.queued_at}
         about |= {"priority": ask.priority, "group": ask.group, "owner": ""}
-        if _sees(self.who, ask.owner, ask.group):
+        if self.who.sees(ask.owner, ask.group):
             trial = None if ask.trial == ANY_TRIAL else ask.trial
             about |= {"owner": ask.owner, "experiment": ask.experiment, "trial": trial}
-            about |= {"wait": self._wait(nth, ask, in_turn)}
+            about |= {"wait": self._wait(nth, ask, in_turn), "by_admin": ask.by_admin}
         return Waiting.model_validate(about)
 
 
@@ -257,7 +271,7 @@ def _runs(picture: Picture, who: Person) -> dict[str, list[NodeRun]]:
     for key, run in sorted(picture.runs.items()):
         for share in run.placement:
             about: dict[str, Any] = {"slots": len(share.slots), "group": run.group}
-            if _sees(who, run.owner, run.group):
+            if who.sees(run.owner, run.group):
                 about |= {"owner": run.owner, **(_of_server(picture, run) if key.server else _of_gang(key))}
             found.setdefault(share.node, []).append(NodeRun.model_validate(about))
     return found

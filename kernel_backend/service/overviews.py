@@ -11,6 +11,7 @@ from functools import lru_cache
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import Overview, Wait
+from kernel_backend.model.people import Person
 from kernel_backend.model.states import HOLDING_SLOTS, Hold, TrialState
 from kernel_backend.model.trial import Trial
 from kernel_backend.scheduler.asks import ANY_TRIAL
@@ -18,6 +19,7 @@ from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.possible import impossible
 from kernel_backend.service.asking import plain_ask, pool_of
+from kernel_backend.service.foreign import Reader
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
@@ -35,32 +37,36 @@ class Overviews:
         self._store, self._pictures, self._failed = store, pictures, failed
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
-    async def one(self, number: int) -> Overview:
-        """An experiment; raises NotFound."""
+    async def one(self, who: Person, number: int) -> Overview:
+        """An experiment as somebody reads it who may; raises NotFound."""
         known = await asyncio.to_thread(self._store.overview, number)
-        (completed,) = await self.complete([known])
+        (completed,) = await self.complete(who, [known])
         return completed
 
-    async def complete(self, known: Sequence[Overview]) -> list[Overview]:
-        """The same overviews with their waits and all warnings."""
+    async def complete(self, who: Person, known: Sequence[Overview]) -> list[Overview]:
+        """The same overviews with their waits and all warnings, in which nothing is said that `who` may not know."""
         waits: list[Wait | None] = [None] * len(known)
         if not all(each.ended for each in known):
             async with self._pictures.looking() as picture:
-                waits = await asyncio.to_thread(lambda: [self._wait(each, picture) for each in known])
-        return await asyncio.to_thread(lambda: list(map(self._complete, known, waits)))
+                waits = await asyncio.to_thread(lambda: [self._wait(who, each, picture) for each in known])
+        reader = Reader(self._store, who)
+        return await asyncio.to_thread(
+            lambda: [self._complete(reader, *each) for each in zip(known, waits, strict=True)]
+        )
 
-    def _wait(self, known: Overview, picture: Picture) -> Wait | None:
+    def _wait(self, who: Person, known: Overview, picture: Picture) -> Wait | None:
         """Why an experiment does not run, as the picture has it, which may be a moment newer than the trials."""
         asks = [] if known.ended else self._pictures.asks_of(known.experiment.number)
         states = {trial.state for trial in known.trials}
         waits = TrialState.QUEUED in states or (asks and asks[0].trial == ANY_TRIAL and not states & HOLDING_SLOTS)
         if asks and waits:
-            return explain(picture, asks[0], self._pictures.lengths)
-        return _impossible(known.experiment, known.trials, picture)
+            return explain(picture, asks[0], self._pictures.lengths, who)
+        return _impossible(who, known.experiment, known.trials, picture)
 
-    def _complete(self, known: Overview, wait: Wait | None) -> Overview:
+    def _complete(self, reader: Reader, known: Overview, wait: Wait | None) -> Overview:
         failed = self._failed(known.experiment)
-        warnings = (*self._warnings(known.experiment.snapshot), *known.warnings, *([failed] if failed else []))
+        notes = map(reader.note, known.warnings)
+        warnings = (*self._warnings(known.experiment.snapshot), *notes, *([failed] if failed else []))
         return known.model_copy(update={"wait": wait, "warnings": tuple(dict.fromkeys(warnings))})
 
     def _warnings(self, id: str) -> tuple[str, ...]:
@@ -71,13 +77,13 @@ class Overviews:
             return (f"its snapshot cannot be read ({type(error).__name__}): it trains no more",)
 
 
-def _impossible(experiment: Experiment, trials: Sequence[Trial], picture: Picture) -> Wait | None:
+def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], picture: Picture) -> Wait | None:
     """Why a trial is held by the engine: less can be had than when it was submitted, or its log excluded a node."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None
     ask = plain_ask(experiment, held[0], pool_of(experiment.config, picture.nodes.values()))
-    never = impossible(picture, ask)
+    never = impossible(picture, ask, who)
     reason = "possible again, and about to be queued"
     if never is not None:
         reason = f"{never.reason} It goes on by itself as soon as that is possible."

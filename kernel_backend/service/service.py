@@ -40,6 +40,7 @@ from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.deeds import deed_on
 from kernel_backend.service.drafts import Drafts
+from kernel_backend.service.foreign import Reader
 from kernel_backend.service.jobs import digest
 from kernel_backend.service.loop import Loop
 from kernel_backend.service.notebooks import Servers
@@ -78,7 +79,7 @@ class Service:
         self._store, self._archive, self._engine = store, archive, engine
         self.roster = roster or StoredRoster(store)
         self._curves = CurveReader(store)
-        self._twins, self._submitting = Twins(archive), asyncio.Lock()
+        self._twins, self._submitting = Twins(store, archive), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places)
@@ -190,7 +191,7 @@ class Service:
     async def overview(self, who: Person, number: int) -> Overview:
         """One experiment as a person looks at it; raises NotFound for what is not theirs, too."""
         await self._visible(who, number)
-        return await self._overviews.one(number)
+        return await self._overviews.one(who, number)
 
     async def overviews(
         self,
@@ -207,7 +208,7 @@ class Service:
         """
         mine = who.name if owner is None and group is None else owner
         known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, seen_by=who)
-        return await self._overviews.complete(known)
+        return await self._overviews.complete(who, known)
 
     async def reports(
         self, who: Person, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
@@ -268,13 +269,14 @@ class Service:
         """Every message after sequence number `after`, then each new one as it becomes known; no end."""
         if experiment is not None:
             await self._visible(who, experiment)
+        reader = Reader(self._store, who)
         while True:
             bell = self._bus.listen()
             messages = await asyncio.to_thread(self._store.messages, after, experiment)
             for message in messages:
                 after = message.seq
                 if experiment is not None or await self._sees(who, message.experiment):
-                    yield message
+                    yield await asyncio.to_thread(reader.message, message)
             if not messages:
                 await heard(bell, WATCH_S)
 

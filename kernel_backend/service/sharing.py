@@ -109,7 +109,7 @@ class Looked:
     """The accounts at one moment."""
 
     def __init__(self, roster: StoredRoster, picture: Picture, who: Person) -> None:
-        self._roster, self._picture = roster, picture
+        self._roster, self._picture, self._who = roster, picture, who
         users, groups = picture.users, picture.groups
         seen: set[Key] = {("user", name) for name in users if isinstance(name, str)}
         seen |= {("group", name) for name in groups if isinstance(name, str)}
@@ -148,7 +148,11 @@ class Looked:
         if key not in self._known and roster.changed(kind, name):
             near = nearest(name, (other for of, other in self._known if of == kind))
             yield f"no {kind} of this name is known yet{near}"
-        if roster.quota(kind, name).guarantee and sum(self._guarantees.values()) > self._slots:
+        if not roster.quota(kind, name).guarantee or sum(self._guarantees.values()) <= self._slots:
+            return
+        if not self._who.admin:
+            yield "more is guaranteed than there are slots: not all can have theirs at once"
+        else:
             whose = ", ".join(f"{of} {other} ({count})" for (of, other), count in self._guarantees.items())
             total = f"guarantees add up to {sum(self._guarantees.values())} slots, and there are {self._slots}"
             yield f"{total}: not all can have theirs at once: {whose}"

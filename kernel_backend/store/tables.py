@@ -217,6 +217,7 @@ claims = Table(
     Column("kept_since", Double),
     Column("passed", Boolean, nullable=False),
     Column("committed", Double),
+    Column("kept_priority", Integer),
 )
 
 # The numbers that are set here for a user or a group; they win over the hub's.

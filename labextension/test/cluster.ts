@@ -29,6 +29,7 @@ export function waiting(change: Partial<Waiting> = {}): Waiting {
     trial: 1,
     name: 'digits',
     wait: null,
+    by_admin: false,
     ...change
   };
 }

@@ -233,6 +233,7 @@ describe('at the end', () => {
     source.curves = curves(report(1), report(80));
     await begun(saved({ overview: done() }));
     expect([connection(), source.asked.length, watch.look.curves.length]).toEqual(['ended', 2, 1]);
+    expect(watch.look.heard).toBe(true);
   });
 
   test('a saved end needs no service', async () => {
@@ -240,7 +241,7 @@ describe('at the end', () => {
     await begun(saved({ overview: done(), curves: curves(report(1)) }));
     await passed(600);
     expect([connection(), watch.look.trouble, source.asked.length]).toEqual(['ended', null, 2]);
-    expect([watch.look.at, watch.look.curves[0]?.step]).toEqual([150, [1]]);
+    expect([watch.look.at, watch.look.curves[0]?.step, watch.look.heard]).toEqual([150, [1], false]);
   });
 
   test('a saved end whose experiment is not there any more says so', async () => {

@@ -6,6 +6,7 @@ import { fieldText, givenText, heldText, slotHoursText, typedValue, windowText }
 import type { Asker, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
 import type { NodeUse } from '../src/model/words/overview';
+import type { Waiting } from '../src/model/words/sharing';
 import { account, waiting } from './cluster';
 
 const NODE: NodeUse = {
@@ -91,13 +92,32 @@ test('a drained node is undrained again, and the other way round', () => {
   expect(drain(NODE, false).undo?.path).toBe('/nodes/n%201/drain');
 });
 
-test('who was put first gets its old priority back; who was first already keeps its place', () => {
-  expect(moveFirst(waiting({ priority: 3 }), 12).undo).toMatchObject({
-    path: '/queue/12/priority',
-    body: { priority: 3 }
+describe('the order of the queue', () => {
+  const asked = waiting({ priority: 3 });
+  const given = waiting({ priority: 4, by_admin: true });
+  const first = waiting({ priority: 1_000_001, by_admin: true });
+  const answer = (priority: number | null): unknown => ({ experiment: { priority } });
+  const undone = (row: Waiting, admin: boolean, after: number | null): unknown =>
+    setPriority(row, 12, 5, admin).undoneBy?.(answer(after))?.body;
+
+  test('who was put first is as it was: by the owner, by an admin, or at the front', () => {
+    expect(moveFirst(asked, 12).undo).toMatchObject({ path: '/queue/12/priority', body: { priority: null } });
+    expect(moveFirst(given, 12).undo?.body).toEqual({ priority: 4 });
+    expect(moveFirst(first, 12).undo?.body).toEqual({ priority: 1_000_001 });
+    expect(moveFirst(first, 12).undo?.said(null)).toBe('Priority of #12: as it was');
   });
-  expect(moveFirst(waiting({ priority: 1_000_001 }), 12).undo).toBeNull();
-  expect(setPriority(waiting({ priority: 3 }), 12, 5).said(null)).toBe('Priority of #12: 5, it was 3');
+
+  test('a priority that an admin gave is taken back; an owner sets the old one', () => {
+    expect(setPriority(asked, 12, 5, true).said(null)).toBe('Priority of #12: 5, it was 3');
+    expect(undone(asked, true, 5)).toEqual({ priority: null });
+    expect(undone(given, true, 5)).toEqual({ priority: 4 });
+    expect(undone(asked, true, null)).toEqual({ priority: 3 }); // an admin's own, within the quota
+    expect(undone(asked, false, null)).toEqual({ priority: 3 });
+  });
+
+  test('an owner who has lowered what an admin gave cannot have it back', () => {
+    expect(setPriority(given, 12, 1, false).undoneBy?.(answer(1))).toBeNull();
+  });
 });
 
 const ME = { person: { name: 'ada', groups: [], admin: true, submits: true }, accounts: [] };

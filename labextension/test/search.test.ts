@@ -313,7 +313,7 @@ describe('pairs', () => {
 describe('steering', () => {
   const paused = row(7, 0.1);
   const inState = (state: ExperimentState, connection: Connection = 'live'): Look => ({
-    ...{ number: 12, curves: [], trial: 1, captured: [], search: null, trouble: null, at: 100 },
+    ...{ number: 12, curves: [], trial: 1, captured: [], search: null, trouble: null, heard: true, at: 100 },
     overview: overview({ experiment: experiment({ state }) }),
     connection
   });
@@ -342,6 +342,7 @@ describe('steering', () => {
     }
     expect(mayHaveMore(inState('active'))).toBe(false);
     expect(mayHaveMore(inState('completed', 'connecting'))).toBe(false);
+    expect(mayHaveMore({ ...inState('completed', 'ended'), heard: false })).toBe(false); // a notebook's copy of it
   });
 });
 

@@ -127,6 +127,7 @@ function look(shown: Overview, connection: Connection): Look {
     captured: [],
     search: null,
     connection,
+    heard: true,
     trouble: null,
     at: 0
   };

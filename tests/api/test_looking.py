@@ -12,6 +12,7 @@ import pytest
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.curves import Told
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Delivery, Report
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.overviews import Overviews
@@ -183,6 +184,6 @@ def test_a_damaged_snapshot_is_a_warning_and_hides_no_experiment(served, client,
         damage(file)
     pictures, store = served.service._loop.pictures, served.service._store
     overviews = Overviews(store, Archive(served.home / "snapshots"), pictures, lambda _: None)
-    shown = served.run(overviews.one(1))
+    shown = served.run(overviews.one(Person(name="ada"), 1))
     assert shown.experiment.number == 1
     assert any("snapshot cannot be read" in warning for warning in shown.warnings)

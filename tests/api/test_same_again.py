@@ -8,7 +8,8 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.model.experiment import Config, Submission
-from tests.api.served import DEFINITION, archive
+from kernel_backend.model.ids import AttemptId
+from tests.api.served import DEFINITION, Served, archive, paused
 
 OTHERS = [
     {"params": {"lr": 0.5}},
@@ -42,6 +43,21 @@ def test_it_is_shown_again_whatever_its_name_comments_and_place(client: Client) 
 def test_anything_that_changes_a_result_makes_another(client: Client, other: dict[str, object]) -> None:
     assert submit(client) == (1, True)
     assert submit(client, **other) == (2, True)
+
+
+def test_what_was_changed_afterwards_makes_no_other(client: Client) -> None:
+    assert submit(client) == (1, True)
+    client.set_priority(1, -3)
+    assert submit(client) == (1, False)
+    assert submit(client, config=Config(slots=1, priority=-3)) == (1, False)
+    assert submit(client, config=Config(slots=1, priority=-5)) == (2, True)
+
+
+def test_slots_that_it_was_given_afterwards_make_no_other(served: Served, client: Client) -> None:
+    assert submit(client) == (1, True)
+    paused(served, client, AttemptId(1, 1, 1))
+    client.resume(1, slots=2)
+    assert submit(client) == (1, False)
 
 
 def test_one_that_has_ended_is_made_again(client: Client) -> None:

@@ -216,9 +216,9 @@ def test_a_group_that_is_gone_goes_on_for_those_that_run(served, person):
 
 def test_one_sees_ones_own_account_and_ones_groups_and_an_admin_sees_all(person):
     ada, dave, eve = person("ada"), person("dave"), person("eve")
-    train(dave, 1)
-    train(eve, 1)
-    until(lambda: len(ada.accounts()) == 5, "both are known")
+    starts(dave, train(dave, 1))
+    starts(eve, train(eve, 1))
+    assert len(ada.accounts()) == 5
     assert [(each.kind, each.name) for each in ada.accounts()] == [
         *(("user", name) for name in ("ada", "dave", "eve")),
         *(("group", name) for name in ("robots", "vision")),
@@ -254,7 +254,9 @@ def test_only_admins_change_what_all_share_and_leave_no_trace_otherwise(person):
 
 def test_every_change_is_a_deed_with_before_and_after(person):
     ada, dave = person("ada"), person("dave")
-    number = train(dave, 12).experiment.number
+    trained = train(dave, 12)
+    starts(dave, trained)
+    number = trained.experiment.number
     ada.set_quota("user", "dave", {"limit": 4, "weight": 2})
     ada.set_quota("user", "dave", {"limit": 4})  # nothing has changed
     ada.clear_quota("user", "dave")
@@ -353,6 +355,35 @@ def test_an_admin_puts_an_ask_first_and_a_priority_takes_it_back(person):
     assert [each.experiment for each in ada.queue()] == [late, before]
 
 
+def test_what_an_admin_has_done_to_a_turn_is_taken_back_without_a_trace(person):
+    ada, dave, eve = (person(name) for name in ("ada", "dave", "eve"))
+    starts(dave, train(dave, 12))
+    before, late = train(eve, 12).experiment.number, train(dave, 12, priority=-3).experiment.number
+    until(lambda: [each.experiment for each in ada.queue()] == [before, late], "both wait")
+    asked = ada.experiment(late).experiment
+    assert [each.by_admin for each in ada.queue()] == [False, False]
+    place = ada.put_first(late).experiment.priority
+    assert [(each.experiment, each.by_admin) for each in ada.queue()] == [(late, True), (before, False)]
+    assert ada.set_priority(late, None).experiment == asked
+    assert ada.set_priority(late, None).experiment == asked  # which is as it was, and no deed
+    assert [(each.experiment, each.by_admin) for each in ada.queue()] == [(before, False), (late, False)]
+    ada.put_first(late)
+    ada.put_first(before)
+    ada.put_first(late)
+    assert ada.set_priority(late, place).experiment.priority == place  # at the front as before, and not ahead of all
+    assert [each.experiment for each in ada.queue()] == [before, late]
+    with pytest.raises(Forbidden, match="taken back by admins"):
+        dave.set_priority(late, None)
+    with pytest.raises(InvalidRequest, match="must be from -1000 to 1000"):
+        dave.set_priority(late, place)
+    told = [(each.act, each.detail) for each in reversed(ada.audit())][:3]
+    assert told == [
+        ("first", "priority -3 -> first, of dave"),
+        ("priority", "priority first -> -3 as asked, of dave"),
+        ("first", "priority -3 -> first, of dave"),
+    ]
+
+
 def test_owners_move_their_own_within_their_quota_and_below_an_admins_word(person):
     ada, dave, danielle, eve = (person(name) for name in ("ada", "dave", "danielle", "eve"))
     starts(eve, train(eve, 12))
@@ -420,7 +451,8 @@ def test_what_is_set_outlives_the_service(served, person):
     person("ada").set_quota("user", "dave", {"limit": 4})
     person("ada").drain("n2")
     served.run(served._stop())
+    served.port = 0
     served.run(served._start())
-    ada = person("ada")
+    ada = served.client("ada")
     assert [each.changed for each in ada.accounts() if each.name == "dave"] == [{"limit": 4}]
     assert [each.drained for each in ada.nodes()] == [False, True]

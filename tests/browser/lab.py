@@ -112,13 +112,14 @@ class Lab:
         self.page.keyboard.press("ControlOrMeta+s")
         self.page.wait_for_function(f"() => !{CURRENT}.context.model.dirty", timeout=SOON)
 
-    def until_kept(self, state: str, index: int = 1) -> None:
+    def until_kept(self, state: str, index: int = 1, trials: int = 1) -> None:
         """Wait until the notebook's own copy of a cell's output says that the experiment is in this state."""
         kept = (
-            f"([index, type, state]) => {CURRENT}.content.model.cells.get(index).outputs.toJSON()"
-            ".some(output => output.data?.[type]?.overview?.experiment?.state === state)"
+            f"([index, type, state, trials]) => {CURRENT}.content.model.cells.get(index).outputs.toJSON()"
+            ".map(output => output.data?.[type]?.overview)"
+            ".some(kept => kept?.experiment.state === state && kept.trials.length === trials)"
         )
-        self.page.wait_for_function(kept, arg=[index, MIME_TYPE, state], timeout=LATE)
+        self.page.wait_for_function(kept, arg=[index, MIME_TYPE, state, trials], timeout=LATE)
 
     def changed(self) -> bool:
         """Whether the notebook in front differs from its file."""

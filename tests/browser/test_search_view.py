@@ -147,7 +147,7 @@ def test_a_search_is_steered_from_its_table_and_kept_in_the_notebook(lab: Lab, j
     view.until_state("completed")
     expect(rows).to_have_count(5, timeout=LATE)
 
-    lab.until_kept("completed")
+    lab.until_kept("completed", trials=5)
     lab.save()
     with no_service(world):  # as whoever the notebook is sent to opens it
         lab.open_without_kernel("steered.ipynb")

@@ -29,11 +29,27 @@ from kernel_backend.model.trial import Failure
 
 PATIENCE_S = 120  # until a gang that does not end is a failed test
 
-DIGITS = """
+# A training that a test kills, or tells something, stands still at some step: however late that comes, there it is.
+# At which one is where a link leads to: no file is opened for that, which would be told as one of the training's.
+STAND = """
+import os
+taken = 0
+def stand():
+    global taken
+    taken += torch.is_grad_enabled()
+    while held():
+        time.sleep(0.01)
+def held():
+    try:
+        return taken > int(os.readlink("hold"))
+    except OSError:
+        return False
+"""
+DIGITS = f"""
 import time
 import torch
 from torch import nn
-
+{STAND}
 def dataset():
     generator = torch.Generator().manual_seed(7)
     x = torch.randn(90, 16, generator=generator)
@@ -47,8 +63,9 @@ def model(width=24, dropout=0.2):
 def optimizer(params, lr=1e-2): return torch.optim.AdamW(params, lr=lr)
 def loss(output, target, pause=0.0):
     time.sleep(pause)
+    stand()
     return nn.functional.cross_entropy(output, target)
-def metrics(output, target): return {"accuracy": (output.argmax(1) == target).float()}
+def metrics(output, target): return {{"accuracy": (output.argmax(1) == target).float()}}
 """
 
 
@@ -118,8 +135,16 @@ class Trial:
             home=str(HOME),
         )
 
-    def start(self, resume_from: str | None = None) -> Attempt:
-        """Start the next attempt's ranks."""
+    def start(self, resume_from: str | None = None, hold: int | None = None) -> Attempt:
+        """Start the next attempt's ranks; with `hold` they stand still after so many steps, until they may go on."""
+        link = self.folder / "hold"
+        if hold is None:
+            link.unlink(missing_ok=True)
+        else:
+            calls = hold * max(1, (self.options.get("logical_workers") or 1) // self.slots)  # of the loss function
+            beside = self.folder / "hold.made"
+            beside.symlink_to(str(calls))
+            beside.replace(link)
         return Attempt(self, self.job(resume_from))
 
     def run(self, resume_from: str | None = None) -> Attempt:
@@ -154,6 +179,7 @@ class Attempt:
     def __init__(self, trial: Trial, job: Job) -> None:
         self.folder = AttemptFolder(trial.folder / "attempts" / str(job.id))
         self.folder.prepare(job, "no token")
+        self._hold = trial.folder / "hold"
         self._gang = WarmGang(job, self.folder)
         self.job = job
 
@@ -174,17 +200,27 @@ class Attempt:
 
     def reaches(self, step: int) -> Attempt:
         """Wait until rank 0 has reported this step or a later one, or the gang has ended."""
-        self.wait(lambda: set(self._gang.codes()) != {None} or self.step >= step)
+        self.wait(lambda: set(self._gang.codes()) != {None} or (self._gang.pids() and self.step >= step))
         return self
 
     def kill(self, rank: int) -> Attempt:
         """`kill -9` of a rank; the others end by themselves."""
         os.kill(self._gang.pids()[rank], signal.SIGKILL)
-        return self.ended()
+        return self.go().ended()
+
+    def go(self) -> Attempt:
+        """Let ranks that stand still go on."""
+        self._hold.unlink(missing_ok=True)
+        return self
 
     def tell(self, instruction: str) -> Attempt:
         """Hand an instruction down."""
         self._gang.tell(instruction)
+        return self
+
+    def heard(self) -> Attempt:
+        """Wait until every rank has read what it was told."""
+        self.wait(lambda: not self._gang.unread())
         return self
 
     def terminate(self, rank: int) -> Attempt:

@@ -31,7 +31,7 @@ def test_a_training_killed_at_a_random_step_ends_with_the_same_bits(whole, trial
     uninterrupted = whole(backend, slots)
     killed = trial(slots=slots, backend=backend, every="2steps", params={"pause": 0.03})
     victim = random.randrange(slots)
-    first = killed.start().reaches(random.randint(3, 9)).kill(victim)
+    first = killed.start(hold=11).reaches(random.randint(3, 9)).kill(victim)
     assert first.codes[victim] == -9
     survivors = [failure for rank, failure in first.failures().items() if rank != victim]
     assert all(failure.consequence for failure in survivors), survivors

@@ -44,9 +44,9 @@ def test_an_error_in_the_cell_itself_is_a_failure_like_any_other(trial):
 @pytest.mark.parametrize("backend", ["horovod", "torch"])
 def test_a_gang_that_is_released_commits_leaves_and_goes_on_with_the_same_bits(whole, trial, backend):
     released = trial(backend=backend, params={"pause": 0.05})
-    first = released.start().reaches(2)
-    ask = first.tell("release") if backend == "horovod" else first.terminate(rank=1)
-    ask.ended()
+    first = released.start(hold=2).reaches(2)
+    ask = first.tell("release").heard() if backend == "horovod" else first.terminate(rank=1)
+    ask.go().ended()
     assert first.codes == [85, 85], first.logs()
     newest = released.newest()
     assert first.committed() == [newest.id]
@@ -84,10 +84,10 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_taken(whole, tr
 def test_an_attempt_that_was_followed_by_another_commits_nothing_more_and_ends(trial):
     """As behind a cut network: the engine has given it up, and it knows nothing of that."""
     given_up = trial(every="2steps", epochs=20, params={"pause": 0.03})
-    ran = given_up.start().reaches(3)
+    ran = given_up.start(hold=3).reaches(3)
     given_up.home.claim(2)
     left = {manifest.id for manifest in given_up.home.committed()}
-    ran.ended()
+    ran.go().ended()
     assert set(ran.codes) == {1}
     causes = [failure for failure in ran.failures().values() if not failure.consequence]
     assert [(failure.type, failure.message) for failure in causes] == [

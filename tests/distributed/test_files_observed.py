@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import xxhash
-from gang import Attempt, Trial
+from gang import STAND, Attempt, Trial
 from safetensors.torch import save_file
 
 from kernel_backend.model.facts import Observed, ObservedFile
@@ -16,7 +16,7 @@ from kernel_backend.model.reports import Fact
 
 pytestmark = pytest.mark.distributed
 
-READERS = """
+READERS = f"""
 import csv, gzip, os, pickle, sqlite3, tempfile, time
 from pathlib import Path
 import numpy as np
@@ -24,7 +24,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
-
+{STAND}
 def kept(name): return Path(FOLDER) / name
 
 VOCABULARY = kept("vocabulary.txt").read_text()
@@ -39,7 +39,7 @@ kept("line3.txt").with_suffix(".new").write_text("never read")
 class Lines(torch.utils.data.Dataset):
     def __len__(self): return 24
     def __getitem__(self, index):
-        with open(kept(f"line{index}.txt")) as file:
+        with open(kept(f"line{{index}}.txt")) as file:
             return torch.full((4,), float(file.read())), index % 2
 
 def train_data():
@@ -50,7 +50,7 @@ def train_data():
 class Unseen(Lines):
     def __len__(self): return 2
     def __getitem__(self, index):
-        kept(f"unseen{index}.txt").read_text()
+        kept(f"unseen{{index}}.txt").read_text()
         return super().__getitem__(index)
 def validation_data(): return Unseen()
 def model():
@@ -62,6 +62,7 @@ def model():
     return net
 def loss(output, target, pause=0.0):
     time.sleep(pause)
+    stand()
     return nn.functional.cross_entropy(output, target)
 """
 ONCE = {
@@ -104,7 +105,9 @@ def observed(*attempts: Attempt) -> list[dict[str, ObservedFile]]:
 @pytest.mark.parametrize(("slots", "workers"), [(1, 0), (1, 2), (2, 1)])
 def test_every_file_that_python_opened_is_told_once_and_no_other(folder, trial, slots, workers):
     options = {"loader_workers": workers}
-    run = trial(source=f"FOLDER = {str(folder)!r}\n{READERS}", slots=slots, options=options).run()
+    run = trial(source=f"FOLDER = {str(folder)!r}\n{READERS}", slots=slots, options=options).start(hold=3)
+    run.wait(lambda: observed(run))  # once the training is over, what is in the files is not looked into any more
+    run.go().ended()
     assert set(run.codes) == {0}, run.logs()
     (found,) = observed(run)
     assert set(found) == ONCE | {f"line{number}.txt" for number in range(24)}
@@ -118,7 +121,7 @@ def test_what_was_read_before_a_kill_is_told_after_it(folder, trial):
     source = f"FOLDER = {str(folder)!r}\n{READERS}"
     options = {"loader_workers": 1}
     run = trial(source=source, slots=2, batch_size=4, every="2steps", params={"pause": 0.2}, options=options)
-    first = run.start()
+    first = run.start(hold=4)
     first.wait(lambda: first.pids() and first.committed())
     first.kill(1)
     assert observed(first) == []
@@ -131,10 +134,11 @@ def test_what_was_read_before_a_kill_is_told_after_it(folder, trial):
 def test_attempts_after_the_first_epoch_have_nothing_to_tell(folder, trial):
     source = f"FOLDER = {str(folder)!r}\n{READERS}"
     run = trial(source=source, slots=1, epochs=30, every="2steps", params={"pause": 0.02})
-    first = run.start()
-    first.wait(lambda: first.pids() and first.committed() and int(first.committed()[-1].split("-")[0]) > 2)
+    first = run.start(hold=8)
+    first.wait(lambda: first.committed() and int(first.committed()[-1].split("-")[0]) > 2)
+    first.wait(lambda: first.pids() and observed(first))  # which is said beside the training
     first.kill(0)
-    second = run.start(run.pinned())
+    second = run.start(run.pinned(), hold=6)
     second.wait(lambda: second.pids() and second.committed())
     second.kill(0)
     assert (len(observed(first)), observed(second)) == (1, [])

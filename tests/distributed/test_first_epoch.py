@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gang import Attempt, Trial
+from gang import STAND, Attempt, Trial
 
 from kernel_backend.model.code import code_id
 from kernel_backend.model.facts import Delivered
@@ -11,11 +11,11 @@ from kernel_backend.model.reports import Fact
 
 pytestmark = pytest.mark.distributed
 
-AUGMENTED = """
+AUGMENTED = f"""
 import time
 import torch
 from torch import nn
-
+{STAND}
 class Photos(torch.utils.data.Dataset):
     def __len__(self): return 45
     def __getitem__(self, index): return torch.randn(6) + index, index % 3
@@ -27,6 +27,7 @@ def train_data(stream=False): return Stream() if stream else Photos()
 def model(): return nn.Linear(6, 3)
 def loss(output, target, pause=0.0):
     time.sleep(pause)
+    stand()
     return nn.functional.cross_entropy(output, target)
 """
 
@@ -72,7 +73,7 @@ def test_another_seed_draws_other_samples(trial, one_slot):
 def test_killed_within_the_first_epoch_it_goes_on_with_its_sum(trial, one_slot, slots, stream):
     params = {"pause": 0.1, "stream": stream}
     run = trial(source=AUGMENTED, slots=slots, batch_size=5, every="2steps", params=params)
-    first = run.start()
+    first = run.start(hold=7)
     first.wait(lambda: first.pids() and first.committed())
     first.kill(slots - 1)
     pinned = run.pinned()
@@ -91,10 +92,10 @@ def test_a_training_that_ends_within_its_first_epoch_says_so(trial):
 
 def test_nothing_is_said_again_after_the_first_epoch(trial):
     run = trial(source=AUGMENTED, slots=1, epochs=40, every="2steps", params={"pause": 0.02})
-    first = run.start().reaches(8)
+    first = run.start(hold=10).reaches(8)
     first.wait(lambda: first.committed() and int(first.committed()[-1].split("-")[0]) > 4)
     first.kill(0)
-    second = run.start(run.pinned())
+    second = run.start(run.pinned(), hold=6)
     second.wait(lambda: second.pids() and second.committed())
     second.kill(0)
     assert len(delivered(first)) == 1

@@ -74,10 +74,10 @@ def test_cold_ranks_give_the_same_bits_as_forked_ones(whole, trial, backend, mon
     forked = whole(backend, 2)
     monkeypatch.setenv("DAYLIGHT_WARM", "0")
     cold = trial(backend=backend, params={"pause": 0.01})
-    attempt = cold.start()
+    attempt = cold.start(hold=1)
     attempt.wait(attempt.pids)
     assert parents(attempt) == {" ".join(psutil.Process().cmdline())}
-    assert attempt.ended().codes == [0, 0], attempt.logs()
+    assert attempt.go().ended().codes == [0, 0], attempt.logs()
     assert cold.parts() == forked.trial.parts()
     assert attempt.reports("training") == forked.attempt.reports("training")
 
@@ -95,8 +95,8 @@ def test_a_forked_rank_computes_on_a_gpu_what_a_cold_one_does(tmp_path, monkeypa
 
 
 def test_the_ranks_of_all_attempts_come_from_one_forkserver_and_share_its_memory(trial):
-    asked = trial(params={"pause": 1.0})
-    attempts = [asked.start().reaches(1) for _ in range(2)]
+    asked = trial()
+    attempts = [asked.start(hold=1).reaches(1) for _ in range(2)]
     servers = {psutil.Process(pid).ppid() for attempt in attempts for pid in attempt.pids()}
     (server,) = servers
     assert "kernel_backend.launch.forkserver" in psutil.Process(server).cmdline()

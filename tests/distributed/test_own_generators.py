@@ -54,7 +54,7 @@ def test_generators_of_its_own_stand_after_a_kill_where_they_would_have_stood(tm
     assert ran.started.guarantee.startswith("exact: any kill, any number of slots")
     more = {"source": OWN, "options": options | {"loader_workers": 2}, "params": {"pause": 0.03}}
     killed = Trial(tmp_path / "killed", every="2steps", **more)
-    killed.start().reaches(8).kill(1)
+    killed.start(hold=11).reaches(8).kill(1)
     killed.slots = 1
     again = killed.run(resume_from=killed.pinned())
     assert again.codes == [0], again.logs()

@@ -69,9 +69,10 @@ def test_it_leaves_no_trace_in_the_training(trial):
 
 
 def test_who_is_killed_within_leaves_it_to_the_next_that_waits_for_it(trial):
-    made = trial(params={"takes": 5.0})
+    made = trial(params={"takes": 600.0})
     first = made.start()
     first.wait(lambda: first.pids() and runs(made) == 1)
+    made.params = {"takes": 0.1}
     second = made.start()
     second.wait(lambda: second.pids() and phases(second) == {"preparing"})
     first.hang_up().ended()

@@ -111,7 +111,7 @@ def test_a_target_between_epochs_is_validated_and_leaves_no_trace(tmp_path, rng)
     straight = whole.run()
     assert straight.codes == [0, 0], straight.logs()
     told = train("told", until=4)
-    ran = told.start().tell("until 8").tell("until 14").ended()
+    ran = told.start().tell("until 8\nuntil 14").ended()  # in one piece: who hears the first knows the second
     assert ran.codes == [0, 0], ran.logs()
     assert list(ran.reports("validation")) == [4, 6, 12, 14]
     assert told.parts() == whole.parts()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import atexit
+import fcntl
 import shutil
 import tempfile
+import termios
 from pathlib import Path
 
 from kernel_backend.launch.gang import Gang
@@ -26,6 +29,14 @@ class WarmGang(Gang):
         """Close every rank's stdin, as the death of a launcher does."""
         for line in self._lines:
             line.close()
+
+    def unread(self) -> int:
+        """How many bytes of what the ranks were told they have not read."""
+        count, found = array.array("i", [0]), 0
+        for line in self._lines:
+            fcntl.ioctl(line, termios.FIONREAD, count)
+            found += count[0]
+        return found
 
     def close(self) -> None:
         """End what still runs, too."""

@@ -63,7 +63,7 @@ def test_two_runs_on_a_gpu_give_the_same_bits_and_a_killed_one_too(tmp_path):
     killed = Trial(
         tmp_path / "killed", source=source, slots=1, kind="cuda", options=ALL, every="2steps", params={"pause": 0.05}
     )
-    killed.start().reaches(8).kill(0)
+    killed.start(hold=11).reaches(8).kill(0)
     resumed = killed.run(resume_from=killed.newest().id)
     assert resumed.codes == [0], resumed.logs()
     assert killed.parts() == whole.parts()

@@ -54,10 +54,13 @@ def test_a_class_of_the_cell_searches_and_after_a_kill_is_told_again_and_asked_n
     own_world: World, tmp_path: Path
 ) -> None:
     world = own_world
-    number = submit(world, HALVING, tmp_path / "mine", pause=0.05)
+    # Of its four trials the last is held back, so that the kill comes amid them.
+    held = 'while trial == 4 and not os.path.exists("go"): __import__("time").sleep(0.05)\n        '
+    number = submit(world, HALVING.replace('return {"lr"', f'{held}return {{"lr"'), tmp_path / "mine", pause=0.05)
     made = tmp_path / "mine" / "made"
     until(lambda: len(world.overview(number).trials) >= 2, "two trials are there")
     world.kill_service()
+    (tmp_path / "mine" / "go").touch()
     world.serve()
     overview = world.ended(number)
     assert overview.experiment.state == "completed"
@@ -104,7 +107,7 @@ def test_a_class_that_is_not_there_is_refused(world: World, tmp_path: Path) -> N
 
 
 def test_a_stopped_search_leaves_no_process(world: World, tmp_path: Path) -> None:
-    number = submit(world, HALVING, tmp_path / "mine", pause=0.2)
+    number = submit(world, HALVING, tmp_path / "mine", pause=0.2, epochs=1000)
     made = tmp_path / "mine" / "made"
     until(lambda: made.exists() and made.read_text().endswith("\n"), "the class is made")
     pid = int(made.read_text())

@@ -72,9 +72,10 @@ def test_a_rank_that_hangs_is_named_by_cell_and_line_and_the_next_attempt_goes_o
 
 
 def test_a_frozen_rank_is_as_good_as_dead(world):
-    number = world.submit(**OPTIONS, hang_timeout=4, pause=0.05).experiment.number
+    number = world.lasting(**OPTIONS, hang_timeout=4)
     world.checkpointed(number)
     world.ranks()[0].suspend()
+    world.hurry(number, attempt=2)
     overview = world.ended(number)
     assert (overview.state, overview.trials[0].attempt) == ("completed", 2)
     assert (overview.attempts[0].failure.type, overview.attempts[0].failure.rank) == ("Hang", 0)
@@ -91,10 +92,11 @@ def test_ranks_that_wait_for_different_things_are_a_hang_too(world):
 
 
 def test_a_launcher_that_is_told_to_go_from_outside_leaves_a_checkpoint_and_costs_no_retry(world):
-    number = world.submit(**OPTIONS, pause=0.05, max_restarts=0).experiment.number
+    number = world.lasting(**OPTIONS, max_restarts=0)
     world.reached(number, 4)
     launcher = attempt_folder(world, number).launcher()
     os.kill(launcher.pid, signal.SIGTERM)
+    world.hurry(number, attempt=2)
     overview = world.ended(number)
     assert (overview.state, overview.trials[0].attempt, overview.trials[0].failures) == ("completed", 2, 0)
     assert (overview.attempts[0].outcome, overview.attempts[0].failure) == ("released", None)
@@ -146,7 +148,7 @@ def test_a_checkpoint_that_is_followed_by_three_crashes_at_one_step_is_passed_ov
 def test_a_full_database_is_said_and_costs_no_report(own_world):
     world = own_world
     client = world.serve()
-    number = world.submit(**OPTIONS, pause=0.1).experiment.number
+    number = world.lasting(**OPTIONS)
     world.reached(number, 2)
     address = discovery.find(world.home)
     service = psutil.Process(address.pid)
@@ -159,6 +161,7 @@ def test_a_full_database_is_said_and_costs_no_report(own_world):
     until(lambda: spool.stat().st_size > length + 500, "training goes on")
     assert len(world.reports(number)) == known
     service.rlimit(resource.RLIMIT_FSIZE, before)
+    world.hurry(number)
     overview = world.ended(number)
     assert (overview.state, overview.trials[0].attempt) == ("completed", 1)
     steps = [(report.kind, report.step) for report in world.reports(number)]
@@ -170,10 +173,11 @@ def test_a_full_database_is_said_and_costs_no_report(own_world):
 def test_a_locked_database_costs_no_report_and_training_ends_meanwhile(own_world):
     world = own_world
     world.serve()
-    number = world.submit(**OPTIONS, pause=0.05).experiment.number
+    number = world.lasting(**OPTIONS)
     world.reached(number, 2)
     lock = sqlite3.connect(world.home / "daylight.db", isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
+    world.hurry(number)
     until(attempt_folder(world, number).result, "training ends")
     known = len(world.reports(number))
     assert world.overview(number).state == "running"

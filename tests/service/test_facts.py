@@ -41,8 +41,9 @@ def test_a_kill_within_the_first_epoch_changes_nothing_of_it(world):
     options = {"epochs": 1, "checkpoint_every": {"steps": 2}}
     quiet = world.submit(**options).experiment.number
     assert world.ended(quiet).state == "completed"
-    killed = world.submit(**options, pause=0.3).experiment.number
+    killed = world.lasting(**options, pause=2.0)
     world.checkpointed(killed)
     world.ranks()[0].kill()
+    world.hurry(killed, attempt=2)
     assert world.ended(killed).trials[0].attempt == 2
     assert facts(world, killed)["delivered"] == facts(world, quiet)["delivered"]

@@ -7,19 +7,23 @@ import time
 import pytest
 
 from kernel_backend.store.sql import SqlStore
-from tests.world import until
+from tests.world import LASTING, until
 
 pytestmark = pytest.mark.distributed
+
+# Ranks that wait for the test, too, which may be held up.
+PATIENT = "import kernel_backend.runner.target as target\ntarget.ANSWER_S = 60.0\n" + LASTING.lstrip()
 
 
 def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(own_world):
     world, client = own_world, own_world.serve()
     whole = world.submit(epochs=4).experiment.number
     assert world.ended(whole).state == "completed"
-    number = world.submit(epochs=4, pause=0.05).experiment.number
+    number = world.lasting(PATIENT, epochs=4)
     world.reached(number, 4)
     client.pause(number)
     until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
+    world.hurry(number)
     store = SqlStore(world.home / "daylight.db")
     store.update_trial(number, 1, at=time.time(), until=3)
     client.resume(number)
@@ -33,12 +37,13 @@ def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(o
 
 def test_nobody_is_asked_to_step_aside_who_leaves_because_nobody_answered(own_world):
     world, client = own_world, own_world.serve()
-    number = world.submit(epochs=4, pause=0.05).experiment.number
+    number = world.lasting(epochs=4)
     world.reached(number, 4)
     client.pause(number)
     until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
     store = SqlStore(world.home / "daylight.db")
     store.update_trial(number, 1, at=time.time(), until=3)
+    world.hurry(number)
     client.resume(number)
     until(lambda: world.overview(number).trials[0].attempt == 3, "it leaves and comes back")
     store.update_trial(number, 1, at=time.time(), until=4)

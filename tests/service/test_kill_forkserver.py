@@ -23,7 +23,7 @@ def quiet(world: World) -> dict[str, str]:
 
 def test_experiments_of_one_environment_share_a_forkserver(world, quiet):
     (forkserver,) = world.forkservers()
-    number = world.submit(**OPTIONS, pause=0.05).experiment.number
+    number = world.lasting(**OPTIONS)
     world.reached(number, 2)
     ranks = world.ranks()
     assert {rank.ppid() for rank in ranks.values()} == {forkserver.pid}
@@ -31,15 +31,17 @@ def test_experiments_of_one_environment_share_a_forkserver(world, quiet):
     folder = str(world.home / "attempts" / f"{number}.1-1")
     for rank in ranks.values():  # people look for them like that
         assert rank.cmdline() == [sys.executable, "-P", "-m", "kernel_backend.runner", folder]
+    world.hurry(number)
     assert world.ended(number).state == "completed"
     assert world.weights(number) == quiet
 
 
 def test_a_killed_forkserver_costs_its_gangs_an_attempt_and_counts_against_nobody(world, quiet):
-    number = world.submit(**OPTIONS, pause=0.05).experiment.number
+    number = world.lasting(**OPTIONS)
     world.checkpointed(number)
     (forkserver,) = world.forkservers()
     forkserver.kill()
+    world.hurry(number, attempt=2)
     overview = world.ended(number)
     assert (overview.state, overview.trials[0].attempt, overview.trials[0].failures) == ("completed", 2, 0)
     lost = overview.attempts[0]

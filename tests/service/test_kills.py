@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import json
+from pathlib import Path
 
 import pytest
 
 from kernel_backend import discovery
-from tests.world import World, until
+from tests.world import PATIENCE_S, World, gone, until
 
 pytestmark = pytest.mark.distributed
 
@@ -40,9 +41,10 @@ def told_once(world: World, number: int) -> bool:
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_rank_costs_at_most_what_came_after_the_checkpoint(world, quiet, victim):
-    number = world.submit(**OPTIONS, pause=0.05).experiment.number
+    number = world.lasting(**OPTIONS)
     world.checkpointed(number)
     world.ranks()[victim].kill()
+    world.hurry(number, attempt=2)
     overview = world.ended(number)
     assert (overview.state, overview.trials[0].attempt) == ("completed", 2)
     assert overview.attempts[-1].resume_from is not None
@@ -51,12 +53,13 @@ def test_a_killed_rank_costs_at_most_what_came_after_the_checkpoint(world, quiet
 
 
 def test_a_killed_launcher_takes_its_ranks_along_and_the_next_attempt_runs(world, quiet):
-    number = world.submit(**OPTIONS, pause=0.05).experiment.number
+    number = world.lasting(**OPTIONS)
     world.checkpointed(number)
     ranks = list(world.ranks().values())
     (launcher,) = world.processes("kernel_backend.launch")
     launcher.kill()
-    until(lambda: not any(rank.is_running() and rank.status() != "zombie" for rank in ranks), "its ranks die")
+    until(lambda: all(gone(rank) for rank in ranks), "its ranks die")
+    world.hurry(number, attempt=2)
     overview = world.ended(number)
     assert (overview.state, overview.trials[0].attempt, overview.trials[0].failures) == ("completed", 2, 0)
     assert told_once(world, number)
@@ -65,7 +68,7 @@ def test_a_killed_launcher_takes_its_ranks_along_and_the_next_attempt_runs(world
 
 def test_a_killed_service_comes_back_adopts_its_gang_and_loses_no_report(own_world, quiet):
     world = own_world
-    number = world.submit(**OPTIONS, pause=0.1).experiment.number
+    number = world.lasting(**OPTIONS)
     world.reached(number, 4)
     ranks = world.ranks()
     world.kill_service()
@@ -73,6 +76,7 @@ def test_a_killed_service_comes_back_adopts_its_gang_and_loses_no_report(own_wor
     length = spool.stat().st_size
     until(lambda: spool.stat().st_size > length, "training goes on without the service")
     world.serve()
+    world.hurry(number)
     overview = world.ended(number)
     assert (overview.state, overview.trials[0].attempt) == ("completed", 1)
     assert len(ranks) == 2
@@ -85,9 +89,11 @@ def test_a_killed_service_comes_back_adopts_its_gang_and_loses_no_report(own_wor
 
 def test_what_ended_while_the_service_was_dead_is_taken_in_when_it_returns(own_world, quiet):
     world = own_world
-    number = world.submit(**OPTIONS, pause=0.05).experiment.number
+    number = world.lasting(**OPTIONS)
     world.reached(number, 4)
+    hurry = Path(str(world.overview(number).trials[0].params["hurry"]))
     world.kill_service()
+    hurry.touch()
     until(lambda: not world.processes("kernel_backend.launch"), "the gang ends by itself")
     world.serve()
     overview = world.ended(number)
@@ -98,11 +104,12 @@ def test_what_ended_while_the_service_was_dead_is_taken_in_when_it_returns(own_w
 
 def test_service_and_gang_killed_together_start_again_from_the_checkpoint(own_world, quiet):
     world = own_world
-    number = world.submit(**OPTIONS, pause=0.05).experiment.number
+    number = world.lasting(**OPTIONS)
     world.checkpointed(number)
     world.close()
     until(lambda: discovery.find(world.home) is None, "everything is dead")
     world.serve()
+    world.hurry(number, attempt=2)
     overview = world.ended(number)
     assert (overview.state, overview.trials[0].attempt) == ("completed", 2)
     assert told_once(world, number)
@@ -111,8 +118,9 @@ def test_service_and_gang_killed_together_start_again_from_the_checkpoint(own_wo
 
 def test_an_idle_service_ends_itself_and_comes_back_on_use(tmp_path, quiet):
     world = World(tmp_path / "home")
-    world.serve("--Daylight.idle_timeout=1")
-    until(lambda: discovery.find(world.home) is None, "an idle service ends")
+    service = world.start_service("--Daylight.idle_timeout=1")
+    assert service.wait(PATIENCE_S) == 0
+    assert discovery.find(world.home) is None
     assert not (world.home / "service.json").exists()
     assert world.serve().experiments() == []
     world.close()
@@ -121,13 +129,14 @@ def test_an_idle_service_ends_itself_and_comes_back_on_use(tmp_path, quiet):
 def test_a_paused_experiment_outlives_a_restart(own_world, quiet):
     world = own_world
     client = world.serve()
-    number = world.submit(**OPTIONS, pause=0.05).experiment.number
+    number = world.lasting(**OPTIONS)
     world.checkpointed(number)
     client.pause(number)
     until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
     world.kill_service()
     client = world.serve()
     assert world.overview(number).state == "paused"
+    world.hurry(number)
     client.resume(number)
     assert world.ended(number).state == "completed"
     assert world.weights(number) == quiet

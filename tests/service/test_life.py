@@ -52,11 +52,12 @@ def test_both_backends_give_the_same_bits(world, plain):
 
 def test_a_paused_experiment_gives_its_slots_back_and_resumes_with_the_same_bits(world, plain):
     client = world.serve()
-    number = world.submit(epochs=4, pause=0.05).experiment.number
+    number = world.lasting(epochs=4)
     world.reached(number, 4)
     assert client.pause(number).experiment.state == "paused"
     until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
-    assert client.nodes()[0].used == 0
+    until(lambda: client.nodes()[0].used == 0, "its slots are free")
+    world.hurry(number)
     assert client.resume(number).experiment.state == "active"
     overview = world.ended(number)
     assert (overview.state, overview.trials[0].attempt, overview.trials[0].failures) == ("completed", 2, 0)

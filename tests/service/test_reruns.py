@@ -45,7 +45,7 @@ def test_five_reruns_give_equal_bits(world: World) -> None:
 
 
 def test_a_rerun_says_whose_it_is(world: World) -> None:
-    first = world.submit(epochs=1).experiment.number
+    first = world.submit(epochs=1000, pause=0.1).experiment.number
     again = client(world).rerun(first).experiment
     assert (again.rerun_of, again.name) == (first, f"rerun of #{first}")
     client(world).stop(first)
@@ -102,9 +102,10 @@ def test_the_first_steps_after_a_checkpoint_are_verified(world: World) -> None:
 
 
 def test_a_training_with_one_checkpoint_is_verified_from_its_beginning(world: World) -> None:
-    first = world.submit(epochs=1).experiment.number
+    first = world.lasting(epochs=1, checkpoint_every={"epochs": 1}, pause=2.0)
     with pytest.raises(NotFound, match="no checkpoint yet to compare with"):
         client(world).retrain(first)
+    world.hurry(first)
     world.ended(first)
     again = client(world).retrain(first).experiment
     assert (again.begins_from, again.config.until) == (None, 8)
@@ -124,11 +125,11 @@ def test_a_mismatch_names_the_first_tensor_that_differs(world: World) -> None:
 
 
 def test_a_history_says_what_has_changed_since_the_one_before(world: World) -> None:
-    name = "history of one"
-    numbers = [world.submit(name=name).experiment.number]
-    numbers += [world.submit(name=name, lr=0.5).experiment.number]
-    numbers += [world.submit(DEFINITION.replace("mse_loss", "l1_loss"), name=name, lr=0.5).experiment.number]
-    newest, middle, oldest = client(world).history(name)
+    lasts = {"name": "history of one", "epochs": 1000, "pause": 0.1}
+    numbers = [world.submit(**lasts).experiment.number]
+    numbers += [world.submit(**lasts, lr=0.5).experiment.number]
+    numbers += [world.submit(DEFINITION.replace("mse_loss", "l1_loss"), **lasts, lr=0.5).experiment.number]
+    newest, middle, oldest = client(world).history("history of one")
     assert [newest.number, middle.number, oldest.number] == numbers[::-1]
     assert (oldest.before, oldest.differences) == (None, ())
     assert [each.text for each in middle.differences] == ["lr 0.01 -> 0.5"]
@@ -153,10 +154,10 @@ def test_a_trial_whose_beginning_is_gone_fails_and_says_so(world: World) -> None
 
 
 def test_a_trial_whose_copied_beginning_is_gone_does_not_start_from_scratch(world: World) -> None:
-    # Four steps of a second each from one checkpoint to the next: time to pause it amid them.
-    first = world.submit(checkpoint_every={"steps": 4}, keep={"latest": 9, "best": 0}, epochs=1, pause=1.0)
-    world.ended(first.experiment.number)
-    again = client(world).retrain(first.experiment.number).experiment
+    first = world.submit(checkpoint_every={"steps": 4}, keep={"latest": 9, "best": 0}, epochs=1).experiment.number
+    world.ended(first)
+    # Four slow steps from one checkpoint to the next: time to pause it amid them.
+    again = client(world).retrain(first, Rerun(params={"pause": 5.0})).experiment
     world.state(again.number, "running")
     client(world).pause(again.number)
     until(lambda: not world.ranks(), "its gang has left")

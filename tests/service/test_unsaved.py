@@ -16,16 +16,20 @@ from tests.world import DEFINITION, until
 
 pytestmark = pytest.mark.distributed
 
-# From its tenth batch on a rank can write no file of more than 64 kB, as on a full disk, until there is room.
+# From its tenth batch on a rank can write no file of more than 64 kB, as on a full disk, until there is room. By then
+# its first checkpoint is there.
 FULL = (
     DEFINITION
     + """
-import os, resource
+import os, resource, sys
 seen = []
+first = "checkpoints/" + os.path.basename(sys.argv[1]).partition(".")[0] + "/1/4-1/manifest.json"
 def loss(output, target, pause=0.0, room=""):
     time.sleep(pause)
     seen.append(1)
     if len(seen) == 10 and not os.path.exists(room):
+        while not os.path.exists(first):
+            time.sleep(0.01)
         resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))
     return nn.functional.mse_loss(output, target)
 """
@@ -67,7 +71,7 @@ def test_it_is_paused_with_a_word_on_what_to_do_and_resumed_to_the_same_bits(wor
 
 
 def test_a_trial_whose_checkpoints_cannot_be_reached_says_so_and_starts_when_they_can(world):
-    number = world.submit(epochs=4, checkpoint_every={"steps": 4}, pause=0.1).experiment.number
+    number = world.lasting(epochs=4, checkpoint_every={"steps": 4})
     world.reached(number, 5)
     client = world.serve()
     client.pause(number)
@@ -82,6 +86,8 @@ def test_a_trial_whose_checkpoints_cannot_be_reached_says_so_and_starts_when_the
     assert waits.reason.startswith(
         "cannot be started just now, and is tried again: Too many levels of symbolic links (/"
     )
-    place.unlink()
-    aside.rename(place)
+    world.hurry(number)
+    whole = place.with_name("whole")
+    whole.symlink_to(aside)
+    whole.rename(place)  # at no instant is there none
     assert world.ended(number).state == "completed"

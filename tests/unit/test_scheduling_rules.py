@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import FIRST
+from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, parse_slot_hours
 from kernel_backend.scheduler.asks import Key
 from kernel_backend.scheduler.explain import explain
@@ -388,6 +389,36 @@ def test_the_rest_of_a_limit_that_is_kept_for_another_says_so():
     assert c.why(other) == "next in pool b; what its limit leaves is kept for #2.1"
 
 
+@pytest.mark.parametrize(
+    ("reader", "hours", "rival", "never"),
+    [
+        ("ada", "you have used 16 of 16 slot-hours in 1 days", "another's training", "you may have 8 in one trial."),
+        (
+            "mate",
+            "its owner has used up the slot-hours",
+            "another's training",
+            "its owner may have fewer in one trial.",
+        ),
+        ("admin", "ada has used 16 of 16 slot-hours in 1 days", "#3.1", "ada may have 8 in one trial."),
+    ],
+)
+def test_a_reader_learns_nothing_of_anothers_numbers(reader, hours, rival, never):
+    c = Cluster(
+        *nodes(1, 8),
+        *nodes(1, 16, pool="b", prefix="b"),
+        users={"ada": {"slot_hours": "16/1d", "max_slots_per_trial": 8}, "bob": {"guarantee": 1, "limit": 3}},
+    )
+    person = Person(name=reader, groups=("vision",), admin=reader == "admin")
+    c.ask("ada", 8, "vision")
+    c.decide()
+    c.at(2 * 3600)
+    c.ask("ada", 1, "vision"), c.ask("bob", 1, "speech"), c.ask("bob", 3, "vision", pool="b")
+    c.ask("ada", 9, "vision", pool="b")
+    assert explain(c.picture, c._asks[2], reader=person).reason.endswith(f"; {hours}")
+    assert explain(c.picture, c._asks[4], reader=person).reason.endswith(f"leaves is kept for {rival}")
+    assert explain(c.picture, c._asks[5], reader=person).reason.startswith(f"9 slots asked; {never}")
+
+
 def test_what_is_kept_for_one_is_not_before_those_of_his_line_who_come_back():
     c = Cluster(*nodes(1, 2))
     c.ask("ada", 1), c.ask("ada", 1), c.ask("ada", 1)
@@ -412,6 +443,29 @@ def test_who_is_put_first_is_ahead_of_guarantees_reservations_and_priorities():
     assert [ask.owner for ask in in_order(c.picture, "local")] == ["eve", "ada", "di", "cy"]
     c.ends(1)
     assert c.decide() == ["5 starts on 4 of n1"]
+
+
+def test_what_was_kept_by_a_priority_that_is_taken_back_is_kept_no_more():
+    c = Cluster(*nodes(1, 4))
+    c.ask("ada", 4)
+    c.decide()
+    c.at(60)
+    c.ask("bob", 4), c.ask("cy", 4)
+    c.decide()
+    kept = c.picture.reservations
+    assert [each.key for each in kept] == [Key(2, 1)]
+    c.asks_with(3, FIRST)
+    c.decide()
+    assert {each.key for each in c.picture.reservations} == {Key(2, 1), Key(3, 1)}
+    c.asks_with(3, 0, by_admin=False)
+    assert [ask.owner for ask in in_order(c.picture, "local")] == ["bob", "cy"]
+    c.decide()
+    assert c.picture.reservations == kept
+    c.asks_with(2, FIRST)
+    c.decide()
+    c.asks_with(2, 0, by_admin=False)
+    c.decide()
+    assert c.picture.reservations == kept  # what it had before it was put first
 
 
 def test_who_was_put_first_last_is_first():

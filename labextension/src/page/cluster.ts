@@ -71,7 +71,8 @@ export class Cluster {
   async act(act: Act): Promise<void> {
     const answer = await this._source.ask(act.method, act.path, {}, act.body);
     this._turn += 1; // what was asked before does not know of it
-    this._done = { text: act.said(answer), undo: act.undo, wrong: false };
+    const undo = act.undoneBy ? act.undoneBy(answer) : act.undo;
+    this._done = { text: act.said(answer), undo, wrong: false };
     this._take(act.fold(this._known, answer));
     this.refresh();
   }

@@ -1,13 +1,13 @@
 /** What a person may do here, as requests: each knows what it says afterwards, and what takes it back. */
 
-import type { NodeUse } from '../model/words/overview';
+import type { NodeUse, Overview } from '../model/words/overview';
 import type { Quota } from '../model/words/quotas';
 import type { Value } from '../model/words/record';
 import type { Account, Waiting } from '../model/words/sharing';
 import { FIELDS, fieldText, type FieldName, NONE } from './fields';
 import type { Known } from './known';
 import { withAccount, withNode } from './known';
-import { isFirst, priorityText } from './rows';
+import { priorityText } from './rows';
 import type { Method } from './source';
 
 export interface Act {
@@ -19,6 +19,8 @@ export interface Act {
   /** What the page knows then, before it looks again. */
   fold(known: Known, answer: unknown): Known;
   readonly undo: Act | null;
+  /** The same, where it is known by the answer. */
+  undoneBy?(answer: unknown): Act | null;
 }
 
 /** Set one number of a quota; null is back to the hub's. */
@@ -81,12 +83,15 @@ function drainOnly({ name }: NodeUse, drained: boolean): Act {
   };
 }
 
-/** Ask with another priority. */
-export function setPriority(row: Waiting, experiment: number, priority: number | string): Act {
+/** Ask with another priority. What an admin has given before, its owner can lower and not have back. */
+export function setPriority(row: Waiting, experiment: number, priority: number | string, admin: boolean): Act {
+  const said = (): string => `Priority of #${experiment}: ${priority}, it was ${priorityText(row.priority)}`;
   return {
-    ...priorityOnly(experiment, priority),
-    said: () => `Priority of #${experiment}: ${priority}, it was ${priorityText(row.priority)}`,
-    undo: undoPriority(row, experiment)
+    ...ordered(experiment, priority, said),
+    undoneBy: answer => {
+      const given = (answer as Overview).experiment.priority !== null;
+      return given ? (admin ? asItWas(row, experiment) : null) : orderedAgain(experiment, row.priority);
+    }
   };
 }
 
@@ -97,21 +102,25 @@ export function moveFirst(row: Waiting, experiment: number): Act {
     path: `/queue/${experiment}/first`,
     said: () => `#${experiment} is ahead of everything that waits`,
     fold: known => known,
-    undo: undoPriority(row, experiment)
+    undo: asItWas(row, experiment)
   };
 }
 
-/** Nobody is put first by a number: that it was is not given back. */
-function undoPriority({ priority }: Waiting, experiment: number): Act | null {
-  return isFirst(priority) ? null : priorityOnly(experiment, priority);
+/** As before an admin gave it another priority: its owner's, or what an admin had given, a place at the front too. */
+function asItWas({ priority, by_admin }: Waiting, experiment: number): Act {
+  return orderedAgain(experiment, by_admin ? priority : null);
 }
 
-function priorityOnly(experiment: number, priority: number | string): Act {
+function orderedAgain(experiment: number, priority: number | null): Act {
+  return ordered(experiment, priority, () => `Priority of #${experiment}: as it was`);
+}
+
+function ordered(experiment: number, priority: number | string | null, said: () => string): Act {
   return {
     method: 'POST',
     path: `/queue/${experiment}/priority`,
     body: { priority },
-    said: () => `Priority of #${experiment}: ${priority}`,
+    said,
     fold: known => known,
     undo: null
   };

@@ -96,7 +96,7 @@ function Priority({ cluster, known, row }: { cluster: Cluster; known: Known; row
       name={`Priority of #${experiment}`}
       text={priorityText(priority)}
       width={4}
-      save={typed => cluster.act(setPriority(row, experiment, typedValue(typed) ?? 0))}
+      save={typed => cluster.act(setPriority(row, experiment, typedValue(typed) ?? 0, person.admin))}
     />
   );
 }

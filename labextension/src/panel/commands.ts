@@ -209,6 +209,7 @@ function verbsOf(overview: Overview): Verb[] {
     captured: [],
     search: null,
     connection: 'live',
+    heard: true,
     trouble: null,
     at: 0
   });

@@ -20,6 +20,7 @@ export interface Look {
   readonly captured: readonly string[];
   readonly search: SavedSearch | null; // how it stood when the notebook was saved
   readonly connection: Connection;
+  readonly heard: boolean; // whether the service has answered: what is shown may also be a notebook's own copy
   readonly trouble: string | null; // in words: what is wrong with the connection
   readonly at: number; // when this was true: seconds since the epoch
 }
@@ -68,6 +69,7 @@ export class Watch {
       captured: this._known.captured,
       search: this._known.search,
       connection: this._line.connection,
+      heard: this._line.heardAt !== null,
       trouble: this._line.trouble,
       at: this._at
     };

@@ -41,6 +41,7 @@ export interface Waiting {
   trial: number | null;
   name: string | null;
   wait: Wait | null;
+  by_admin: boolean;
 }
 
 export interface Pool {

@@ -29,9 +29,9 @@ export function isOpen({ connection, overview }: Look): boolean {
   return connection === 'live' && overview !== null && !ended(overview) && overview.experiment.state !== 'stopping';
 }
 
-/** Whether a search has completed, and may have more trials. */
-export function mayHaveMore({ connection, overview }: Look): boolean {
-  return ['live', 'ended'].includes(connection) && overview?.experiment.state === 'completed';
+/** Whether a search has completed, and may have more trials: there is a service to ask for them. */
+export function mayHaveMore({ connection, heard, overview }: Look): boolean {
+  return heard && ['live', 'ended'].includes(connection) && overview?.experiment.state === 'completed';
 }
 
 export class Steering {
