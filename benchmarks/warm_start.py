@@ -26,9 +26,9 @@ import psutil
 
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import read_after
-from kernel_backend.model.definition import parse
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.job import Job
+from kernel_backend.model.parse import parse
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
 from tests.world import DEFINITION, World, until

@@ -22,10 +22,11 @@ from kernel_backend.data import Declared, declare
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.assignments import Line, parse_line
 from kernel_backend.model.binding import bind_space
-from kernel_backend.model.definition import Definition, parse
+from kernel_backend.model.definition import Definition
 from kernel_backend.model.experiment import Config, Submission, parse_size
 from kernel_backend.model.options import OPTIONS
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.parse import parse
 from kernel_backend.model.record import Value
 from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.snapshot import Snapshot, State

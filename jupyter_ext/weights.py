@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from jupyter_ext.download import fetch_part
 from kernel_backend.client import Client
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
-from kernel_backend.model.definition import parse
 from kernel_backend.model.overview import CheckpointInfo
+from kernel_backend.model.parse import parse
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import DEFINITION, Snapshot
 from kernel_backend.snapshots.archive import unpack

@@ -4,5 +4,14 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
+
 # A service locks the environment of what is submitted, in the background: not once for each test that has one.
 os.environ.setdefault("UV_OFFLINE", "1")
+
+# No test has to be quick, whatever machine it is on.
+slow = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile(
+    "any machine", hypothesis.settings.default, deadline=None, suppress_health_check=slow
+)
+hypothesis.settings.load_profile("any machine")

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.model.definition import parse
 from kernel_backend.model.experiment import Cadence, Config
 from kernel_backend.model.job import Job
+from kernel_backend.model.parse import parse
 from kernel_backend.model.resources import Share
 from kernel_backend.runner import exact, loop, worker
 from kernel_backend.runner.first_epoch import code_of

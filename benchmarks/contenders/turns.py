@@ -24,7 +24,7 @@ import torch
 
 from kernel_backend.launch import horovod as horovod_launch
 from kernel_backend.launch import torch as torch_launch
-from kernel_backend.launch.gang import free_port
+from kernel_backend.launch.gang import reserved_port
 from kernel_backend.launch.rendezvous import Meeting, seats
 from kernel_backend.model.resources import Share
 
@@ -111,6 +111,7 @@ class Gang:
         self._signal(signal.SIGKILL)
         for process in self._processes:
             process.join()
+        self._port.close()
         if self._rendezvous:
             self._rendezvous.close()
         self._folder.cleanup()
@@ -120,7 +121,8 @@ class Gang:
         everyone = seats((here,))
         self._rendezvous = horovod_launch.Rendezvous("127.0.0.1", everyone) if ranks > 1 else None
         port = self._rendezvous.port if self._rendezvous else None
-        meeting = Meeting("127.0.0.1", "lo", free_port("127.0.0.1"), port)
+        self._port = reserved_port("127.0.0.1")
+        meeting = Meeting("127.0.0.1", "lo", self._port.getsockname()[1], port)
         return [torch_launch.env(seat, meeting) | horovod_launch.env(seat, meeting) for seat in everyone]
 
     def _signal(self, number: signal.Signals) -> None:

@@ -160,8 +160,8 @@ class _Run:
 
     def _send(self, found: list[Message]) -> None:
         messages = [message.to_json() for message in found]
-        self._page.send({"type": "messages", "after": self.position, "messages": messages})
-        self.position = found[-1].seq
+        after, self.position = self.position, found[-1].seq  # first: a page may want them again as soon as it has them
+        self._page.send({"type": "messages", "after": after, "messages": messages})
         if any(message.type != "report" for message in found):
             self._save_at = min(self._save_at, time.monotonic() + STATE_SAVE_S)
 

@@ -23,12 +23,15 @@ _MARK = "DAYLIGHT_ATTEMPT"  # by which an engine finds an attempt's processes: t
 _log = logging.getLogger(__name__)
 
 
-def free_port(address: str) -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def reserved_port(address: str) -> socket.socket:
+    """A port that nobody else is given while this is open; one who says SO_REUSEADDR, as torch does, may listen there.
+
+    Between the choice of a port and the moment when rank 0 listens on it lies what a rank imports.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((address, 0))
+    return held
 
 
 def rank_env(base: Mapping[str, str], job: Job, seat: Seat, meeting: Meeting) -> dict[str, str]:
@@ -67,10 +70,11 @@ class Gang:
         everyone = seats(job.placement)
         address = job.placement[0].address
         self._rendezvous = _rendezvous(job, everyone)
+        self._port = reserved_port(address)
         meeting = Meeting(
             address=address,
             interface=interface_of(address),
-            torch_port=free_port(address),
+            torch_port=self._port.getsockname()[1],
             horovod_port=self._rendezvous.port if self._rendezvous else None,
         )
         pipes = [os.pipe() for _ in everyone]
@@ -119,7 +123,8 @@ class Gang:
         self.ended_by_us |= frozenset(self._ranks.end())
 
     def close(self) -> None:
-        """Give back the rendezvous server's port and the pipes."""
+        """Give back the ports and the pipes."""
+        self._port.close()
         if self._rendezvous:
             self._rendezvous.close()
         if not self._known:

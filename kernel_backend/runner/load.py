@@ -8,7 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from kernel_backend.model.definition import Definition, parse
+from kernel_backend.model.definition import Definition
+from kernel_backend.model.parse import parse
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.snapshots.shipped import editable_folders, lead, shipped_folders
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from kernel_backend.areas.base import Areas, Asked, SearchClass
 from kernel_backend.errors import SearchFailed
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Value
+from kernel_backend.search.custom import Asker
 from kernel_backend.search.settings import settings_of
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.snapshots.archive import Archive
+
+
+class Process(Asker, Protocol):
+    """An asker that can be ended."""
+
+    def close(self) -> None:
+        """End it."""
 
 
 class ExperimentAsker:

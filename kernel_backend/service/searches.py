@@ -14,8 +14,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from kernel_backend.errors import Conflict
 from kernel_backend.model.effects import Effect
@@ -23,7 +21,6 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search import (
     Closed,
-    Complete,
     Create,
     Decision,
     Entry,
@@ -33,7 +30,6 @@ from kernel_backend.model.search import (
     Happening,
     Limit,
     Promoted,
-    Prune,
     Reason,
     Reported,
     Resume,
@@ -43,61 +39,19 @@ from kernel_backend.model.search import (
 from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, TrialState
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.search import settings
-from kernel_backend.search.base import Searcher
-from kernel_backend.search.custom import Asker, Custom
 from kernel_backend.search.earlier import happenings
 from kernel_backend.search.effects import created, effect, held
 from kernel_backend.search.log import happen, replay
 from kernel_backend.search.make import make
 from kernel_backend.search.optuna import NEEDED
 from kernel_backend.service import earlier
-from kernel_backend.service.askers import Silent
+from kernel_backend.service.askers import Process, Silent
+from kernel_backend.service.known_search import Known, failure_in
 from kernel_backend.store.base import Store
 
 LOG_PAGE = 1000  # entries of a log that are read at once: 100,000 records in memory keep the collector busy
 SAID = 2000  # characters of what a search has failed by, which may quote an answer of any length
 _log = logging.getLogger(__name__)
-
-
-class Process(Asker, Protocol):
-    """An asker that can be ended."""
-
-    def close(self) -> None:
-        """End it."""
-
-
-@dataclass
-class _Known:
-    """A search as it stands after `entries` lines of its log and the report number `heard`."""
-
-    searcher: Searcher
-    entries: int = 0
-    heard: int = 0
-    ended: set[int] = field(default_factory=set)  # trials of which the searcher knows that they train no more
-    looked: int = 0  # how many had ended when that was last compared with the store
-    closed: bool = False
-    failed: str | None = None  # what ended it besides its trials
-    process: Process | None = None
-
-    def take(self, entry: Entry) -> None:
-        """Remember where the log is."""
-        self.entries = entry.number
-        if isinstance(entry.event, Reported):
-            self.heard = max(self.heard, entry.event.seq)
-        if entry.trial is not None and (
-            isinstance(entry.event, Exited) or isinstance(entry.decision, Complete | Prune)
-        ):
-            self.ended.add(entry.trial)
-        if isinstance(entry.event, Closed | Extended):
-            self.closed = isinstance(entry.event, Closed)
-        if isinstance(entry.event, Failed | Extended):
-            self.failed = entry.event.message if isinstance(entry.event, Failed) else None
-
-    @property
-    def failure(self) -> str | None:
-        """What the class did that is not in the log yet."""
-        found = self.searcher.failure if isinstance(self.searcher, Custom) and self.failed is None else None
-        return found.message if found is not None else None
 
 
 class Searches:
@@ -106,7 +60,7 @@ class Searches:
     def __init__(self, store: Store, process: Callable[[Experiment], Process]) -> None:
         """`process` makes that of a custom search; nothing is started by it yet."""
         self._store, self._process = store, process
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, Known] = {}
         self._turns: dict[int, threading.Lock] = {}
         self._failures: dict[int, str | None] = {}  # of searches that are not known any more
 
@@ -151,7 +105,7 @@ class Searches:
         if experiment.config.search is None or not (_custom(experiment) or experiment.state == "failed"):
             return None
         if number not in self._failures:
-            self._failures[number] = _failure(self._store.search_log(number))
+            self._failures[number] = failure_in(self._store.search_log(number))
         return self._failures[number]
 
     def close(self, experiment: Experiment, limit: Limit) -> None:
@@ -201,7 +155,7 @@ class Searches:
     # Whose turn it is
 
     @contextlib.contextmanager
-    def _turn(self, experiment: Experiment, patient: bool = False) -> Iterator[_Known | None]:
+    def _turn(self, experiment: Experiment, patient: bool = False) -> Iterator[Known | None]:
         """The search as it stands, None where it has ended or a slow searcher is at work; `patient` waits for both."""
         waits = patient or not _slow(experiment)
         lock = self._lock(experiment.number)
@@ -216,7 +170,7 @@ class Searches:
     def _lock(self, number: int) -> threading.Lock:
         return self._turns.setdefault(number, threading.Lock())
 
-    def _apart(self, experiment: Experiment, verb: Callable[[Experiment, _Known], object]) -> None:
+    def _apart(self, experiment: Experiment, verb: Callable[[Experiment, Known], object]) -> None:
         """Do what may take long in a thread of its own, unless one is at it."""
         lock = self._lock(experiment.number)
 
@@ -242,7 +196,7 @@ class Searches:
 
     # Small parts
 
-    def _vacancy(self, experiment: Experiment, known: _Known) -> Trial | None:
+    def _vacancy(self, experiment: Experiment, known: Known) -> Trial | None:
         def effects(decision: Decision | None) -> list[Effect]:
             match decision:
                 case Create():
@@ -255,7 +209,7 @@ class Searches:
         trials = self._happen(experiment, known, Vacancy(), effects)
         return trials[0] if trials else None
 
-    def _hear_all(self, experiment: Experiment, known: _Known) -> bool:
+    def _hear_all(self, experiment: Experiment, known: Known) -> bool:
         before = known.entries
         for report in self._store.validations(experiment.number, known.heard):
             self._hear(experiment, known, report)
@@ -265,7 +219,7 @@ class Searches:
             self._happen(experiment, known, Failed(message=known.failure[:SAID]))
         return known.entries > before
 
-    def _of(self, experiment: Experiment, ended: bool = False) -> _Known | None:
+    def _of(self, experiment: Experiment, ended: bool = False) -> Known | None:
         """None where the experiment has ended, unless the search of one that has is asked for."""
         known = self._known.get(experiment.number)
         if known is None:
@@ -273,7 +227,7 @@ class Searches:
             if experiment.state in EXPERIMENT_ENDED and not ended:
                 return None
             process = self._process_of(experiment)
-            known = _Known(make(settings_of(experiment), experiment.space, process), process=process)
+            known = Known(make(settings_of(experiment), experiment.space, process), process=process)
             while page := self._store.search_log(experiment.number, known.entries, LOG_PAGE):
                 replay(known.searcher, page)
                 for entry in page:
@@ -283,7 +237,7 @@ class Searches:
                 self._begin(experiment, known)
         return known
 
-    def _begin(self, experiment: Experiment, known: _Known) -> None:
+    def _begin(self, experiment: Experiment, known: Known) -> None:
         """The first lines of the log are what is known of earlier experiments, all of them or none."""
         now, entries = time.time(), list[Entry]()
         trials = earlier.known(self._store, experiment.config, experiment.space)
@@ -297,7 +251,7 @@ class Searches:
     def _process_of(self, experiment: Experiment) -> Process | None:
         if not _custom(experiment):
             return None
-        failure = _failure(self._store.search_log(experiment.number))
+        failure = failure_in(self._store.search_log(experiment.number))
         return self._process(experiment) if failure is None else Silent(failure)
 
     def _drop_in_turn(self, number: int) -> None:
@@ -315,7 +269,7 @@ class Searches:
         trials = (trial for trial in self._store.restless_trials(experiment.number) if trial.index != besides)
         return [resting for trial in trials if (resting := held(trial)) is not None]
 
-    def _see_ended(self, experiment: Experiment, known: _Known) -> None:
+    def _see_ended(self, experiment: Experiment, known: Known) -> None:
         count = self._ended(experiment)
         if count == known.looked:
             return  # the usual case, and there may be thousands
@@ -329,7 +283,7 @@ class Searches:
         counts = self._store.trial_counts(experiment.number)
         return sum(counts.get(state, 0) for state in TRIAL_ENDED)
 
-    def _hear(self, experiment: Experiment, known: _Known, report: StoredReport) -> None:
+    def _hear(self, experiment: Experiment, known: Known, report: StoredReport) -> None:
         unit = settings.unit_of(experiment.config, report)
         value = report.metrics.get(experiment.config.metric.name)
         if unit is not None and value is not None:
@@ -343,7 +297,7 @@ class Searches:
     def _happen(
         self,
         experiment: Experiment,
-        known: _Known,
+        known: Known,
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
@@ -374,12 +328,6 @@ def _slow(experiment: Experiment) -> bool:
     """Whether its searcher may take its time: a person's own class, or a sampler of another library."""
     search = experiment.config.search
     return search is not None and (_custom(experiment) or (search.sampler or search.method) in NEEDED)
-
-
-def _failure(log: Sequence[Entry]) -> str | None:
-    """What a search has failed by; None where it has not, or was extended since."""
-    last = next((each.event for each in reversed(log) if isinstance(each.event, Failed | Extended)), None)
-    return last.message if isinstance(last, Failed) else None
 
 
 def settings_of(experiment: Experiment) -> Settings:

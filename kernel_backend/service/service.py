@@ -14,7 +14,6 @@ from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
-from kernel_backend.model import definition
 from kernel_backend.model import events as e
 from kernel_backend.model.binding import Bound, bind_space
 from kernel_backend.model.curves import Curves
@@ -24,6 +23,7 @@ from kernel_backend.model.experiment import Config, Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk, Overview
+from kernel_backend.model.parse import parse
 from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, StoredReport
 from kernel_backend.model.resumption import resized_note
@@ -202,7 +202,7 @@ class Service:
             raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
         source = self._archive.read(submission.snapshot, "definition.py").decode()
         snapshot = self._archive.snapshot(submission.snapshot)
-        bound = bind_space(definition.parse(source, snapshot.roles_from), submission.params, submission.space)
+        bound = bind_space(parse(source, snapshot.roles_from), submission.params, submission.space)
         check_search(submission.config, bound.space)
         if submission.config.search is not None:
             check_searcher(submission.config.search, bound.space, source)

@@ -1,10 +1,11 @@
-"""Who held slots and when, and what the scheduler has promised."""
+"""Who held slots, when and how long, and what the scheduler has promised."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, Text, cast, delete, insert, or_, select
+from sqlalchemy import Connection, Text, case, cast, delete, func, insert, or_, select
 
 from kernel_backend.model.claims import Claim, Spell
 from kernel_backend.model.ids import AttemptId
@@ -44,6 +45,27 @@ def read_spells(db: Connection, since: float) -> list[Spell]:
         )
         for row in db.execute(query)
     ]
+
+
+def read_slot_seconds(db: Connection, number: int, at: float) -> float:
+    """How long an experiment has held slots until then, a gang of two twice."""
+    here = attempts.c
+    seconds = func.coalesce(here.ended_at, at) - here.created_at
+    # Few placements have very many attempts, and a budget is looked at in every round.
+    placement = cast(here.placement, Text).label("placement")
+    query = select(placement, func.sum(case((seconds > 0, seconds), else_=0.0))).where(here.experiment == number)
+    return float(sum(slots_of(placement) * seconds for placement, seconds in db.execute(query.group_by(placement))))
+
+
+def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, float]:
+    """The same by trial, of those that have had an attempt."""
+    here = attempts.c
+    placement = cast(here.placement, Text)
+    query = select(here.trial, placement, here.created_at, here.ended_at).where(here.experiment == number)
+    found: dict[int, float] = defaultdict(float)
+    for trial, placed, begun, ended in db.execute(query.order_by(here.trial)):
+        found[trial] += slots_of(placed) * max(0.0, (at if ended is None else ended) - begun)
+    return dict(found)
 
 
 def read_claims(db: Connection) -> list[Claim]:

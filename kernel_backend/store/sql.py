@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json
-from sqlalchemy import Connection, Select, Text, and_, case, cast, func, insert, or_, select
+from sqlalchemy import Connection, Select, and_, case, func, insert, or_, select
 from typing_extensions import override
 
 from kernel_backend.errors import NotFound
@@ -41,7 +39,7 @@ from kernel_backend.store.listing import count_trials, find_before, find_experim
 from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.search_log import append, read_log
 from kernel_backend.store.sharing import SqlSharing
-from kernel_backend.store.spells import keep_claims, read_claims, read_spells
+from kernel_backend.store.spells import keep_claims, read_claims, read_slot_seconds, read_spells, read_trial_seconds
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
 from kernel_backend.store.tables import AnyRecord, from_row, rows_of, to_row
 from kernel_backend.store.told import read_told
@@ -346,24 +344,13 @@ class SqlStore(SqlSharing, Store):
 
     @override
     def slot_seconds(self, number: int, at: float) -> float:
-        here = tables.attempts.c
-        seconds = func.coalesce(here.ended_at, at) - here.created_at
-        # Few placements have very many attempts, and a budget is looked at in every round.
-        placement = cast(here.placement, Text).label("placement")
-        query = select(placement, func.sum(case((seconds > 0, seconds), else_=0.0))).where(here.experiment == number)
         with self._reading() as db:
-            found = db.execute(query.group_by(placement)).all()
-        return float(sum(_slots(from_json(placement)) * seconds for placement, seconds in found))
+            return read_slot_seconds(db, number, at)
 
     @override
     def trial_seconds(self, number: int, at: float) -> dict[int, float]:
-        here = tables.attempts.c
-        query = select(here.trial, here.placement, here.created_at, here.ended_at).where(here.experiment == number)
-        found: dict[int, float] = defaultdict(float)
         with self._reading() as db:
-            for trial, placement, begun, ended in db.execute(query.order_by(here.trial)):
-                found[trial] += _slots(placement) * max(0.0, (at if ended is None else ended) - begun)
-        return dict(found)
+            return read_trial_seconds(db, number, at)
 
     @override
     def spells(self, since: float) -> list[Spell]:
@@ -405,7 +392,3 @@ class SqlStore(SqlSharing, Store):
     def told(self, number: int, trial: int, after: int = 0) -> Told:
         with self._reading() as db:
             return read_told(db, number, trial, after)
-
-
-def _slots(placement: Sequence[Mapping[str, Any]]) -> int:
-    return sum(len(share["slots"]) for share in placement)

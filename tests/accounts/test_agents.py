@@ -26,9 +26,9 @@ STATUSES = TypeAdapter(list[str])
 
 
 @pytest.fixture
-def hasty(ourselves: Ourselves):
-    """Agents that are given up soon."""
-    made = Agents(ourselves, answer_s=2.0, start_s=10.0)
+def patient(ourselves: Ourselves):
+    """Agents that are waited for, unless a test has them given up soon: those that are well may be held up."""
+    made = Agents(ourselves, answer_s=60.0, start_s=60.0)
     yield made
     made.close()
 
@@ -37,25 +37,28 @@ WAYS = ["noise", "huge", "deep", "other", "foreign-error", "drip", "cut", "die",
 
 
 @pytest.mark.parametrize("way", ["exit", "stop", "hello-noise", "hello-die", "hello-silence", *WAYS])
-def test_whatever_an_agent_answers_is_its_users_trouble_alone(way, ourselves, hasty, monkeypatch):
+def test_whatever_an_agent_answers_is_its_users_trouble_alone(way, ourselves, patient, monkeypatch):
     ourselves.instead["mallory"] = (MAD, way)
-    hasty.check("dave")
+    patient.check("dave")
+    monkeypatch.setattr(patient, "_answer_s", 2.0)
     if way in ("stop", "hello-silence"):
-        monkeypatch.setattr(hasty, "_start_s", 2.0)
+        monkeypatch.setattr(patient, "_start_s", 2.0)
     with pytest.raises(PlaceUnavailable, match=r"the files of mallory cannot be reached just now|evil") as raised:
-        hasty.ask("mallory", "statuses", STATUSES)
+        patient.ask("mallory", "statuses", STATUSES)
     assert type(raised.value).http_status == 503  # neither that of a wrong token nor of a foreign thing
-    hasty.check("dave")
+    monkeypatch.undo()
+    patient.check("dave")
 
 
-def test_what_is_given_up_is_not_tried_again_at_once(ourselves, hasty):
+def test_what_is_given_up_is_not_tried_again_at_once(ourselves, patient, monkeypatch):
+    monkeypatch.setattr("kernel_backend.accounts.agents.PAUSES_S", (0.0, 0.0, 60.0))
     ourselves.instead["mallory"] = (MAD, "exit")
     for _ in range(4):
         with pytest.raises(PlaceUnavailable):
-            hasty.check("mallory")
+            patient.check("mallory")
     tries = len(ourselves.started)
     with pytest.raises(PlaceUnavailable, match="this is tried again"):
-        hasty.check("mallory")
+        patient.check("mallory")
     assert len(ourselves.started) == tries
 
 
@@ -76,13 +79,15 @@ def test_a_question_that_is_refused_before_its_body_was_read_ends_no_agent(ourse
     assert len(ourselves.started) == 1
 
 
-def test_a_stopped_agent_is_replaced_and_ends_when_it_goes_on(ourselves, hasty):
-    hasty.check("dave")
+def test_a_stopped_agent_is_replaced_and_ends_when_it_goes_on(ourselves, patient, monkeypatch):
+    patient.check("dave")
     stopped = ourselves.started[-1]
     os.kill(stopped.pid, signal.SIGSTOP)
+    monkeypatch.setattr(patient, "_answer_s", 2.0)
     with pytest.raises(PlaceUnavailable, match="hello was not answered within 2 s"):
-        hasty.check("dave")
-    hasty.check("dave")
+        patient.check("dave")
+    monkeypatch.undo()
+    patient.check("dave")
     assert len(ourselves.started) == 2
     os.kill(stopped.pid, signal.SIGCONT)
     stopped.wait(timeout=60)
@@ -121,13 +126,14 @@ def test_an_agent_killed_over_an_upload_leaves_no_checkpoint_and_no_doubt(oursel
     place.verify(place.committed()[0])
 
 
-def test_a_user_who_answers_nothing_takes_few_of_the_services_threads(ourselves, hasty):
+def test_a_user_who_answers_nothing_takes_few_of_the_services_threads(ourselves, patient, monkeypatch):
     ourselves.instead["mallory"] = (MAD, "silence")
+    monkeypatch.setattr(patient, "_answer_s", 10.0)
     said: list[str] = []
 
     def ask() -> None:
         try:
-            hasty.ask("mallory", "statuses", STATUSES)
+            patient.ask("mallory", "statuses", STATUSES)
         except PlaceUnavailable as error:
             said.append(error.message)
 
@@ -135,16 +141,18 @@ def test_a_user_who_answers_nothing_takes_few_of_the_services_threads(ourselves,
     for each in many:
         each.start()
     until(lambda: sum("are being answered already" in text for text in said) >= AT_ONCE, "most are turned away")
-    hasty.check("dave")
+    monkeypatch.undo()
+    patient.check("dave")
     for each in many:
         each.join()
 
 
-def test_a_body_that_never_comes_ends_in_time(ourselves, hasty):
+def test_a_body_that_never_comes_ends_in_time(ourselves, patient, monkeypatch):
     ourselves.instead["mallory"] = (MAD, "long-body")
+    monkeypatch.setattr(patient, "_answer_s", 2.0)
     with (
         pytest.raises(PlaceUnavailable, match="not answered within 2 s"),
-        hasty.open("mallory", "artifact", NONE, experiment=1, trial=1, name="x") as (_, link),
+        patient.open("mallory", "artifact", NONE, experiment=1, trial=1, name="x") as (_, link),
     ):
         for _ in link.pieces():
             pass
@@ -173,8 +181,9 @@ def test_a_manifest_of_another_trial_is_not_believed(agents, ourselves):
 def test_the_files_of_a_checkpoint_are_told_by_what_changes_with_them(agents, ourselves):
     place = AgentCheckpoints(agents, "dave", 1, 1)
     commit(place, 5)
-    (before,) = place.committed()
     file = ourselves.area("dave") / "checkpoints/1/1/5-1/model.safetensors"
+    os.utime(file, (1, 1))  # a clock that ticks slowly would show no difference else
+    (before,) = place.committed()
     file.write_bytes(file.read_bytes())
     (after,) = place.committed()
     assert before.files != after.files

@@ -24,7 +24,7 @@ from kernel_backend.accounts.spawns import by_helper
 from kernel_backend.errors import DaylightError, Forbidden, NotFound, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId
 from tests.accounts.unix import Accounts, needed
-from tests.world import until
+from tests.world import LASTING, until
 
 pytestmark = pytest.mark.distributed
 
@@ -45,9 +45,11 @@ def accounts() -> Iterator[Accounts]:
 @pytest.fixture(scope="module")
 def trained(accounts) -> dict[str, int]:
     """An experiment of each user, on Horovod and on torch, that were trained at the same time."""
+    hurry = accounts.base / "hurry"
+    lasts = {"epochs": 12, "pause": 0.5, "hurry": str(hurry)}
     numbers = {
-        accounts.leslie: accounts.submit(accounts.leslie, epochs=12, pause=0.1, backend="horovod"),
-        accounts.dave: accounts.submit(accounts.dave, epochs=12, pause=0.1, backend="torch"),
+        accounts.leslie: accounts.submit(accounts.leslie, LASTING, **lasts, backend="horovod"),
+        accounts.dave: accounts.submit(accounts.dave, LASTING, **lasts, backend="torch"),
     }
     for name, number in numbers.items():
         accounts.reached(name, number, 2)
@@ -60,6 +62,7 @@ def trained(accounts) -> dict[str, int]:
             assert f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n" in status
             assert f"Gid:\t{gid}\t{gid}\t{gid}\t{gid}\n" in status
             assert "CapEff:\t0000000000000000\n" in status
+    hurry.touch()
     for name, number in numbers.items():
         assert accounts.ended(name, number).state == "completed"
     return numbers

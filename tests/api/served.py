@@ -45,6 +45,7 @@ from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
 
+PATIENCE_S = 120.0
 TOKEN = "the-right-token"
 DEFINITION = """\
 def model(width=8):
@@ -74,6 +75,7 @@ class StillEngine:
         self.jobs: dict[AttemptId, Job] = {}
         self.tokens: dict[AttemptId, str] = {}
         self.ended: dict[AttemptId, GangStatus] = {}
+        self.forgotten: set[AttemptId] = set()
 
     async def nodes(self) -> list[Node]:
         return self.there
@@ -96,10 +98,11 @@ class StillEngine:
         if rank > 0:
             raise NotFound(f"attempt {key} has no rank {rank}")
         text = b"hello\nworld\n"[offset:].decode() if tail is None else "world\n"
-        return LogChunk(attempt=key.number, rank=rank, text=text, offset=12, size=12, ended=key not in self.jobs)
+        return LogChunk(attempt=key.number, rank=rank, text=text, offset=12, size=12, ended=key in self.forgotten)
 
     async def forget(self, key: AttemptId) -> None:
         self.ended.pop(key, None)
+        self.forgotten.add(key)
 
     def end(self, key: AttemptId, failure: Failure | None = None) -> None:
         """Let a gang come to its end, well or by this failure."""
@@ -142,9 +145,9 @@ class Served:
     def run(self, work: Any) -> Any:
         """The result of a coroutine, run where the service lives."""
         waiting: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        return waiting.result(30)
+        return waiting.result(PATIENCE_S)
 
-    def client(self, token: str = TOKEN, patience: float = 10.0) -> Client:
+    def client(self, token: str = TOKEN, patience: float = 30.0) -> Client:
         return Client.at(self.url, token, patience)
 
     def cut(self) -> int:
@@ -186,7 +189,7 @@ class Served:
     def stop(self) -> None:
         self.run(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
 
@@ -216,7 +219,7 @@ def submit(client: Client, name: str = "digits", **config: Any) -> Overview:
 
 def until(look: Callable[[], object], what: str) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not look():
         assert time.monotonic() < deadline, f"did not happen: {what}"
         time.sleep(0.02)

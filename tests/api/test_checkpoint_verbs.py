@@ -18,7 +18,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.people import Person
 from kernel_backend.service.collect import collect
 from tests.api.committed import commit, folder, names, spoil
-from tests.api.served import Served, ended, paused, submit, until
+from tests.api.served import Served, ended, paused, submit, token_of, until
 
 BOB = Person(name="bob")
 
@@ -31,9 +31,10 @@ def found(client: Client) -> dict[str, tuple[str, ...]]:
 
 
 @pytest.fixture
-def four(client: Client, tmp_path: Path) -> Path:
+def four(served: Served, client: Client, tmp_path: Path) -> Path:
     """An experiment that keeps its best and its latest; it has four checkpoints, of which the first is best."""
     submit(client, **RULES)
+    token_of(served, KEY)  # what it began from is none of these
     for step, loss in ((10, 0.1), (20, 0.4), (30, 0.3), (40, 0.2)):
         commit(tmp_path, step, loss=loss)
     return tmp_path

@@ -172,7 +172,7 @@ def test_interrupting_only_stops_waiting(service, file, tmp_path):
     token_of(service, KEY)
     time.sleep(0.5)
     waiting.send_signal(signal.SIGINT)
-    _, said = waiting.communicate(timeout=30)
+    _, said = waiting.communicate(timeout=120)
     assert "#1 goes on without you; daylight stop 1 ends it" in said
     assert "Traceback" not in said
     assert waiting.returncode == 130
@@ -195,7 +195,7 @@ def test_a_terminal_gets_a_live_bar(service, file):
     except OSError:  # the other end is closed
         pass
     training.join()
-    assert following.wait(30) == 0
+    assert following.wait(120) == 0
     text = shown.decode()
     assert "epoch 1/1" in text
     assert "accuracy 0.9" in text
@@ -327,8 +327,9 @@ def test_the_doctor_tells_what_is_there(service, capsys, monkeypatch):
     assert "what to do" in capsys.readouterr().out
 
 
-def test_facts_are_shown_as_lines_and_as_json(service, file, client, capsys):
+def test_facts_are_shown_as_lines_and_as_json(service, file, capsys):
     submitted(file)
+    client = service.client()
     assert main(["facts", "1"]) == 0
     assert "nothing is known yet" in capsys.readouterr().out
     given = Fact(number=2, name="delivered", value=DELIVERED)
@@ -356,7 +357,7 @@ def test_declared_data_and_external_versions_travel_and_are_shown(service, file,
     assert (data["files"], data["bytes"], data["listed"]) == (1, 4, "data/0.tsv")
 
 
-def test_data_that_is_not_there_is_told_before_anything_is_sent(service, file, client, tmp_path, capsys):
+def test_data_that_is_not_there_is_told_before_anything_is_sent(service, file, tmp_path, capsys):
     assert main(["submit", str(file), "--data", str(tmp_path / "gone")]) == 2
     assert f"--data {tmp_path}/gone is not there: name a folder with files" in capsys.readouterr().err
-    assert client.experiments() == []
+    assert service.client().experiments() == []

@@ -23,7 +23,7 @@ from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.ids import AttemptId, Reference
 from kernel_backend.model.snapshot import Snapshot
 from tests.api.committed import commit, folder, names, spoil
-from tests.api.served import Served, archive, paused, submit
+from tests.api.served import Served, archive, paused, submit, token_of
 
 KEY = AttemptId(1, 1, 1)
 MODEL = """\
@@ -43,6 +43,7 @@ def three(service: Served) -> Path:
     client.upload_snapshot(id, data)
     config = Config(keep=Keep(best=1, latest=1))
     client.submit(Submission(snapshot=id, config=config, name="digits", python="/usr/bin/python3", cwd="/"))
+    token_of(service, KEY)  # what it began from is none of these
     for step, loss in ((10, 0.1), (20, 0.4), (30, 0.3)):
         commit(service.home, step, ema=step / 8, loss=loss)
     return service.home
@@ -146,7 +147,7 @@ def test_a_terminal_asks_before_it_deletes(service: Served, three: Path) -> None
             shown += os.read(watched, 4096)
         assert b"delete checkpoint 10-1 of 1.1" in shown
         os.write(watched, answer)
-        code = asking.wait(30)
+        code = asking.wait(120)
         os.close(watched)
         return code
 

@@ -56,7 +56,7 @@ def test_what_was_submitted_is_shown_listed_and_read_back(client):
     assert client.health()["busy"] is True
 
 
-def test_errors_come_back_as_the_same_errors(client):
+def test_errors_come_back_as_the_same_errors(served, client):
     with pytest.raises(NotFound, match="7"):
         client.experiment(7)
     with pytest.raises(ImpossibleAsk, match="5 slots asked"):
@@ -70,6 +70,7 @@ def test_errors_come_back_as_the_same_errors(client):
     with pytest.raises(InvalidRequest):
         client.upload_snapshot("0" * 64, b"not it")
     submit(client)
+    token_of(served, KEY)
     client.stop(1)
     with pytest.raises(Conflict, match="stopping"):
         client.resume(1)
@@ -177,6 +178,7 @@ def test_a_cut_stream_goes_on_without_loss_or_doubles(served, client, token):
         for number in range(2, 42):
             launcher.deliver(KEY, token, Delivery(records=(report(number),)))
             if number % 8 == 0:
+                until(lambda: served.use.streams, "somebody watches")
                 cuts.append(served.cut())
 
     speaker = threading.Thread(target=deliver_and_cut)
@@ -203,13 +205,13 @@ def test_a_stream_that_is_closed_before_it_began_never_begins(served, client):
 
 
 def test_a_stream_outlives_the_service(tmp_path):
-    first = Served(tmp_path, StillEngine())
+    places = [first := Served(tmp_path, StillEngine())]
     submit(first.client())
     token_of(first, KEY)
-    messages = first.client(patience=30).watch(after=0, experiment=1)
+    messages = Client(lambda: discovery.Address(places[-1].url, TOKEN)).watch(after=0, experiment=1)
     before = [message.seq for message in islice(messages, 2)]
     first.stop()
-    second = Served(tmp_path, first.engine, port=first.port)
+    places.append(second := Served(tmp_path, first.engine))
     second.client().stop(1)
     after = []
     for message in messages:
@@ -289,12 +291,18 @@ def test_a_service_that_moved_to_another_port_is_found_again(tmp_path):
     moved.stop()
 
 
-def test_one_who_waits_for_a_service_hears_about_it_once(tmp_path, monkeypatch):
+def test_one_who_waits_for_a_service_hears_about_it_once(monkeypatch):
     said: list[str] = []
     monkeypatch.setattr("kernel_backend.patience.SILENCE_S", 0.0)
-    client = Client(lambda: discovery.Address("http://127.0.0.1:9", TOKEN), patience=0.5, say=said.append)
-    with pytest.raises(ServiceUnreachable):
-        client.nodes()
+    tries = iter(["http://127.0.0.1:9"] * 4)
+
+    def locate() -> discovery.Address:
+        for url in tries:
+            return discovery.Address(url, TOKEN)
+        raise discovery.CannotStart("it will never come")
+
+    with pytest.raises(discovery.CannotStart):
+        Client(locate, patience=60, say=said.append).nodes()
     assert len(said) == 1
     assert "trying again" in said[0]
 
@@ -310,9 +318,7 @@ def test_the_import_is_light():
 def test_an_older_attempt_is_fenced(served, client, token):
     client.pause(1)
     served.engine.jobs.pop(KEY)
-    deadline = time.monotonic() + 20
-    while client.experiment(1).trials[0].state != "paused" and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: client.experiment(1).trials[0].state == "paused", "its gang has gone")
     client.resume(1)
     token_of(served, AttemptId(1, 1, 2))
     with pytest.raises(Fenced):

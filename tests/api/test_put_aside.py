@@ -39,9 +39,10 @@ def test_who_is_above_a_lowered_limit_saves_and_goes_and_comes_back_in_his_place
     served.roster.users = {owner: Quota(limit=1)}
     until(lambda: client.experiment(2).trials[0].state == "releasing", "the youngest is asked to go")
     assert client.experiment(1).trials[0].state == "running"
-    assert any("#2.1" not in each and "put aside" in each for each in client.experiment(2).warnings)
+    until(lambda: any("put aside" in each for each in client.experiment(2).warnings), "it is told")
+    assert not any("#2.1" in each for each in client.experiment(2).warnings)
     served.engine.step_aside(second)
-    until(lambda: client.experiment(2).state == "queued", "it asks again")
+    until(lambda: (now := client.experiment(2)).state == "queued" and now.wait is not None, "it asks again")
     shown = client.experiment(2)
     assert shown.wait is not None
     assert shown.wait.reason == "next in queue; your limit of 1 is in use"

@@ -143,7 +143,8 @@ def test_a_trial_of_a_search_is_trained_alone(client: Client):
         client.rerun(before.number, Rerun(trial=99))
 
 
-def test_the_command_line_names_a_trial(client: Client, service: Served, capsys: pytest.CaptureFixture[str]):
+def test_the_command_line_names_a_trial(service: Served, capsys: pytest.CaptureFixture[str]):
+    client = service.client()
     before = submit(client, f"lr=0.1..1 {BLOCKS}", **SEARCH)
     (trial, *_) = until(lambda: client.experiment(before.number).trials, "the search begins its first trial")
     assert main(["rerun", trial.id, "--env", "current", "--json", "--no-wait"]) == 0

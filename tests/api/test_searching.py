@@ -230,6 +230,7 @@ def test_a_search_of_many_resting_trials_is_stopped_in_few_writes(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     number, now = search(client, trials=250), time.time()
+    begun(client, number, 2)  # as many as there is room for
     client.pause(number)
     store, moved = served.service._store, list[int]()
     known = len(client.trial_rows(number))

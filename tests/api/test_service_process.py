@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from kernel_backend.client import Client
 from kernel_backend.discovery import CannotStart
 from kernel_backend.engines.local import MARK
 from kernel_backend.errors import ServiceUnreachable
+from tests.world import PATIENCE_S, until
 
 SERVE = [sys.executable, "-m", "kernel_backend"]
 
@@ -49,16 +49,16 @@ def stop(home: Path) -> None:
     address = discovery.find(home)
     if address is None:
         return
-    process = psutil.Process(address.pid)
-    process.terminate()
     with contextlib.suppress(psutil.NoSuchProcess):
-        process.wait(20)
+        process = psutil.Process(address.pid)
+        process.terminate()
+        process.wait(PATIENCE_S)
 
 
 def run(home: Path, *args: str, **kwargs) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "DAYLIGHT_HOME": str(home)}
     return subprocess.run(
-        [*SERVE, *args], env=environment, capture_output=True, text=True, timeout=60, check=False, **kwargs
+        [*SERVE, *args], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False, **kwargs
     )
 
 
@@ -113,10 +113,7 @@ def test_many_who_start_at_once_find_one_service(home):
     with ThreadPoolExecutor(4) as callers:
         found = list(callers.map(lambda _: discovery.start(home), range(4)))
     assert len(set(found)) == 1
-    deadline = time.monotonic() + 30
-    while len(started := serving(home)) > 1 and time.monotonic() < deadline:
-        time.sleep(0.05)  # the others are on their way out
-    assert started == [found[0].pid]
+    until(lambda: serving(home) == [found[0].pid], "the others are on their way out")
 
 
 def test_a_second_service_goes_away_and_tells_where_the_first_is(running):
@@ -160,10 +157,7 @@ def test_a_service_that_an_attempt_started_does_not_belong_to_it(home, monkeypat
 def test_a_service_that_was_killed_is_not_mistaken_for_a_living_one(home):
     first = discovery.start(home)
     os.kill(first.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while discovery.find(home) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert discovery.find(home) is None
+    until(lambda: discovery.find(home) is None, "it is gone")
     assert (home / "service.json").exists()
     assert discovery.start(home).pid != first.pid
 

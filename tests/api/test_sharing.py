@@ -216,9 +216,9 @@ def test_a_group_that_is_gone_goes_on_for_those_that_run(served, person):
 
 def test_one_sees_ones_own_account_and_ones_groups_and_an_admin_sees_all(person):
     ada, dave, eve = person("ada"), person("dave"), person("eve")
-    train(dave, 1)
-    train(eve, 1)
-    until(lambda: len(ada.accounts()) == 5, "both are known")
+    starts(dave, train(dave, 1))
+    starts(eve, train(eve, 1))
+    assert len(ada.accounts()) == 5
     assert [(each.kind, each.name) for each in ada.accounts()] == [
         *(("user", name) for name in ("ada", "dave", "eve")),
         *(("group", name) for name in ("robots", "vision")),
@@ -254,7 +254,9 @@ def test_only_admins_change_what_all_share_and_leave_no_trace_otherwise(person):
 
 def test_every_change_is_a_deed_with_before_and_after(person):
     ada, dave = person("ada"), person("dave")
-    number = train(dave, 12).experiment.number
+    trained = train(dave, 12)
+    starts(dave, trained)
+    number = trained.experiment.number
     ada.set_quota("user", "dave", {"limit": 4, "weight": 2})
     ada.set_quota("user", "dave", {"limit": 4})  # nothing has changed
     ada.clear_quota("user", "dave")
@@ -449,7 +451,8 @@ def test_what_is_set_outlives_the_service(served, person):
     person("ada").set_quota("user", "dave", {"limit": 4})
     person("ada").drain("n2")
     served.run(served._stop())
+    served.port = 0
     served.run(served._start())
-    ada = person("ada")
+    ada = served.client("ada")
     assert [each.changed for each in ada.accounts() if each.name == "dave"] == [{"limit": 4}]
     assert [each.drained for each in ada.nodes()] == [False, True]

@@ -19,9 +19,9 @@ from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import load_model
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import read_after
-from kernel_backend.model.definition import parse
 from kernel_backend.model.experiment import Config, parse_cadence
 from kernel_backend.model.job import Job
+from kernel_backend.model.parse import parse
 from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot

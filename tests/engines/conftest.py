@@ -47,7 +47,7 @@ def launched(tmp_path: Path, python: str):
             experiment=1,
             trial=1,
             attempt=1,
-            config=Config(slots=2, threads=1, hang_timeout=1.0),
+            config=Config(slots=2, threads=1, hang_timeout=4.0),
             params={"steps": 60, "stop": 4, "only_rank": 1, "way": way} | params,
             placement=(share(),),
             python=python,
@@ -61,7 +61,7 @@ def launched(tmp_path: Path, python: str):
         environment = {**os.environ, "DAYLIGHT_WARM": "0", "DAYLIGHT_HOME": str(tmp_path)}
         code = f"import kernel_backend.launch.launcher as it, pathlib, sys; it.FAREWELL_S = {farewell}; "
         command = [python, "-P", "-c", f"{code} it.launch(pathlib.Path(sys.argv[1]))", str(folder.path)]
-        subprocess.run(command, env=environment, check=True, timeout=60, stdin=subprocess.DEVNULL)
+        subprocess.run(command, env=environment, check=True, timeout=240, stdin=subprocess.DEVNULL)
         result = folder.result()
         assert result is not None
         return folder, result

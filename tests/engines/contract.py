@@ -20,7 +20,7 @@ from kernel_backend.model.job import Job
 from kernel_backend.model.states import Outcome
 from tests.builders import share
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 async def until(condition, what: str):

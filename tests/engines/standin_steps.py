@@ -2,7 +2,8 @@
 
 params: `steps` to take, `stop` at this one, of rank `only_rank`, in the `way`: `sleep`, `native` (code that holds the
 GIL), `freeze` (a stopped process), `leave` (exit code 0) or `kill`; `say` is printed at that step. `exit` is the code
-after the last step, unless a rank does not `part` from its peers then but ends in this way.
+after the last step, unless a rank does not `part` from its peers then but ends in this way. Ranks begin together, and
+none leaves in peace before all have taken their steps.
 """
 
 from __future__ import annotations
@@ -25,8 +26,17 @@ def asleep() -> None:
 
 
 def late_kill() -> None:
-    time.sleep(0.5)
+    pids = json.loads((folder / "ranks.json").read_text())
+    while any(Path(f"/proc/{pid}").exists() for pid in pids.values() if pid != os.getpid()):
+        time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def meet(where: str) -> None:
+    """Wait until all ranks have come here."""
+    (folder / f"{where}-{rank}").touch()
+    while not all((folder / f"{where}-{peer}").exists() for peer in range(int(os.environ["WORLD_SIZE"]))):
+        time.sleep(0.01)
 
 
 WAYS = {
@@ -47,13 +57,16 @@ show_stacks_on_demand(folder, rank)
 progress = Progress(folder, rank)
 progress.tick("starting", 0)
 threading.Thread(target=asleep, daemon=True).start()
+meet("begun")
 for step in range(1, params["steps"] + 1):
     progress.tick("step", step)
     time.sleep(0.05)
     if step == params["stop"] and rank == params["only_rank"]:
         print(params.get("say", ""), flush=True)
         WAYS[params["way"]]()
+meet("taken")
 progress.tick("finishing", params["steps"])
+meet("through")
 if rank == params["only_rank"]:
     WAYS[params.get("part", "none")]()
 sys.exit(params.get("exit", 0))

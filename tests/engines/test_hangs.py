@@ -9,7 +9,7 @@ def test_a_rank_that_sleeps_is_named_with_its_own_line_and_the_stacks_of_all(lau
     folder, result = launched("sleep")
     failure = result.failure
     assert (result.outcome, failure.type, failure.rank, failure.step) == ("failed", "Hang", 1, 4)
-    assert failure.message.startswith("rank 1 made no progress for 1.")
+    assert failure.message.startswith("rank 1 made no progress for 4.")
     assert "s in step 4: it stands at standin_steps.py line " in failure.message
     assert failure.message.endswith(", in asleep")
     assert (failure.frames[-1].function, failure.frames[-1].text) == ("asleep", "time.sleep(3600)")
@@ -40,7 +40,7 @@ def test_a_killed_rank_is_named_with_the_step_that_it_took(launched):
 
 
 def test_ranks_that_get_on_are_left_alone_however_short_the_time_out(launched):
-    _, result = launched("none")
+    _, result = launched("none", steps=120)  # of which all take longer than the time-out, and each much less
     assert (result.outcome, result.failure, result.matched) == ("ok", None, ())
 
 

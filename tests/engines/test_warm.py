@@ -77,12 +77,12 @@ class Ranks:
         self.warm = WarmRanks(server, self.request)
 
     def exist(self) -> Ranks:
-        until(lambda: self.warm.codes() and self.warm.pids(), "the ranks exist", 20)
+        until(lambda: self.warm.codes() and self.warm.pids(), "the ranks exist")
         self.close()
         return self
 
     def ended(self) -> tuple[int | None, ...]:
-        until(lambda: None not in self.warm.codes(), "the ranks end", 20)
+        until(lambda: None not in self.warm.codes(), "the ranks end")
         return tuple(self.warm.codes())
 
     def close(self) -> None:
@@ -208,14 +208,14 @@ def test_a_stopped_forkserver_is_waited_for_so_long_and_gives_its_ranks_up(ranks
     monkeypatch.setattr("kernel_backend.launch.forkserver.warm.ANSWER_S", 0.3)
     second = ranks({"SECONDS": "60"})
     with pytest.raises(NoForkserver, match="gave no ranks within"):
-        until(lambda: second.warm.codes() and False, "never", 20)
+        until(lambda: second.warm.codes() and False, "never")
     assert list(first.warm.end()) == [0]  # it is killed without the forkserver's help, which would tell of it
     assert first.warm.lost == "rank 0 ended, and the forkserver, which does not answer, cannot say how"
     monkeypatch.undo()
     server.resume()
     third = ranks({}).exist()
     assert third.ended() == (0,)
-    assert [child.pid for child in server.children()] == []  # what nobody waits for was never forked
+    until(lambda: server.children() == [], "what nobody waits for was never forked")
     assert second.logs[0].read_text().count("\n") == 2  # the lines of the first and of the third
 
 
@@ -255,7 +255,7 @@ def test_a_forkserver_that_cannot_start_says_its_last_words(home, ranks):
     broken.door.log.write_text("ImportError: no torch here\n")
     found = ranks({}, of=broken)
     with pytest.raises(NoForkserver, match="ended with code 1: ImportError: no torch here"):
-        until(lambda: found.warm.codes() and False, "never", 5)
+        until(lambda: found.warm.codes() and False, "never")
 
 
 def test_a_gang_without_a_forkserver_starts_cold_and_its_launcher_says_why(tmp_path, home, caplog):
@@ -300,7 +300,7 @@ def test_an_environment_that_starts_threads_has_no_forkserver_and_says_why(home,
     watched = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
     found = ranks({}, of=Forkserver(sys.executable, home, "/", watched))
     with pytest.raises(NoForkserver, match=r"started threads \['telemetry'\]"):
-        until(lambda: found.warm.codes() and False, "never", 20)
+        until(lambda: found.warm.codes() and False, "never")
 
 
 def test_nonsense_at_the_door_harms_nobody(server, ranks):
@@ -316,7 +316,7 @@ def test_nonsense_at_the_door_harms_nobody(server, ranks):
 
 
 def _waiting(stranger: socket.socket) -> socket.socket:
-    until(lambda: line.hung_up(stranger), "the forkserver hangs up", 5)
+    until(lambda: line.hung_up(stranger), "the forkserver hangs up")
     return stranger
 
 
@@ -329,24 +329,27 @@ def test_two_hundred_forks_leave_nothing_behind(ranks):
         until(lambda found=found: found.warm.codes()[:3] == (0, 0, 1), "three ranks end")
         found.warm.end()
     until(lambda: len(server.children()) == 1, "no child is left but the keeper")
-    until(lambda: server.num_fds() == files, "no file is left open")
+    until(lambda: server.num_fds() <= files, "no file is left open")
     assert server.memory_info().rss - memory < 2_000_000
     keeper.warm.end()
 
 
 def test_an_idle_forkserver_ends_and_leaves_nothing(server, ranks, home):
-    found = ranks({"SECONDS": "0.5"}, of=server(idle_s=0.3)).exist()  # it is not idle while a rank lives
+    found = ranks({"SECONDS": "60"}, of=server(idle_s=0.3)).exist()
     process = server_of(found)
-    assert found.ended() == (0,)
+    time.sleep(1.0)
+    assert not gone(process.pid)  # it is not idle while a rank lives
+    assert list(found.warm.end()) == [0]
     until(lambda: gone(process.pid), "it ends")
     assert not list((home / "forkservers").iterdir())
 
 
 def test_a_forkserver_whose_home_is_gone_ends_when_its_last_rank_has(server, ranks, home):
-    found = ranks({"SECONDS": "0.5"}).exist()
+    found = ranks({"SECONDS": "60"}).exist()
     process = server_of(found)
     shutil.rmtree(home)
-    assert found.ended() == (0,)
+    assert list(found.warm.end()) == [0]
+    assert found.ended() == (-9,)
     until(lambda: gone(process.pid), "it ends")
 
 
@@ -378,7 +381,7 @@ def test_another_user_is_turned_away_even_where_every_file_is_open():
         code += "s.connect(sys.argv[1]); print(s.recv(1))"
         stranger = subprocess.Popen([sys.executable, "-c", code, str(door.address)], stdout=subprocess.PIPE)
         assert accept(listener) is None
-        assert stranger.communicate(timeout=20)[0] == b"b''\n"
+        assert stranger.communicate(timeout=120)[0] == b"b''\n"
 
 
 def test_one_process_at_a_door(tmp_path: Path):

@@ -94,7 +94,8 @@ def test_a_locked_training_runs_on_its_own_packages_and_gives_the_bits_of_an_unl
 def test_the_next_one_starts_in_it_at_once(world, small):
     assert Environments(world.home).python(small) is not None
     number = world.submit(environment=small, env="locked").experiment.number
-    assert world.overview(number).wait is None or "being built" not in world.overview(number).wait.reason
+    wait = world.overview(number).wait
+    assert wait is None or "being built" not in wait.reason
     assert world.ended(number).state == "completed"
 
 

@@ -56,7 +56,8 @@ class Hosted:
         """A browser that watches."""
         headers = {"Authorization": f"token {TOKEN}"}
         url = f"ws{self.url.removeprefix('http')}/api/stream{query}"
-        with connect(url, **{"additional_headers": headers, "proxy": None, "close_timeout": 1, **options}) as socket:
+        asked = {"additional_headers": headers, "proxy": None, "open_timeout": 60, "close_timeout": 1}
+        with connect(url, **(asked | options)) as socket:
             yield socket
 
     def run(self, work: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -50,14 +51,24 @@ class StandIn:
     def _hear(self, caller: socket.socket) -> None:
         with caller:
             said = b""
-            while b"\r\n\r\n" not in said:
-                said += caller.recv(65536)
+            while not is_whole(said):
+                more = caller.recv(65536)
+                if not more:  # whoever asked lost patience
+                    return
+                said += more
             self.heard.append(said)
             answer = self._answer()
             if answer is None:
                 self._over.wait(60)
             else:
                 caller.sendall(answer)
+
+
+def is_whole(said: bytes) -> bool:
+    """Whether a request has come with all of its body, which may come after its headers."""
+    head, end, body = said.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    return bool(end) and len(body) >= (int(length[1]) if length else 0)
 
 
 def http(body: bytes, *headers: str) -> bytes:

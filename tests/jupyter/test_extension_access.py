@@ -17,8 +17,9 @@ from websockets.exceptions import InvalidStatus
 
 from jupyter_ext.extension import ACTS, EXTEND, NUMBER, ONE, READS, DaylightExtension
 from kernel_backend import discovery
+from kernel_backend.model.ids import AttemptId
 from tests.api.served import TOKEN as SERVICES
-from tests.api.served import submit
+from tests.api.served import submit, token_of
 from tests.jupyter.hosted import TOKEN, Hosted
 
 STRANGERS: dict[str, dict[str, Any]] = {
@@ -122,7 +123,7 @@ def test_the_reference_names_every_route_and_setting():
 
 @pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS.keys())
 def test_no_handler_answers_a_stranger(guarded, untouched, stranger):
-    browser = httpx.Client(base_url=f"http://127.0.0.1:{guarded.port}", trust_env=False)
+    browser = httpx.Client(base_url=f"http://127.0.0.1:{guarded.port}", timeout=60, trust_env=False)
     for method, path in calls(guarded):
         browser.cookies.clear()
         answer = browser.request(method, path, **stranger)
@@ -159,6 +160,7 @@ def test_a_page_of_another_host_gets_nothing_with_the_cookies_of_its_visitor(hos
 
 def test_a_page_of_the_servers_own_acts_with_its_cookies_and_the_xsrf_token_alone(hosted, served, client):
     submit(client)
+    token_of(served, AttemptId(1, 1, 1))  # it trains: one that still waits stops at once
     page = logged_in(hosted)
     home = {"Origin": f"http://127.0.0.1:{hosted.port}"}
     for path in ("/api/experiments/1/stop", "/bundle/1"):

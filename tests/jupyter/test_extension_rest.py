@@ -73,9 +73,10 @@ NO_ROUTES = [
 
 @pytest.fixture
 def told(served, client) -> None:
-    """Two experiments, of which the first has been heard of."""
+    """Two experiments, of which the first has been heard of; both train, so that all stays as it is."""
     submit(client)
     submit(client, name="other")
+    token_of(served, AttemptId(2, 1, 1))
     token = token_of(served, AttemptId(1, 1, 1))
     client.deliver("1.1-1", token, Delivery(records=(started(), report(2), report(3, loss=float("nan")))))
     keep(served, {"net.png": b"\x89PNG", "a page.html": b"<script>"}, first=4)

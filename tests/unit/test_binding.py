@@ -7,7 +7,7 @@ import pytest
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.binding import Bound, bind_space
-from kernel_backend.model.definition import parse
+from kernel_backend.model.parse import parse
 
 SOURCE = """
 from typing import Literal

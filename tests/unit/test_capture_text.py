@@ -11,7 +11,7 @@ import pytest
 from jupyter_ext.capture import Capture, Cell, capture_cell, capture_file
 from jupyter_ext.capture.statements import analyse
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.definition import parse
+from kernel_backend.model.parse import parse
 from kernel_backend.model.snapshot import Environment, Snapshot
 
 HELPERS = """# How wide.

@@ -59,9 +59,10 @@ def test_a_view_is_used_again_and_what_a_training_left_in_it_is_not_seen(project
     before = fingerprint(str(root))
     (root / "d").write_text("new")
     first = seen(root, before, tmp_path / "views").place
-    at = (first / "a").lstat()
+    link = (first / "a").lstat()
     assert seen(root, before, tmp_path / "views").place == first
-    assert (first / "a").lstat() == at  # nobody who reads it meanwhile finds it gone
+    again = (first / "a").lstat()  # nobody who reads it meanwhile finds it gone
+    assert (again.st_ino, again.st_ctime_ns) == (link.st_ino, link.st_ctime_ns)
     (first / "a.cache").write_text("a training's own")
     second = seen(root, before, tmp_path / "views").place
     assert read(second) == {"a": "aaa", "b": "bbb", "c": "ccc"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.definition import parse
+from kernel_backend.model.parse import parse
 
 SMALL = "def model(width=64): ...\ndef train_data(): ...\ndef loss(output, target): ...\n"
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
 
 import pytest
+from torch.distributed import TCPStore
 
 from kernel_backend.launch import horovod, torch
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.forkserver import warmth
+from kernel_backend.launch.gang import reserved_port
 from kernel_backend.launch.judge import judge, lost
 from kernel_backend.launch.rendezvous import Meeting, interface_of, process_env, seats
 from kernel_backend.launch.spool import SpoolReader, read_after
@@ -78,6 +81,16 @@ def test_slots_are_those_devices_that_the_service_was_limited_to(monkeypatch):
 def test_hash_seed_and_threads_are_the_same_for_every_rank():
     env = process_env({"OMP_NUM_THREADS": "64", "KEEP": "me"}, seats(UNEVEN)[0], numerics_env("host", 2))
     assert (env["PYTHONHASHSEED"], env["OMP_NUM_THREADS"], env["KEEP"]) == ("0", "2", "me")
+
+
+def test_a_reserved_port_is_taken_by_nobody_but_the_rank_whose_store_listens_there():
+    with reserved_port("127.0.0.1") as held:
+        port = held.getsockname()[1]
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        store = TCPStore("127.0.0.1", port, 1, True)
+        store.set("who", "rank 0")
+        assert store.get("who") == b"rank 0"
 
 
 def test_loopback_only_on_one_machine():

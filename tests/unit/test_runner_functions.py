@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.definition import parse
+from kernel_backend.model.parse import parse
 from kernel_backend.runner.functions import BatchRule, Functions, loss_and_logged
 from kernel_backend.runner.load import Loaded, load
 

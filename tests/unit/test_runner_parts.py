@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import traceback
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -184,10 +185,17 @@ def test_a_parameter_with_gaps_or_overlaps_has_a_contiguous_gradient(parameter):
     assert view_like(parameter, torch.zeros(12)).is_contiguous()
 
 
+@pytest.fixture
+def clock(monkeypatch):
+    """Time stands still for whoever asks how fast a training is."""
+    monkeypatch.setattr("kernel_backend.runner.pace.time", SimpleNamespace(monotonic=lambda: 7.0))
+
+
 def pace_of(per_epoch, every):
     return Pace(per_epoch, every, lambda: Cost(), lambda: False)
 
 
+@pytest.mark.usefixtures("clock")
 def test_reports_lie_on_a_grid_of_about_fifty_an_epoch_and_at_its_end():
     pace = pace_of(1003, Cadence(seconds=60))
     steps = [step for step in range(1, 2007) if pace.report(step)]
@@ -200,6 +208,7 @@ def test_reports_lie_on_a_grid_of_about_fifty_an_epoch_and_at_its_end():
     assert [step for step in range(1, 160) if of_unknown_length.report(step)] == [*range(1, 51), 100, 150]
 
 
+@pytest.mark.usefixtures("clock")
 def test_checkpoints_are_due_by_steps_epochs_or_seconds():
     def due(**every):
         return [step for step in range(1, 13) if pace_of(4, Cadence(**every)).checkpoint(step)]
@@ -212,6 +221,7 @@ def test_checkpoints_are_due_by_steps_epochs_or_seconds():
     assert due(seconds=0) == list(range(1, 13))
 
 
+@pytest.mark.usefixtures("clock")
 def test_adaptive_checkpoints_cost_at_most_a_hundredth_of_the_time_and_half_of_the_disks():
     assert interval(Cost()) == 5.0
     assert interval(Cost(stall=0.1, write=0.2)) == pytest.approx(10.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.definition import parse
+from kernel_backend.model.parse import parse
 from kernel_backend.model.snapshot import DEFINITION, Environment, Piece, Snapshot
 from kernel_backend.runner.load import Loaded
 from kernel_backend.runner.state_check import cells_of, check_state

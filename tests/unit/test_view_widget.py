@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -261,9 +262,10 @@ def test_each_batch_says_what_it_continues(served: Served, client: Client, feed:
 
 def test_many_messages_are_few_batches(served: Served, client: Client, feed: Feed, pages: Pages):
     told(served, client, *range(2, 800))
+    began = time.monotonic()
     feed.watch(0)
     until(lambda: 799 in pages.steps, "all reports arrive")
-    assert len(pages.batches) <= 5
+    assert len(pages.batches) <= 2 + (time.monotonic() - began) / feeds.BATCH_S  # a slow service has more of them
     assert max(len(batch["messages"]) for batch in pages.batches) <= feeds.BATCH
 
 
@@ -281,12 +283,13 @@ def test_a_page_that_has_missed_something_hears_it_again(served: Served, client:
 def test_a_second_page_that_has_missed_nothing_changes_nothing(
     served: Served, client: Client, feed: Feed, pages: Pages
 ):
+    told(served, client, 2)
     feed.watch(0)
-    until(lambda: pages.seqs, "something arrives")
+    until(lambda: 2 in pages.steps, "something arrives, and nothing comes by itself any more")
     feed.here(0)
     feed.watch(pages.seqs[-1])
-    told(served, client, 2)
-    until(lambda: 2 in pages.steps, "the report arrives")
+    told(served, client, 3)
+    until(lambda: 3 in pages.steps, "the report arrives")
     assert len(pages.seqs) == len(set(pages.seqs))
     assert len(served.use.streams) == 1
 
@@ -314,7 +317,7 @@ def test_when_nobody_was_heard_for_a_while_the_service_is_let_go(
     served: Served, client: Client, feed: Feed, pages: Pages
 ):
     feed.watch(0)
-    until(lambda: served.use.streams, "it watches")
+    until(lambda: served.use.streams and pages.seqs, "it watches")
     pages.silent = feeds.ABSENT_S + 1
     until(lambda: not feed.goes_on and not served.use.streams, "it watches no more")
     pages.silent = 0

@@ -27,6 +27,8 @@ from kernel_backend.runner.data.loader_workers import (
 from kernel_backend.runner.data.samples import FromTensors
 from kernel_backend.runner.data.source import Source, Wishes
 
+DYING_S = 10.0  # on a machine that is busy enough, or writes a core
+
 Wanted = TypeVar("Wanted")
 
 
@@ -97,11 +99,11 @@ class Loading:
             yield self._asked.next(), found
 
     def _await_the_dying(self) -> None:
-        """Give a worker whose pipes are cut a moment to be dead: they are closed before it can be reaped."""
-        ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=1)
+        """Give a worker whose pipes are cut some time to be dead: they are closed before it can be reaped."""
+        ended = multiprocessing.connection.wait([process.sentinel for process in self._processes], timeout=DYING_S)
         for process in self._processes:
             if process.sentinel in ended:
-                process.join(1)
+                process.join(DYING_S)
 
     def _see_that_all_live(self, cause: Exception | None) -> None:
         for process in self._processes:

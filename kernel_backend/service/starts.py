@@ -1,0 +1,152 @@
+"""The starts of attempts: whose a gang is, from where it goes on, and its code in its place before it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+
+from kernel_backend.areas.base import Areas
+from kernel_backend.engines.base import Engine
+from kernel_backend.errors import DaylightError, NotFound
+from kernel_backend.model import events as e
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.job import Job
+from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.states import ExperimentState, Outcome, TrialState
+from kernel_backend.model.trial import Attempt, Failure, Trial
+from kernel_backend.scheduler.asks import ANY_TRIAL, Key
+from kernel_backend.scheduler.decisions import Start
+from kernel_backend.scheduler.resume import resume_point
+from kernel_backend.service.apart import Apart
+from kernel_backend.service.asking import Asking
+from kernel_backend.service.beginnings import Beginnings
+from kernel_backend.service.bus import Bus
+from kernel_backend.service.ends import Ends
+from kernel_backend.service.jobs import digest
+from kernel_backend.service.pictures import Pictures
+from kernel_backend.service.preparation import Preparation
+from kernel_backend.service.searches import Searches
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Store
+
+MakeJob = Callable[[Experiment, Trial, Attempt, str], Job]
+
+_log = logging.getLogger(__name__)
+
+
+class Starts:
+    """Nothing else starts an attempt."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        archive: Archive,
+        areas: Areas,
+        bus: Bus,
+        job: MakeJob,
+        pictures: Pictures,
+        asking: Asking,
+        searches: Searches,
+        preparation: Preparation,
+        beginnings: Beginnings,
+        ends: Ends,
+        apart: Apart,
+    ) -> None:
+        """`job` makes what a launcher is handed; `ends` has the attempts that come to nothing."""
+        self._store, self._engine, self._archive, self._areas = store, engine, archive, areas
+        self._bus, self._job, self._pictures = bus, job, pictures
+        self._asking, self._searches, self._preparation, self._beginnings = asking, searches, preparation, beginnings
+        self._ends, self._apart = ends, apart
+
+    async def start(self, start: Start) -> None:
+        """Start an attempt; what stands in the way, as a store that is away, is a part of why its trial waits."""
+        trial = start.ask.experiment, start.ask.trial
+        try:
+            await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._begin(start, start.ask.key))
+        except Exception as error:
+            self._asking.troubles[trial] = _said(error)
+            self._pictures.look_again(start.ask.key)
+            raise
+        self._asking.troubles.pop(trial, None)
+
+    async def _grant(self, start: Start) -> None:
+        """Let a search say whose the gang is; a trial that cannot have it yet asks by itself from now on."""
+        experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
+        if experiment.state is not ExperimentState.ACTIVE:  # it has been paused since
+            return
+        trial = await asyncio.to_thread(self._searches.vacancy, experiment)
+        self._asking.got(experiment.number, time.time())
+        self._bus.ring()
+        if trial is None or trial.state is not TrialState.QUEUED:
+            return
+        ask = await asyncio.to_thread(self._asking.for_trial, experiment, trial, start.ask.pool)
+        if not ask.preparing:
+            await self._begin(start, ask.key)
+
+    async def _begin(self, start: Start, key: Key) -> None:
+        """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
+        number, index = key.experiment, key.trial
+        experiment = await asyncio.to_thread(self._store.experiment, number)
+        python = await asyncio.to_thread(self._preparation.python, experiment)
+        token = secrets.token_urlsafe(32)
+        resume = resume_point(*await asyncio.to_thread(self._ends.history, number, index))
+        async with self._pictures.starting(key, start):
+            attempt = await asyncio.to_thread(
+                self._store.add_attempt, number, index, start.placement, resume.point, digest(token), time.time()
+            )
+        missing: DaylightError | None = self._beginnings.missing(number, index)
+        begins_from = (await asyncio.to_thread(self._store.trial, number, index)).begins_from
+        if missing is None and begins_from is not None and resume.point is None:
+            deleted = f"the copy of checkpoint {begins_from}, from which it began, has been deleted"
+            missing = NotFound(resume.note or deleted)
+        if missing is not None:
+            await self._refuse(attempt, missing)
+            return
+        if resume.note:
+            await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
+        self._bus.ring()
+        launch = partial(self._launch, experiment, attempt, python, token)
+        await self._apart.patiently(number, f"the start of attempt {attempt.id}", launch)
+
+    async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
+        """Put the code of an attempt in its place, and start its gang there."""
+        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
+        job = self._job(experiment, trial, attempt, python)
+        try:
+            note = await asyncio.to_thread(self._preparation.note, experiment, attempt.number - 1)
+            if note:
+                await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
+                self._bus.ring()
+            archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
+            working = await asyncio.to_thread(self._areas.of(experiment.owner).unpack, job, archive)
+            job = job.model_copy(update={"cwd": working.cwd})
+            if working.note:
+                await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())
+                self._bus.ring()
+            await self._engine.submit(job, token)
+        except Exception as error:  # whatever it is, it is this attempt's end and no one else's
+            _log.exception("attempt %s could not be started", attempt.id)
+            failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")
+            result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
+            await self._ends.end(trial, attempt, Outcome.FAILED, result)
+
+    async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
+        """End a trial that has nothing to begin from, and would have nothing the next time either."""
+        failure = Failure(rank=0, type=type(missing).__name__, message=missing.message)
+        event = e.Errored(retries_left=False)
+        await asyncio.to_thread(
+            self._store.advance_trial, attempt.experiment, attempt.trial, event, time.time(), failure=failure
+        )
+        await self._ends.close(attempt, Outcome.FAILED, failure)
+
+
+def _said(error: Exception) -> str:
+    """An error in few words; that of a file without its number, but with its name."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    return str(error)
