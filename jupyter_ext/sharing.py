@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -57,6 +58,7 @@ def add_page(parser: OptionParser) -> None:
     """The options of `audit`."""
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many, newest first [50]")
     parser.add_argument("--before", metavar="NO", type=int, help="those before this number of the log")
+    parser.add_argument("--search", metavar="TEXT", default="", help="those in which all of these words are")
 
 
 def quota(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
@@ -190,12 +192,14 @@ def audit(client: Client, said: Sequence[str], options: Namespace, command: str)
     """What admins have done, newest first."""
     if said:
         raise InvalidRequest(f"{command} takes no {said[0]!r}: --limit and --before choose a page")
-    found = client.audit(options.before, options.limit)
+    found = client.audit(options.before, options.limit, options.search)
     body = {"audit": [each.to_json() for each in found]}
     rows = [words.audit_row(each) for each in found]
     whole = len(found) < options.limit or found[-1].seq == 1
-    more = [] if whole else [f"older ones: {command} --before {found[-1].seq}"]
-    return Answer(body, words.AUDIT_HEAD, rows, "nothing has been done to what others have", more)
+    same = f" --search {shlex.quote(options.search)}" if options.search else ""
+    more = [] if whole else [f"older ones: {command}{same} --before {found[-1].seq}"]
+    none = f"no line of the log has {options.search}" if same else "nothing has been done to what others have"
+    return Answer(body, words.AUDIT_HEAD, rows, none, more)
 
 
 ACTS: Mapping[str, tuple[Act, Callable[[OptionParser], None]]] = {

@@ -120,7 +120,11 @@ ROUTES: tuple[Route, ...] = (
     Route("/api/nodes/{name}/drain", sharing.Drain, {"POST": Operation(NodeUse)}),
     Route("/api/nodes/{name}/undrain", sharing.Undrain, {"POST": Operation(NodeUse)}),
     Route("/api/pools", sharing.Pools, {"GET": Operation({"pools": Pool})}),
-    Route("/api/audit", sharing.Audit, {"GET": Operation({"audit": Deed}, query={"before": INT, "limit": INT})}),
+    Route(
+        "/api/audit",
+        sharing.Audit,
+        {"GET": Operation({"audit": Deed}, query={"before": INT, "limit": INT, "search": TEXT})},
+    ),
     Route("/api/health", admin.Health, {"GET": Operation(JSON)}),
     Route("/api/openapi.json", openapi.OpenApi, {"GET": Operation(JSON)}),
 )

@@ -117,7 +117,8 @@ class Audit(ApiHandler):
     async def get(self) -> None:
         """List what was done to what is not one's own or what all share, newest first. For admins."""
         limit = self.integer("limit", DEEDS, least=1, most=MOST_DEEDS)
-        self.reply({"audit": await self.service.sharing.audit(self.user, self.maybe_integer("before"), limit)})
+        before, search = self.maybe_integer("before"), self.get_query_argument("search", "")
+        self.reply({"audit": await self.service.sharing.audit(self.user, before, limit, search)})
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -356,9 +356,13 @@ class Client:
         """The pools: what they have, what of it is in use, and how many wait."""
         return [sharing.Pool.model_validate(each) for each in self._service.json("GET", "/api/pools")["pools"]]
 
-    def audit(self, before: int | None = None, limit: int = 100) -> list[sharing.Deed]:
-        """What admins have done, newest first, before number `before`; raises Forbidden for whoever is no admin."""
-        body = self._service.json("GET", "/api/audit", params=_given(before=before, limit=limit))
+    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.Deed]:
+        """What admins have done, newest first, before number `before`, that has all words of `search`.
+
+        Raises Forbidden for whoever is no admin.
+        """
+        asked = _given(before=before, limit=limit, search=search or None)
+        body = self._service.json("GET", "/api/audit", params=asked)
         return [sharing.Deed.model_validate(each) for each in body["audit"]]
 
     def nodes(self) -> list[NodeUse]:

@@ -99,10 +99,13 @@ class SharingVerbs:
         held = await asyncio.to_thread(averages, spells, at, time.time())
         return UseOverTime(at=tuple(at), held=tuple(held), quota=self._roster.quota(kind, name))
 
-    async def audit(self, who: Person, before: int | None, limit: int) -> list[Deed]:
-        """What has been done to what is not one's own, or what all share, newest first; for admins."""
+    async def audit(self, who: Person, before: int | None, limit: int, search: str = "") -> list[Deed]:
+        """What has been done to what is not one's own, or what all share, newest first; for admins.
+
+        Of a `search` what has all of its words.
+        """
         check_admin(who, "the audit log is for admins")
-        return await asyncio.to_thread(self._store.audit, before, limit)
+        return await asyncio.to_thread(self._store.audit, before, limit, search)
 
 
 class Looked:

@@ -90,8 +90,11 @@ class Sharing(Protocol):
     def write_down(self, deed: Deed) -> Deed:
         """Keep a deed, with its number."""
 
-    def audit(self, before: int | None = None, limit: int = 100) -> list[Deed]:
-        """At most `limit` deeds, of those before number `before`, newest first."""
+    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[Deed]:
+        """At most `limit` deeds, of those before number `before`, newest first.
+
+        Of a `search` those in which all of its words are: in who, act, on or detail, whatever their case.
+        """
 
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
         """What an account's attempts have held at any time between `since` and `until`, in no order; quick."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from pydantic_core import from_json
@@ -18,6 +19,8 @@ from kernel_backend.store import tables
 from kernel_backend.store.base import Change, Held, Sharing
 from kernel_backend.store.tables import from_row, rows_of
 from kernel_backend.store.transaction import Transaction, changed, get_experiment
+
+PAGE = 1000  # deeds that are read at once
 
 
 class SqlSharing(Sharing):
@@ -83,13 +86,17 @@ class SqlSharing(Sharing):
             return tx.write_down(deed)
 
     @override
-    def audit(self, before: int | None = None, limit: int = 100) -> list[Deed]:
-        here = tables.audit.c
-        query = rows_of(Deed, tables.audit).order_by(here.seq.desc()).limit(limit)
+    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[Deed]:
+        here, words = tables.audit.c, search.casefold().split()
+        query = rows_of(Deed, tables.audit).order_by(here.seq.desc())
         if before is not None:
             query = query.where(here.seq < before)
+        if not words:
+            query = query.limit(limit)
         with self._reading() as db:
-            return [from_row(Deed, row) for row in db.execute(query)]
+            # A database folds only the letters that it knows: SQLite those of ASCII. So the words are looked for here.
+            found = (from_row(Deed, row) for row in db.execute(query.execution_options(yield_per=PAGE)))
+            return list(islice((each for each in found if _has(each, words)), limit))
 
     @override
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
@@ -116,3 +123,9 @@ class SqlSharing(Sharing):
 def slots_of(placement: str) -> int:
     """How many slots a gang holds, of its placement as it is stored."""
     return sum(len(share["slots"]) for share in from_json(placement))
+
+
+def _has(deed: Deed, words: Sequence[str]) -> bool:
+    """Whether all of these words, in small letters, are in a deed."""
+    text = f"{deed.who} {deed.act} {deed.on} {deed.detail}".casefold() if words else ""
+    return all(word in text for word in words)

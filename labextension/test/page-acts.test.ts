@@ -7,7 +7,7 @@ import type { Asker, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
 import type { NodeUse } from '../src/model/words/overview';
 import type { Waiting } from '../src/model/words/sharing';
-import { account, waiting } from './cluster';
+import { account, deed, waiting } from './cluster';
 
 const NODE: NodeUse = {
   name: 'n 1',
@@ -126,8 +126,10 @@ const ME = { person: { name: 'ada', groups: [], admin: true, submits: true }, ac
 class Service implements Asker {
   readonly asked: string[] = [];
   answers: (method: Method, path: string) => unknown = () => ({});
+  heard: (path: string, query: unknown) => unknown = () => null;
 
-  ask(method: Method, path: string, _query?: unknown, body?: unknown): Promise<unknown> {
+  ask(method: Method, path: string, query?: unknown, body?: unknown): Promise<unknown> {
+    this.heard(path, query);
     this.asked.push(`${method} ${path}${body ? ` ${JSON.stringify(body)}` : ''}`);
     return Promise.resolve().then(() => this.answers(method, path));
   }
@@ -165,6 +167,24 @@ describe('the cluster', () => {
     const before = service.count('GET /queue');
     await pass(10);
     expect(service.count('GET /queue')).toBe(before);
+  });
+
+  test('searches all of the log when nobody has typed for a moment', async () => {
+    const queries: unknown[] = [];
+    service.answers = (_, path) => (path === '/audit' ? { audit: [deed({ seq: 3 })] } : ME);
+    service.heard = (path, query) => path === '/audit' && queries.push(query);
+    cluster.show('audit');
+    await pass(0.01);
+    cluster.search('n');
+    await pass(0.1);
+    cluster.search('n1');
+    await pass(0.1);
+    expect(queries).toEqual([{ limit: 200 }]);
+    await pass(0.3);
+    expect(queries.slice(1)).toEqual([{ limit: 200, search: 'n1' }]);
+    expect(cluster.known).toMatchObject({ audit: [{ seq: 3 }], auditOf: 'n1', auditEnds: true });
+    await cluster.older();
+    expect(queries.at(-1)).toEqual({ limit: 200, search: 'n1', before: 3 });
   });
 
   test('keeps the last numbers while nothing answers, and comes back by itself', async () => {

@@ -51,6 +51,14 @@ describe('the log', () => {
     expect([known.audit?.length, known.auditEnds]).toEqual([5, false]);
   });
 
+  test('what is searched for is there alone, and joined by what is new of it', () => {
+    let known = withDeeds(withDeeds(NOTHING, lines(10, 6), 5), lines(3, 2), 5, 'n1');
+    expect([known.audit?.map(each => each.seq), known.auditOf, known.auditEnds]).toEqual([[3, 2], 'n1', true]);
+    known = withDeeds(known, lines(4, 2), 5, 'n1');
+    expect(known.audit?.map(each => each.seq)).toEqual([4, 3, 2]);
+    expect(withDeeds(known, lines(10, 6), 5).auditEnds).toBe(false);
+  });
+
   test('it is searched by all of the words', () => {
     const deeds = [
       deed({ who: 'ada', on: 'node n1' }),

@@ -94,6 +94,17 @@ def test_the_audit_log_is_paged(said: Said):
     ]
 
 
+def test_the_audit_log_is_searched(said: Said):
+    for limit in "123":
+        said("quota", "set", "user", ME, "--limit", limit)
+    found = said("audit", "--search", f"{ME} LIMIT 2", "--limit", "1").splitlines()
+    assert [row.split()[0] for row in found[1:2]] == ["3"]
+    assert found[2] == f"older ones: daylight audit --search '{ME} LIMIT 2' --before 3"
+    (older,) = json.loads(said("audit", "--search", f"{ME} LIMIT 2", "--before", "3", "--json"))["audit"]
+    assert older["detail"] == "limit 1 -> 2"
+    assert said("audit", "--search", "nothing") == "no line of the log has nothing\n"
+
+
 # Line, and what is said of it
 REFUSED = {
     "quota sett user ada": "daylight quota has no sett (did you mean set?)",

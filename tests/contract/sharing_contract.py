@@ -53,6 +53,19 @@ class SharingContract:
         assert store.drained() == frozenset()
         assert [each.act for each in store.audit()] == ["undrain", "drain"]
 
+    def test_the_whole_log_is_searched_by_all_words_wherever_they_stand(self, store: Store) -> None:
+        for who, on in (("ada", "node n1"), ("ada", "user Ünï"), ("bob", "node N1"), ("bob", "100%_\\ of 'it'")):
+            store.write_down(deed("Drain", on, who=who))
+        store.write_down(deed("stop", "#12", detail="of dave"))
+        found = {search: [each.seq for each in store.audit(search=search)] for search in ("n1", " DRAIN ada", "ÜNÏ")}
+        assert found == {"n1": [3, 1], " DRAIN ada": [2, 1], "ÜNÏ": [2]}
+        assert [each.seq for each in store.audit(search="dave")] == [5]
+        assert [each.seq for each in store.audit(search="%_\\ 'it'")] == [4]
+        assert store.audit(search="n_1") == store.audit(search="ada bob") == []
+        assert [each.seq for each in store.audit(search="drain", limit=2)] == [4, 3]
+        assert [each.seq for each in store.audit(search="drain", before=3, limit=2)] == [2, 1]
+        assert len(store.audit(search=" ")) == 5
+
     def test_deeds_are_numbered_without_gaps_and_read_newest_first(self, store: Store) -> None:
         written = [store.write_down(deed("stop", f"#{number}", at=float(number))) for number in range(1, 6)]
         assert [each.seq for each in written] == [1, 2, 3, 4, 5]

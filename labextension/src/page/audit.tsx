@@ -17,9 +17,10 @@ const COLUMNS = [
 ];
 
 export function Audit({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
-  const [search, setSearch] = React.useState('');
+  const [search, setSearch] = React.useState(known.auditOf);
   const deeds = known.audit ?? [];
-  const found = deedsWith(deeds, search);
+  const answered = known.auditOf === search;
+  const found = answered ? deeds : deedsWith(deeds, search); // what is there already, until the service has answered
   return (
     <section className="dl-wide" aria-labelledby="dl-audit">
       <div className="dl-bar-above">
@@ -30,15 +31,18 @@ export function Audit({ cluster, known }: { cluster: Cluster; known: Known }): R
           aria-label="Search the log"
           placeholder="Name, act, number"
           value={search}
-          onChange={event => setSearch(event.target.value)}
+          onChange={event => {
+            setSearch(event.target.value);
+            cluster.search(event.target.value);
+          }}
         />
         <span className="dl-dim" role="status">
-          {search ? `${found.length} of the newest ${deeds.length} match` : ''}
+          {search && answered ? `${deeds.length}${known.auditEnds ? '' : ' or more'} match` : ''}
         </span>
       </div>
       {known.audit === null ? (
         <p className="dl-empty">Reading the log…</p>
-      ) : deeds.length === 0 ? (
+      ) : deeds.length === 0 && !known.auditOf ? (
         <p className="dl-empty">
           Nothing yet. What administrators change (quotas, nodes, the order, experiments of others) is written here.
         </p>

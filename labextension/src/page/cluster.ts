@@ -14,6 +14,7 @@ const INTERVAL_MS = 3_000;
 const LONGEST_MS = 15_000; // between two looks while nothing answers
 const DEEDS = 200; // lines of the log at once
 const MINE = 200; // own experiments at once
+const TYPING_MS = 300; // after which what is searched for is asked for
 
 /** What was done last, and whether it can be taken back. */
 export interface Done {
@@ -28,6 +29,8 @@ export class Cluster {
   private _known = NOTHING;
   private _done: Done | null = null;
   private _view: View = 'cluster';
+  private _search = ''; // in the log
+  private _typing: ReturnType<typeof setTimeout> | undefined;
   private _turn = 0; // an answer to an older question is not taken any more
 
   constructor(
@@ -61,6 +64,15 @@ export class Cluster {
   show(view: View): void {
     this._view = view;
     this.refresh();
+  }
+
+  /** Show the lines of the log that have all of these words; asked for when nobody has typed for a moment. */
+  search(words: string): void {
+    clearTimeout(this._typing);
+    this._typing = setTimeout(() => {
+      this._search = words;
+      this.refresh();
+    }, TYPING_MS);
   }
 
   refresh(): void {
@@ -106,13 +118,17 @@ export class Cluster {
 
   /** Lines of the log before those that are there. */
   async older(): Promise<void> {
+    const search = this._known.auditOf;
     const before = this._known.audit?.at(-1)?.seq;
     if (before === undefined) {
       return;
     }
     try {
-      const found = (await this._source.ask('GET', '/audit', { before, limit: DEEDS })) as { audit: Deed[] };
-      this._take(withOlderDeeds(this._known, found.audit, DEEDS));
+      const query = { ...page(search), before };
+      const found = (await this._source.ask('GET', '/audit', query)) as { audit: Deed[] };
+      if (search === this._known.auditOf) {
+        this._take(withOlderDeeds(this._known, found.audit, DEEDS));
+      }
     } catch (error) {
       this._take(failed(this._known, ours(error)));
     }
@@ -120,17 +136,19 @@ export class Cluster {
 
   dispose(): void {
     this._turn += 1;
+    clearTimeout(this._typing);
     this._poll.dispose();
     this._listeners.clear();
   }
 
   private async _look(): Promise<void> {
     const turn = ++this._turn;
+    const search = this._search;
     try {
       const [found, deeds] = await this._asked();
       if (turn === this._turn) {
         const known = learnt(this._known, found, this._now());
-        this._take(deeds ? withDeeds(known, deeds, DEEDS) : known);
+        this._take(deeds ? withDeeds(known, deeds, DEEDS, search) : known);
       }
     } catch (error) {
       if (turn === this._turn) {
@@ -158,7 +176,7 @@ export class Cluster {
         return [{ me, ...accounts }, null];
       }
       case 'audit': {
-        const [me, { audit }] = (await this._all(['/me'], ['/audit', { limit: DEEDS }])) as [Self, { audit: Deed[] }];
+        const [me, { audit }] = (await this._all(['/me'], ['/audit', page(this._search)])) as [Self, { audit: Deed[] }];
         return [{ me }, audit];
       }
     }
@@ -183,6 +201,10 @@ export class Cluster {
       listener();
     }
   }
+}
+
+function page(search: string): Query {
+  return search ? { limit: DEEDS, search } : { limit: DEEDS };
 }
 
 function ours(error: unknown): ServiceError {

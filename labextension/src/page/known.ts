@@ -18,6 +18,7 @@ export interface Known {
   readonly pools: readonly Pool[];
   readonly accounts: readonly Account[] | null;
   readonly audit: readonly Deed[] | null; // newest first
+  readonly auditOf: string; // what was searched for in it
   readonly auditEnds: boolean; // whether nothing is older than its last line
 }
 
@@ -31,6 +32,7 @@ export const NOTHING: Known = {
   pools: [],
   accounts: null,
   audit: null,
+  auditOf: '',
   auditEnds: false
 };
 
@@ -59,13 +61,21 @@ export function withNode(known: Known, node: NodeUse): Known {
   return { ...known, nodes: known.nodes.map(each => (each.name === node.name ? node : each)) };
 }
 
-/** The newest lines of the log before those that are there already; all of them where there is a gap between. */
-export function withDeeds(known: Known, newest: readonly Deed[], page: number): Known {
-  const before = known.audit ?? [];
+/**
+ * The newest lines of the log before those that are there already; alone where there is a gap between, or where
+ * something else was searched for.
+ */
+export function withDeeds(known: Known, newest: readonly Deed[], page: number, search = ''): Known {
+  const before = known.auditOf === search ? (known.audit ?? []) : [];
   const oldest = newest.at(-1)?.seq ?? 0;
   const joins = before.length > 0 && (before[0]?.seq ?? 0) >= oldest;
   const kept = joins ? before.filter(each => each.seq < oldest) : [];
-  return { ...known, audit: [...newest, ...kept], auditEnds: joins ? known.auditEnds : newest.length < page };
+  return {
+    ...known,
+    audit: [...newest, ...kept],
+    auditOf: search,
+    auditEnds: joins ? known.auditEnds : newest.length < page
+  };
 }
 
 /** Lines that come before all that are there. */
