@@ -54,14 +54,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world.close()
 
 
-@pytest.fixture(autouse=True)
-def served(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that ends the service leaves it running for the next one, however it went."""
-    yield
-    if "world" in request.fixturenames:
-        request.getfixturevalue("world").serve()
-
-
 @pytest.fixture(scope="package")
 def applications(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Jupyter]]:
     """An application by its name, started at first use."""
