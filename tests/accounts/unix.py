@@ -6,10 +6,8 @@ import contextlib
 import json
 import os
 import pwd
-import random
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -28,6 +26,7 @@ from kernel_backend.model.overview import Overview
 from kernel_backend.model.snapshot import Piece, Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.snapshots.archive import pack
+from tests.ports import free_ports
 from tests.world import DEFINITION, NO_ENVIRONMENT, until
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +94,7 @@ class Accounts:
         self._people = {
             secrets.token_hex(): {"name": name, "groups": ["lab"], "submits": True} for name in (self.leslie, self.dave)
         }
-        self._port = _free_port()
+        (self._port,) = free_ports(1)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._make_home()
 
@@ -242,13 +241,3 @@ class Accounts:
         with contextlib.suppress(DaylightError):
             return bool(self.client(self.dave).experiments() or True)
         return False
-
-
-def _free_port() -> int:
-    """A port to be bound later, and once more: it lies below those that the kernel gives to whoever asks for any."""
-    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in random.sample(range(max(1024, lowest - 10_000), lowest), 100):
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("there is no free port")
