@@ -228,15 +228,17 @@ class Job:
         if not trust:
             self._check_owner()
         trial, metric = self._meant(trial), self.overview.experiment.config.metric
-        found = [each for each in self.checkpoints() if each.trial == trial]
-        if not found:
-            raise NotFound(
-                f"trial {self.number}.{trial} has no checkpoint yet: look with %dl checkpoints {self.number}"
-            )
         if step is not None and best:
             raise InvalidRequest(f"load(step={step}, best=True): give one of them")
         which = Which(latest=step is None and not best, best=best, step=step)
-        return load(self._client, self.number, candidates(found, metric, which), weights)
+        while True:
+            choices = candidates(self._committed(trial), metric, which)
+            try:
+                return load(self._client, self.number, choices, weights)
+            except NotFound:
+                # A training lets its older ones go, also while they are read: by now another one is meant.
+                if step is not None or choices[0].id in {each.id for each in self._committed(trial)}:
+                    raise
 
     def _check_owner(self) -> None:
         owner = self.overview.experiment.owner
@@ -245,6 +247,14 @@ class Job:
                 f"experiment #{self.number} is {owner}'s: its code would run in this process, as you. Read it with "
                 f"%dl source {self.number}; if you trust {owner}, write job.load(trust=True)"
             )
+
+    def _committed(self, trial: int) -> list[CheckpointInfo]:
+        found = [each for each in self.checkpoints() if each.trial == trial]
+        if not found:
+            raise NotFound(
+                f"trial {self.number}.{trial} has no checkpoint yet: look with %dl checkpoints {self.number}"
+            )
+        return found
 
     def _meant(self, trial: int | None) -> int:
         return trial or self._client.front(self.number)

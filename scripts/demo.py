@@ -56,6 +56,7 @@ def run(notebook: Any) -> str | None:
         resources={"metadata": {"path": str(NOTEBOOKS)}},
         on_cell_start=introduce,
         startup_timeout=180,
+        iopub_timeout=60,  # what a cell prints last may come late
         extra_arguments=["--IPKernelApp.log_level=ERROR"],
     )
     try:

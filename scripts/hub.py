@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,10 @@ import httpx
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.ports import free_ports  # noqa: E402
+
 EXAMPLE = ROOT / "examples" / "jupyterhub" / "jupyterhub_config.py"
 CONFIG = """
 load_subconfig({example!r})
@@ -106,17 +109,6 @@ def end(process: subprocess.Popen[bytes], folder: Path) -> None:
         if any(place.startswith(str(folder)) for place in named) or f"--home={folder / 'daylight'}" in command:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.kill()
-
-
-def free_ports(count: int) -> list[int]:
-    """So many that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 if __name__ == "__main__":

@@ -72,9 +72,18 @@ class World:
 
     def serve(self, *arguments: str) -> Client:
         """Start the service as a detached process, unless it runs; a client of it."""
-        if discovery.find(self.home) is None:
-            self.start_service(*arguments)
-            until(lambda: discovery.find(self.home), "the service starts")
+        process: subprocess.Popen[bytes] | None = None
+
+        def serves() -> bool:
+            nonlocal process
+            if discovery.find(self.home) is not None:
+                return True
+            # One that ends without a word has found the lock held: by another, or by one that is still dying.
+            if process is None or process.poll() == 0:
+                process = self.start_service(*arguments)
+            return False
+
+        until(serves, "the service starts")
         return Client.connect(start=False, home=self.home)
 
     def start_service(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -187,7 +196,8 @@ class World:
         address = discovery.find(self.home)
         assert address is not None
         os.kill(address.pid, signal.SIGKILL)
-        until(lambda: discovery.find(self.home) is None and self._unlocked(), "the service is gone")
+        # Whoever misses it may have started another by now.
+        until(lambda: (found := discovery.find(self.home)) is None or found.pid != address.pid, "the service is gone")
 
     def weights(self, number: int) -> dict[str, str]:
         """The digests of the parts of the newest checkpoint: equal digests are equal bits."""
@@ -203,11 +213,6 @@ class World:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             psutil.wait_procs(left, timeout=0.5)
-
-    def _unlocked(self) -> bool:
-        """Whether a next service would find the lock free: a dying one's threads hold it to the last."""
-        with discovery.lock(self.home) as ours:
-            return ours
 
     def _processes(self, module: str) -> Iterator[psutil.Process]:
         for process in self._everything():

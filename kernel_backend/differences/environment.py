@@ -9,6 +9,7 @@ from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.environments import changes
 from kernel_backend.model.snapshot import DEFINITION
+from kernel_backend.model.syntax import module_tree
 
 # What a package is called where its import has another name.
 _DISTRIBUTIONS = {
@@ -73,7 +74,7 @@ def _machine(side: Side, begun: bool) -> dict[str, str]:
 
 def _imported(side: Side) -> set[str]:
     try:
-        tree = ast.parse(side.files.get(DEFINITION, b""))
+        tree = module_tree(side.files.get(DEFINITION, b""))
     except SyntaxError:
         return set()
     modules = {each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import keyword
 import re
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from pydantic import ValidationError
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
 from kernel_backend.model.space import Choices, Domain, Parameter, Range, Space, When, problems
+from kernel_backend.model.syntax import expression_tree
 from kernel_backend.model.values import WORDS, as_value, literal
 
 T = TypeVar("T", Range, Choices)
@@ -169,7 +169,7 @@ def _range(word: _Word) -> Range:
 
 def _number(text: str) -> int | float | None:
     try:
-        value = literal(ast.parse(text.strip(), mode="eval").body)
+        value = literal(expression_tree(text.strip()))
         float(value)
     except (SyntaxError, ValueError, TypeError, OverflowError):
         return None
@@ -191,7 +191,7 @@ def parse_value(text: str, token: str | None = None) -> Value:
     if text in ("-inf", "+inf"):
         return float(text)
     try:
-        return as_value(literal(ast.parse(text, mode="eval").body))
+        return as_value(literal(expression_tree(text)))
     except (SyntaxError, ValueError):
         return _text(text, token or text)
 

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping
 
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, PROJECT
+from kernel_backend.model.syntax import module_tree
 
 
 def is_code(name: str) -> bool:
@@ -19,7 +20,7 @@ def meaning(name: str, content: bytes) -> bytes:
     if not name.endswith(".py"):
         return content
     try:
-        return ast.dump(ast.parse(content)).encode()
+        return ast.dump(module_tree(content)).encode()
     except (SyntaxError, ValueError, RecursionError):
         return content
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.syntax import module_tree
 from kernel_backend.model.values import nearest
 
 METHODS = ("ask", "tell")
@@ -19,7 +20,7 @@ def check_class(source: str, name: str) -> None:
 
     Of a class that is imported, or that inherits, only the child process can tell.
     """
-    tree = ast.parse(source)
+    tree = module_tree(source)
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     if name not in classes:
         if name in _imported(tree):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.definition import LOOP_VALUES, ROLES, Definition, Function, Parameter, is_role, is_step
 from kernel_backend.model.record import Value
+from kernel_backend.model.syntax import module_tree
 from kernel_backend.model.values import as_value, coerce, literal, nearest
 
 # What exists only once a model trains: a function that is called before that cannot ask for it.
@@ -49,7 +50,7 @@ def parse(source: str, roles_from: int = 1) -> Definition:
 
 def _tree(source: str) -> ast.Module:
     try:
-        return ast.parse(source)
+        return module_tree(source)
     except RecursionError:
         raise InvalidDefinition("an expression is nested too deeply to be read: split it into several") from None
     except SyntaxError as error:

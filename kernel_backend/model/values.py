@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kernel_backend.model.record import Value
+from kernel_backend.model.syntax import expression_tree
 
 _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.Add: operator.add,
@@ -142,7 +143,7 @@ def _alternatives(annotation: str | None) -> list[Any] | None:
     if annotation is None:
         return None
     try:
-        return _kinds(ast.parse(annotation, mode="eval").body)
+        return _kinds(expression_tree(annotation))
     except (SyntaxError, ValueError):
         return None
 
@@ -151,7 +152,7 @@ def _kinds(node: ast.expr) -> list[Any]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return _kinds(node.left) + _kinds(node.right)
     if isinstance(node, ast.Constant):
-        return _kinds(ast.parse(node.value, mode="eval").body) if isinstance(node.value, str) else [literal(node)]
+        return _kinds(expression_tree(node.value)) if isinstance(node.value, str) else [literal(node)]
     name = _last_name(node)
     if isinstance(node, ast.Subscript):
         inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -49,6 +49,8 @@ class Beginnings:
                         return ""
                 except (PlaceUnavailable, CheckpointDamaged) as unknown:
                     return unknown.message
+                except OSError as error:  # a disk that is away is this trial's trouble alone
+                    return f"its checkpoints cannot be reached just now: {error.strerror or error}"
                 self._copying.add(key)
                 threading.Thread(target=self._copy, args=(source, *key, or_newer), daemon=True).start()
         return f"checkpoint {source}, from which it begins, is being copied"

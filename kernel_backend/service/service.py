@@ -15,26 +15,22 @@ from kernel_backend.checkpoints.places import Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
 from kernel_backend.model import events as e
-from kernel_backend.model.binding import Bound, bind_space
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.environments import EnvironmentInfo
-from kernel_backend.model.experiment import Config, Experiment, Submission
+from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk, Overview
-from kernel_backend.model.parse import parse
 from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, StoredReport
 from kernel_backend.model.resumption import resized_note
-from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import WEIGHTS, checkpoint_step
+from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.service import earlier
-from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
+from kernel_backend.service.admission import check_possible, check_workers
 from kernel_backend.service.again import again, alone, as_asked_by
 from kernel_backend.service.artifacts import ArtifactVerbs
 from kernel_backend.service.bus import Bus, heard
@@ -43,6 +39,7 @@ from kernel_backend.service.cluster import ClusterVerbs
 from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.deeds import deed_on
+from kernel_backend.service.drafts import Drafts
 from kernel_backend.service.foreign import Reader
 from kernel_backend.service.jobs import digest
 from kernel_backend.service.loop import Loop
@@ -79,7 +76,7 @@ class Service:
 
         `roster` says who may have what: by default one of what is set in this store, and of no hub.
         """
-        self._store, self._archive, self._engine, self._areas = store, archive, engine, areas
+        self._store, self._archive, self._engine = store, archive, engine
         self.roster = roster or StoredRoster(store)
         self._curves = CurveReader(store)
         self._twins, self._submitting = Twins(store, archive), asyncio.Lock()
@@ -94,6 +91,7 @@ class Service:
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
         pictures = self._loop.pictures
+        self._drafts = Drafts(store, archive, engine, areas, self.roster, pictures, self._preparation, self.checkpoints)
         self.sharing = SharingVerbs(store, self.roster, pictures.looking, self._changed)
         self.cluster = ClusterVerbs(store, engine, self.roster, pictures, self.overview, self._changed)
         self._task: asyncio.Task[None] | None = None
@@ -135,7 +133,7 @@ class Service:
         Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk: what
         can never run is refused here, and nothing of it is stored.
         """
-        draft = await self._draft(who, submission)
+        draft = await self._drafts.draft(who, submission)
         if submission.again or submission.rerun_of is not None:
             return await self._add(who, draft), True
         async with self._submitting:  # of two that come at once, the second finds the first
@@ -145,68 +143,11 @@ class Service:
                 return await self._add(who, draft), True
         return await self.overview(who, twin), False
 
-    async def _draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
-        may_submit(who)
-        if submission.rerun_of is not None:
-            await self._visible(who, submission.rerun_of)
-        group = group_of(who, submission.config, {name for kind, name in self.roster.people if kind == "group"})
-        params, space = await asyncio.to_thread(self._bind, submission)
-        await asyncio.to_thread(self._areas.check, who.name)
-        if submission.config.env == "locked":
-            await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)
-        for number in earlier.named(submission.config.search):
-            await self._visible(who, number)
-            await asyncio.to_thread(earlier.check, self._store, number, submission.config, space)
-        nodes = await self._engine.nodes()
-        check_possible(await self._loop.pictures.now(), submission.config, who.name, group)
-        check_workers(submission.config)
-        threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
-        return Draft(
-            name=submission.name or "",
-            owner=who.name,
-            group=group,
-            snapshot=submission.snapshot,
-            config=submission.config.model_copy(update={"threads": threads}),
-            params=params,
-            space=space,
-            python=submission.python,
-            cwd=submission.cwd,
-            notebook=submission.notebook,
-            rerun_of=submission.rerun_of,
-            begins_from=await self._beginning(who, submission.config, begins_from),
-        )
-
-    async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
-        """The checkpoint that trials begin from: `before`, unless a search is asked to begin with other weights.
-
-        Theirs is pinned: the last trial of a long search shall find what the first one found.
-        """
-        source = earlier.weights(config.search)
-        if source is None or source.trial is None:
-            return before
-        owner = f"{source.experiment}.{source.trial}"
-        if before is not None and before.startswith(f"{owner}/"):
-            return before
-        id = await self.checkpoints.best(who, source.experiment, source.trial)
-        await self.checkpoints.pin(who, source.experiment, source.trial, id, pinned=True)
-        return f"{owner}/{id}{WEIGHTS}"
-
     async def _add(self, who: Person, draft: Draft) -> Overview:
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
         await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)
         self._changed()
         return await self.overview(who, experiment.number)
-
-    def _bind(self, submission: Submission) -> Bound:
-        if not self._archive.has(submission.snapshot):
-            raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
-        source = self._archive.read(submission.snapshot, "definition.py").decode()
-        snapshot = self._archive.snapshot(submission.snapshot)
-        bound = bind_space(parse(source, snapshot.roles_from), submission.params, submission.space)
-        check_search(submission.config, bound.space)
-        if submission.config.search is not None:
-            check_searcher(submission.config.search, bound.space, source)
-        return bound
 
     async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
         """An experiment's snapshot again, with its seeds and threads: another experiment, queued.
@@ -216,9 +157,9 @@ class Service:
         """
         before = await self._before(who, number, asked)
         if asked.trial is None:
-            return await self._add(who, await self._draft(who, again(before, asked), before.begins_from))
+            return await self._add(who, await self._drafts.draft(who, again(before, asked), before.begins_from))
         trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
-        return await self._add(who, await self._draft(who, alone(before, trial, asked), trial.begins_from))
+        return await self._add(who, await self._drafts.draft(who, alone(before, trial, asked), trial.begins_from))
 
     async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
         """The first steps from an experiment's first checkpoint again, up to its next: another experiment, queued.
@@ -237,7 +178,7 @@ class Service:
         until = {**asked.config, "until": first[-1].step}
         params = {**(await asyncio.to_thread(self._store.trial, number, 1)).params, **asked.params}
         submission = again(before, asked.model_copy(update={"name": name, "config": until, "params": params}))
-        return await self._add(who, await self._draft(who, submission, begins_from))
+        return await self._add(who, await self._drafts.draft(who, submission, begins_from))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
         """What is trained again, as whoever asks may have it; raises NotFound and Forbidden."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from kernel_backend.checkpoints.directory import Directory
+from kernel_backend.checkpoints.taken import take_over
 from kernel_backend.client import Client
 from kernel_backend.errors import CheckpointDamaged, Conflict, DaylightError, NotFound
 from kernel_backend.model.checkpoints import Collection
@@ -132,6 +134,45 @@ def test_the_checkpoint_that_an_attempt_began_from_is_not_deleted(
 def test_the_rules_are_applied_when_an_experiment_ends(served: Served, client: Client, four: Path) -> None:
     ended(served, client, KEY)
     until(lambda: names(four) == ["10-1", "40-1"], "what the rules let go is gone")
+
+
+def test_a_trial_whose_beginning_is_gone_before_it_was_copied_fails_and_says_so(
+    served: Served, client: Client, four: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted = threading.Event()
+
+    def late(*asked: Any, **more: Any) -> None:
+        deleted.wait(60)
+        take_over(*asked, **more)
+
+    monkeypatch.setattr("kernel_backend.service.beginnings.take_over", late)
+    ended(served, client, KEY)
+    until(lambda: names(four) == ["10-1", "40-1"], "what the rules let go is gone")
+    again = client.retrain(1).experiment
+    assert (again.begins_from, again.config.until) == ("1.1/10-1", 40)
+    client.delete(1, 1, "10-1")
+    deleted.set()
+    until(lambda: client.experiment(again.number).state == "failed", "it cannot begin")
+    failure = client.experiment(again.number).trials[0].failure
+    assert failure is not None
+    assert "has been deleted" in failure.message
+    assert AttemptId(again.number, 1, 1) not in served.engine.tokens
+
+
+def test_a_trial_that_cannot_reach_its_place_for_a_beginning_waits_and_holds_nobody_up(
+    served: Served, client: Client, four: Path
+) -> None:
+    ended(served, client, KEY)
+    until(lambda: names(four) == ["10-1", "40-1"], "what the rules let go is gone")
+    place = four / "checkpoints" / "2"
+    place.symlink_to(place)
+    again = client.retrain(1)
+    assert again.wait is not None
+    assert "its checkpoints cannot be reached just now: Too many levels of symbolic links" in again.wait.reason
+    submit(client)
+    token_of(served, AttemptId(3, 1, 1))
+    place.unlink()
+    token_of(served, AttemptId(2, 1, 1))
 
 
 def test_collecting_leaves_trials_that_run_alone(client: Client, four: Path) -> None:

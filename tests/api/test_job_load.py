@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +88,23 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(
     assert "part model has changed since it was written: step 5 is taken" in capsys.readouterr().err
     with pytest.raises(CheckpointDamaged, match="part model has changed"):
         job.load(step=6)
+
+
+def test_where_a_training_lets_the_newest_go_while_it_is_read_the_one_of_now_is_taken(
+    job: Job, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, first = client.part, commit(tmp_path, 5).parent
+
+    def later(*asked: Any) -> Iterator[bytes]:
+        if first.exists():
+            shutil.rmtree(first)
+            commit(tmp_path, 6)
+        return part(*asked)
+
+    monkeypatch.setattr(client, "part", later)
+    assert job.load().weight.tolist() == [[6.0, 6.0]]
+    with pytest.raises(NotFound, match="no checkpoint at step 5"):
+        job.load(step=5)
 
 
 def test_without_a_whole_checkpoint_the_damage_is_named(job: Job, tmp_path: Path) -> None:

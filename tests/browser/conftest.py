@@ -54,14 +54,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world.close()
 
 
-@pytest.fixture(autouse=True)
-def served(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that ends the service leaves it running for the next one, however it went."""
-    yield
-    if "world" in request.fixturenames:
-        request.getfixturevalue("world").serve()
-
-
 @pytest.fixture(scope="package")
 def applications(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Jupyter]]:
     """An application by its name, started at first use."""
@@ -86,7 +78,7 @@ def jupyterlab(applications: Callable[..., Jupyter]) -> Jupyter:
 
 
 @pytest.fixture
-def pages(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[[Jupyter], Lab]]:
+def pages(browser: Browser, request: pytest.FixtureRequest, world: World) -> Iterator[Callable[[Jupyter], Lab]]:
     """Fresh pages, each in a profile of its own; what their consoles complain of fails the test."""
     made: list[Lab] = []
 
@@ -105,6 +97,7 @@ def pages(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable
         lab.page.context.close()
     for jupyter in {lab.jupyter for lab in made}:
         jupyter.end_kernels()
+    world.serve()  # a test may have ended where nobody was left to miss a service that it had killed
     complaints = [error for lab in made for error in lab.errors]
     assert not complaints, "\n".join(complaints)
 

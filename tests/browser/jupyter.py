@@ -8,7 +8,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ from urllib.parse import urlencode
 import httpx
 import psutil
 
+from tests.ports import free_ports
 from tests.world import World, until
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ class Jupyter:
     def __init__(self, world: World, folder: Path, app: str = "lab", ours: bool = True, theme: str = "") -> None:
         self.world, self.folder, self.app, self.ours = world, folder, app, ours
         self.notebooks = folder / "notebooks"
-        self.token, self.port = secrets.token_hex(16), _free_port()
+        self.token, (self.port,) = secrets.token_hex(16), free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}{BASE_URL}"
         self._process: subprocess.Popen[bytes] | None = None
         self._write_configuration(theme)
@@ -138,9 +138,3 @@ class Jupyter:
 def _write(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -22,6 +22,18 @@ SCREENSHOTS = ROOT / "build" / "screenshots"
 OURS, THEIRS = re.compile("/extensions/daylight/|blob:"), re.compile("/static/(lab|notebook)/|/extensions/@jupyter")
 QUIET_MS = 3_000  # without a request: longer than pages pause when something has happened
 CURRENT = "window.jupyterapp.shell.currentWidget"
+# From here on `daylightSaved` says whether the document in front has been written to its file.
+SAVING = f"""() => {{
+  const signal = {CURRENT}.context.saveState;
+  const heard = (_, state) => {{
+    if (state.startsWith('completed')) {{
+      signal.disconnect(heard);
+      window.daylightSaved = true;
+    }}
+  }};
+  window.daylightSaved = false;
+  signal.connect(heard);
+}}"""
 _count = itertools.count(1)
 
 
@@ -108,14 +120,16 @@ class Lab:
         return self._shown(self.page.locator("#jp-main-dock-panel > .lm-Widget:visible article.dl-view").last)
 
     def save(self) -> None:
-        """Press Ctrl+S; return when nothing is left to be saved."""
+        """Press Ctrl+S; return when the file is written (a live view may have changed the notebook again by then)."""
+        self.page.evaluate(SAVING)
         self.page.keyboard.press("ControlOrMeta+s")
-        self.page.wait_for_function(f"() => !{CURRENT}.context.model.dirty", timeout=SOON)
+        self.page.wait_for_function("() => window.daylightSaved", timeout=SOON)
 
     def until_kept(self, state: str, index: int = 1, trials: int = 1) -> None:
-        """Wait until the notebook's own copy of a cell's output says that the experiment is in this state."""
+        """Wait until the notebook in front keeps of a cell's experiment this state, and so many trials."""
         kept = (
-            f"([index, type, state, trials]) => {CURRENT}.content.model.cells.get(index).outputs.toJSON()"
+            # What is in front may not have the focus yet.
+            f"([index, type, state, trials]) => {CURRENT}?.content?.model?.cells?.get(index)?.outputs.toJSON()"
             ".map(output => output.data?.[type]?.overview)"
             ".some(kept => kept?.experiment.state === state && kept.trials.length === trials)"
         )

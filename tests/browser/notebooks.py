@@ -12,7 +12,7 @@ from kernel_backend.client import Client
 from tests.world import DEFINITION, World
 
 LOAD = "%load_ext daylight"
-EPOCHS = 100
+EPOCHS = 250  # of 1.6 s, until the gate is opened: longer than a test may take
 
 
 class Gate:

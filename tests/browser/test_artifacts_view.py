@@ -72,7 +72,7 @@ def test_pictures_are_shown_and_everything_else_is_saved(lab: Lab, jupyterlab: J
     net.get_by_role("button").click()
     large = view.root.locator(".dl-large")
     expect(large).to_contain_text("architecture · step 0")
-    assert is_drawn(large.get_by_role("img"))
+    lab.until(lambda: is_drawn(large.get_by_role("img")), "it is drawn large")
     lab.shot("artifacts-large", of=view.root)
     large.get_by_role("button", name="Close").click()
     expect(large).to_be_hidden()
@@ -103,7 +103,7 @@ def test_of_a_search_those_of_the_trial_that_is_looked_at(lab: Lab, jupyterlab: 
     rows = view.root.get_by_role("table", name="Trials").locator("tbody tr")
     expect(rows).to_have_count(2, timeout=LATE)
     other = rows.last.get_by_role("button").inner_text()
-    rows.last.click()
+    rows.filter(has=lab.page.get_by_role("button", name=other, exact=True)).click()  # wherever it stands by now
     expect(artifacts).to_contain_text(f"of trial {other}: 4", timeout=LATE)
     lab.shot("artifacts-search", of=view.root)
 

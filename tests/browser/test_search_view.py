@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import FloatRect, Locator, expect
 
+from kernel_backend.client import Client
 from tests.browser.faults import no_service
 from tests.browser.jupyter import Jupyter
 from tests.browser.lab import Lab
 from tests.browser.notebooks import LOAD, write
-from tests.browser.view import LATE
+from tests.browser.view import LATE, View
 from tests.world import DEFINITION, World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
@@ -21,10 +22,37 @@ LINE = """%%dlsubmit --again --search asha --trials 8 --eta 2 --first-rung 1 --s
 
 
 def cells(table: Locator, column: int) -> list[str]:
-    return [row.locator("th, td").nth(column).inner_text() for row in table.locator("tbody tr").all()]
+    """A column, all of it from one answer."""
+    texts = "(node, column) => [...node.querySelectorAll('tbody tr')].map(row => row.children[column].innerText)"
+    return [str(text) for text in table.evaluate(texts, column)]
 
 
-def test_a_search_is_seen_from_its_first_trial_to_its_table(lab: Lab, jupyterlab: Jupyter):
+def all_told(lab: Lab, world: World, view: View) -> Locator:
+    """The table of a search that has ended, once it shows what the service says last: nothing moves from there on."""
+    number = int(re.findall(r"#(\d+)", view.root.get_attribute("aria-label") or "")[0])
+    standing = Client.connect(start=False, home=world.home).search(number)
+    trials = [(f"{number}.{row.trial}", f"{row.unit}/{standing.units}") for row in standing.trials]
+    table = view.root.get_by_role("table", name="Trials")
+    lab.until(lambda: list(zip(cells(table, 0), cells(table, 2), strict=True)) == trials, "the last word is shown")
+    return table
+
+
+def at_rest(lab: Lab, figure: Locator, part: Locator) -> FloatRect:
+    """Where a part of a figure, which each answer draws anew, is in sight once everything has its place."""
+    box: FloatRect | None = None
+
+    def stays() -> bool:
+        nonlocal box
+        figure.scroll_into_view_if_needed()
+        before, box = box, part.bounding_box()
+        return box is not None and box == before
+
+    lab.until(stays, "it stays where it is")
+    assert box is not None
+    return box
+
+
+def test_a_search_is_seen_from_its_first_trial_to_its_table(lab: Lab, jupyterlab: Jupyter, world: World):
     notebook = write(jupyterlab.notebooks / "search.ipynb", LOAD, f"{LINE}\n{DEFINITION.strip()}")
     lab.open(notebook).run(0, 1)
     view = lab.view()
@@ -38,8 +66,8 @@ def test_a_search_is_seen_from_its_first_trial_to_its_table(lab: Lab, jupyterlab
     expect(rungs).to_contain_text("8 results", timeout=LATE)
     expect(search.get_by_role("figure", name="Best so far").locator(".dl-best-line")).to_be_visible()
 
-    table = search.get_by_role("table", name="Trials")
-    expect(table.locator("tbody tr")).to_have_count(8, timeout=LATE)
+    table = all_told(lab, world, view)
+    assert len(cells(table, 0)) == 8
     values = [float(text) for text in cells(table, 3)]
     assert values == sorted(values)
     lab.shot("search-progress", of=view.root)
@@ -48,9 +76,8 @@ def test_a_search_is_seen_from_its_first_trial_to_its_table(lab: Lab, jupyterlab
     expect(table.get_by_role("columnheader", name="lr")).to_have_attribute("aria-sort", "ascending")
     lab.until(lambda: (rates := [float(text) for text in cells(table, 5)]) == sorted(rates), "sorted by lr")
 
-    last = table.locator("tbody tr").last
-    chosen = last.get_by_role("button").inner_text()
-    last.click()
+    chosen = cells(table, 0)[-1]
+    table.get_by_role("button", name=chosen, exact=True).click()
     expect(search).to_contain_text(f"trial {chosen}")
     loss = view.root.get_by_role("figure", name="loss")
     loss.scroll_into_view_if_needed()  # what is out of sight is not drawn
@@ -70,28 +97,26 @@ def test_a_search_is_seen_from_its_first_trial_to_its_table(lab: Lab, jupyterlab
     expect(drawn).to_contain_text("8 trials have a result to compare; 10 are needed", timeout=LATE)
 
 
-def test_a_brush_chooses_among_the_trials_of_the_table(lab: Lab, jupyterlab: Jupyter):
+def test_a_brush_chooses_among_the_trials_of_the_table(lab: Lab, jupyterlab: Jupyter, world: World):
     notebook = write(jupyterlab.notebooks / "brush.ipynb", LOAD, f"{LINE}\n{DEFINITION.strip()}")
     lab.open(notebook).run(0, 1)
     view = lab.view()
     view.until_state("completed")
     search = view.root.get_by_role("region", name="Search")
-    rows = search.get_by_role("table", name="Trials").locator("tbody tr")
-    expect(rows).to_have_count(8, timeout=LATE)
-    search.get_by_role("tab", name="Parameters").click()
-    search.get_by_role("figure", name="Parallel coordinates").scroll_into_view_if_needed()
     view.until_connection("ended")
-    lab.page.wait_for_timeout(2000)  # the last answers have been drawn: what is drawn anew is another element
+    table = all_told(lab, world, view)
+    rows = table.locator("tbody tr")
+    expect(rows).to_have_count(8)
+    search.get_by_role("tab", name="Parameters").click()
     handle = search.locator(".dl-handle").first
-    box = handle.bounding_box()
-    assert box is not None
+    box = at_rest(lab, search.get_by_role("figure", name="Parallel coordinates"), handle)
     middle = box["x"] + box["width"] / 2
     lab.page.mouse.move(middle, box["y"] + box["height"] - 1)
     lab.page.mouse.down()
     lab.page.mouse.move(middle, box["y"] + box["height"] / 2, steps=5)
     lab.page.mouse.up()
     lab.until(lambda: 0 < rows.count() < 8, "fewer trials")
-    rates = [float(text) for text in cells(search.get_by_role("table", name="Trials"), 5)]
+    rates = [float(text) for text in cells(table, 5)]
     assert max(rates) <= 1e-2 * 1.05, "the lower half of the axis"
     search.get_by_role("button", name="choose all").click()
     expect(rows).to_have_count(8)
@@ -108,6 +133,7 @@ def test_a_search_is_steered_from_its_table_and_kept_in_the_notebook(lab: Lab, j
     expect(rows).to_have_count(4, timeout=LATE)
     expect(rows.filter(has_text=re.compile(r"[1-4]/4"))).to_have_count(4, timeout=LATE)  # all have a result
     view.button("Pause").click()
+    view.until_state("paused")
     expect(rows.filter(has_text="paused")).to_have_count(4, timeout=LATE)  # between two rungs, too
     expect(table.get_by_role("button", name=re.compile("^promote"))).to_have_count(4)
     lab.shot("search-steering", of=view.root)

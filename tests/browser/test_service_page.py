@@ -167,7 +167,8 @@ def test_who_is_no_admin_sees_what_is_theirs_and_changes_nothing_else(opened, cl
         ("GET", "audit"),
     ]
     for method, path in calls:
-        answer = httpx.request(method, f"{cluster.served.url}/api/{path}", json={}, headers=headers, trust_env=False)
+        url = f"{cluster.served.url}/api/{path}"
+        answer = httpx.request(method, url, json={}, headers=headers, timeout=60, trust_env=False)
         assert answer.status_code == 403, (method, path, answer.text)
 
 

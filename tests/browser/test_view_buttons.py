@@ -19,7 +19,8 @@ def test_it_is_paused_resumed_and_after_a_question_stopped(lab: Lab, gate: Gate,
     view.until_it_moves()
     expect(view.button("Resume")).to_be_hidden()
     view.button("Copy command").click()
-    assert lab.page.evaluate("navigator.clipboard.readText()") == f"%dl show {number}"
+    copied = "navigator.clipboard.readText()"
+    lab.until(lambda: lab.page.evaluate(copied) == f"%dl show {number}", "the command is in the clipboard")
 
     view.button("Pause").click()
     view.until_state("paused")

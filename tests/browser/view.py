@@ -6,7 +6,13 @@ import re
 
 from playwright.sync_api import Locator, expect
 
-SOON, LATE = 30_000, 90_000  # milliseconds: for the page alone; where something is to be started or trained
+from tests.world import until
+
+SOON, LATE = 60_000, 180_000  # milliseconds: for the page alone; where something is to be started or trained
+# What observes sizes hears of a new one in the first frame, and has drawn in the next.
+FRAMES = """async () => {
+  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+}"""
 
 
 class View:
@@ -65,8 +71,8 @@ class View:
     def until_it_moves(self, by: int = 1) -> int:
         """Wait until it shows a later step than now; that step."""
         target = self.step + by
-        grown = "([node, step]) => Number(node.dataset.step) >= step"
-        self.root.page.wait_for_function(grown, arg=[self.root.element_handle(), target], timeout=LATE)
+        # Looked for anew each time: an output that is drawn again is another element.
+        until(lambda: self.step >= target, f"step {target} is shown", LATE / 1000)
         return self.step
 
     def open_log(self) -> None:
@@ -79,7 +85,7 @@ class View:
 def narrow(node: Locator, width: int) -> None:
     """Make an element as narrow as JupyterLab's own minimum forbids, and others do not."""
     node.evaluate("(node, width) => { node.style.cssText += `min-width: 0; width: ${width}px !important`; }", width)
-    node.page.wait_for_timeout(300)  # what observes sizes has drawn
+    node.page.evaluate(FRAMES)
 
 
 def overflow(node: Locator) -> int:

@@ -30,7 +30,7 @@ def kernel(world: World) -> Iterator[Kernel]:
     manager.start_kernel(env={**os.environ, **world.environment}, cwd=str(world.home))
     client = manager.blocking_client()
     client.start_channels()
-    client.wait_for_ready(timeout=60)
+    client.wait_for_ready(timeout=120)
     yield Kernel(manager, client)
     client.stop_channels()
     manager.shutdown_kernel(now=True)
@@ -46,6 +46,8 @@ def execute(world: World, tmp_path_factory: pytest.TempPathFactory) -> Run:
         client = NotebookClient(
             notebook,
             timeout=200,
+            startup_timeout=120,
+            iopub_timeout=60,  # what a cell says last may come late
             kernel_name=kernel,
             allow_errors=True,
             resources={"metadata": {"path": str(folder)}},

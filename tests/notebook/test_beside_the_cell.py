@@ -73,7 +73,8 @@ def cells(world: World, project: Path) -> list[Any]:
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     resources = {"metadata": {"path": str(project / "books")}}
-    client = NotebookClient(notebook, timeout=200, kernel_name="python3", allow_errors=True, resources=resources)
+    patience = {"timeout": 200, "startup_timeout": 120, "iopub_timeout": 60}
+    client = NotebookClient(notebook, kernel_name="python3", allow_errors=True, resources=resources, **patience)
     client.execute(env={**os.environ, **world.environment})
     return list(notebook.cells)
 

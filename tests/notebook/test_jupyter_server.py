@@ -58,7 +58,7 @@ class JupyterServer:
         }
         content = {"code": code, "silent": False, "store_history": True, "allow_stdin": True, "user_expressions": {}}
         said: list[str] = []
-        with connect(url) as channel:
+        with connect(url, open_timeout=60) as channel:
             request = {"header": header, "parent_header": {}, "metadata": {}, "content": content, "channel": "shell"}
             channel.send(json.dumps(request))
             while True:

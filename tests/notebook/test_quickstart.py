@@ -10,6 +10,8 @@ import nbformat
 import psutil
 import pytest
 
+from tests.world import until
+
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 
 pytestmark = [pytest.mark.notebook, pytest.mark.distributed, pytest.mark.timeout(900)]
@@ -37,10 +39,15 @@ def test_the_killed_experiment_went_on_from_a_checkpoint_in_its_second_attempt(d
 
 
 def test_nothing_is_left_running(demo: tuple[str, Path]) -> None:
-    left = []
+    until(lambda: not of(demo[1]), "what was killed last has gone")
+
+
+def of(folder: Path) -> list[psutil.Process]:
+    """The processes that run there."""
+    found = []
     for process in psutil.process_iter():
         try:
-            left += [process] if str(demo[1]) in process.environ().get("DAYLIGHT_HOME", "") else []
+            found += [process] if str(folder) in process.environ().get("DAYLIGHT_HOME", "") else []
         except psutil.Error:
             continue
-    assert not left
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from queue import Empty
 from typing import Any
 
@@ -160,12 +161,14 @@ def test_a_widget_comes_with_all_that_a_page_needs_to_draw_it(page: Page, model:
     assert ".dl-view" in state["_css"]
 
 
-def test_messages_arrive_in_batches_while_a_cell_is_busy(page: Page, model: str):
+def test_messages_arrive_in_batches_while_a_cell_is_busy(page: Page, model: str, tmp_path: Path):
     page.run("pass")
     before = len(page.seqs(model))
-    cell = page.begin("import time; time.sleep(4)")
-    page.until(lambda: len(page.seqs(model)) >= before + 20 or page.idle(cell), "reports arrive")
+    enough = tmp_path / "enough"
+    cell = page.begin(f"import os, time\nwhile not os.path.exists({str(enough)!r}): time.sleep(0.1)")
+    page.until(lambda: len(page.seqs(model)) >= before + 20, "reports arrive")
     assert not page.idle(cell)
+    enough.touch()
     batches = page.said(model, "messages")
     ends = [batch["messages"][-1]["seq"] for batch in batches]
     assert [batch["after"] for batch in batches[1:]] == ends[:-1]
@@ -207,11 +210,11 @@ def test_a_page_asks_and_acts_through_the_kernel(page: Page, model: str, world: 
     world.state(1, "stopped")
     page.until(lambda: page.models[model]["saved"]["overview"]["experiment"]["state"] == "stopped", "it is saved")
 
-    def last() -> dict[str, Any]:
-        return page.said(model, "messages")[-1]["messages"][-1]
+    def last() -> tuple[str, str | None]:
+        message = page.said(model, "messages")[-1]["messages"][-1]
+        return message["type"], message["data"].get("state")
 
-    page.until(lambda: last()["type"] == "experiment", "the last message is there")
-    assert last()["data"]["state"] == "stopped"
+    page.until(lambda: last() == ("experiment", "stopped"), "the last message is there")
 
 
 def test_nothing_goes_on_after_the_end(page: Page, model: str):
@@ -235,7 +238,7 @@ def test_a_submission_can_be_shown_as_a_widget(page: Page):
 
 
 def test_waiting_never_takes_back_a_picture(page: Page):
-    bundles = page.bundles(f"%%dlsubmit --slots 1 --epochs 10 --backend torch --wait pause=0.05{DEFINITION}")
+    bundles = page.bundles(f"%%dlsubmit --slots 1 --epochs 20 --backend torch --wait pause=0.05{DEFINITION}")
     with_picture = ["image/png" in bundle for bundle in bundles]
     assert len(bundles) > 2
     assert with_picture == sorted(with_picture)

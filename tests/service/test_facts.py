@@ -6,7 +6,7 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.model.facts import Delivered, Observed, Weights, known
-from tests.world import World
+from tests.world import LASTING, World
 
 pytestmark = pytest.mark.distributed
 
@@ -39,7 +39,7 @@ def test_another_seed_begins_with_other_weights(world):
 
 def test_a_kill_within_the_first_epoch_changes_nothing_of_it(world):
     options = {"epochs": 1, "checkpoint_every": {"steps": 2}}
-    quiet = world.submit(**options).experiment.number
+    quiet = world.submit(LASTING, **options).experiment.number
     assert world.ended(quiet).state == "completed"
     killed = world.lasting(**options, pause=2.0)
     world.checkpointed(killed)

@@ -138,21 +138,6 @@ def test_a_history_says_what_has_changed_since_the_one_before(world: World) -> N
         client(world).stop(number)
 
 
-def test_a_trial_whose_beginning_is_gone_fails_and_says_so(world: World) -> None:
-    first = world.submit(checkpoint_every={"steps": 6}, keep={"latest": 9, "best": 0}).experiment.number
-    world.ended(first)
-    holder = world.submit(epochs=500, pause=0.05).experiment.number  # of all slots, so that the next one waits
-    world.reached(holder, 1)
-    again = client(world).retrain(first).experiment
-    assert again.begins_from == f"{first}.1/6-1"
-    shutil.rmtree(world.home / "checkpoints" / str(first) / "1" / "6-1")
-    client(world).stop(holder)
-    assert world.ended(again.number).state == "failed"
-    failure = client(world).experiment(again.number).trials[0].failure
-    assert failure is not None
-    assert "has been deleted" in failure.message
-
-
 def test_a_trial_whose_copied_beginning_is_gone_does_not_start_from_scratch(world: World) -> None:
     first = world.submit(checkpoint_every={"steps": 4}, keep={"latest": 9, "best": 0}, epochs=1).experiment.number
     world.ended(first)

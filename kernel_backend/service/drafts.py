@@ -1,0 +1,105 @@
+"""From what is submitted to what is stored: bound to its definition, and refused where it could never run."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kernel_backend.areas.base import Areas
+from kernel_backend.engines.base import Engine
+from kernel_backend.errors import NotFound
+from kernel_backend.model.binding import Bound, bind_space
+from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.parse import parse
+from kernel_backend.model.people import Person
+from kernel_backend.model.search_rules import check_search
+from kernel_backend.model.trial import WEIGHTS
+from kernel_backend.service import earlier
+from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
+from kernel_backend.service.checkpoints import CheckpointVerbs
+from kernel_backend.service.pictures import Pictures
+from kernel_backend.service.preparation import Preparation
+from kernel_backend.service.roster import StoredRoster
+from kernel_backend.service.visible import may_submit, visible
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Draft, Store
+
+
+class Drafts:
+    """Of experiments: nothing is stored yet, but that checkpoints from which they begin are pinned."""
+
+    def __init__(
+        self,
+        store: Store,
+        archive: Archive,
+        engine: Engine,
+        areas: Areas,
+        roster: StoredRoster,
+        pictures: Pictures,
+        preparation: Preparation,
+        checkpoints: CheckpointVerbs,
+    ) -> None:
+        self._store, self._archive, self._engine, self._areas = store, archive, engine, areas
+        self._roster, self._pictures, self._preparation = roster, pictures, preparation
+        self._checkpoints = checkpoints
+
+    async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
+        """What becomes the experiment; its trials go on from checkpoint `begins_from`, where one is named.
+
+        Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter), ImpossibleAsk for what
+        can never run, and Forbidden.
+        """
+        may_submit(who)
+        if submission.rerun_of is not None:
+            await visible(self._store, who, submission.rerun_of)
+        group = group_of(who, submission.config, {name for kind, name in self._roster.people if kind == "group"})
+        params, space = await asyncio.to_thread(self._bind, submission)
+        await asyncio.to_thread(self._areas.check, who.name)
+        if submission.config.env == "locked":
+            await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)
+        for number in earlier.named(submission.config.search):
+            await visible(self._store, who, number)
+            await asyncio.to_thread(earlier.check, self._store, number, submission.config, space)
+        nodes = await self._engine.nodes()
+        check_possible(await self._pictures.now(), submission.config, who.name, group)
+        check_workers(submission.config)
+        threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
+        return Draft(
+            name=submission.name or "",
+            owner=who.name,
+            group=group,
+            snapshot=submission.snapshot,
+            config=submission.config.model_copy(update={"threads": threads}),
+            params=params,
+            space=space,
+            python=submission.python,
+            cwd=submission.cwd,
+            notebook=submission.notebook,
+            rerun_of=submission.rerun_of,
+            begins_from=await self._beginning(who, submission.config, begins_from),
+        )
+
+    async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
+        """The checkpoint that trials begin from: `before`, unless a search is asked to begin with other weights.
+
+        Theirs is pinned: the last trial of a long search shall find what the first one found.
+        """
+        source = earlier.weights(config.search)
+        if source is None or source.trial is None:
+            return before
+        owner = f"{source.experiment}.{source.trial}"
+        if before is not None and before.startswith(f"{owner}/"):
+            return before
+        id = await self._checkpoints.best(who, source.experiment, source.trial)
+        await self._checkpoints.pin(who, source.experiment, source.trial, id, pinned=True)
+        return f"{owner}/{id}{WEIGHTS}"
+
+    def _bind(self, submission: Submission) -> Bound:
+        if not self._archive.has(submission.snapshot):
+            raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
+        source = self._archive.read(submission.snapshot, "definition.py").decode()
+        snapshot = self._archive.snapshot(submission.snapshot)
+        bound = bind_space(parse(source, snapshot.roles_from), submission.params, submission.space)
+        check_search(submission.config, bound.space)
+        if submission.config.search is not None:
+            check_searcher(submission.config.search, bound.space, source)
+        return bound
