@@ -34,6 +34,7 @@ class Claim(Record):
     kept_priority: int | None = None  # by which that was got, where it is known
     passed: bool = False  # its gang was started ahead of one for whom slots were kept
     committed: float | None = None  # when its gang was seen to have a first checkpoint
+    leaving: float | None = None  # when its gang was asked to go
 
     @property
     def key(self) -> tuple[int, int, int]:

@@ -70,9 +70,10 @@ def _claims(picture: Picture, starting: Mapping[Key, Start]) -> dict[Key, Claim]
     for key, start in starting.items():
         fields[key] |= {"passed": start.passed, **_kept(start.reservation)}
     for run in picture.runs.values():
-        promised = run.passed or run.reservation is not None or run.committed is not None
+        promised = run.passed or any(each is not None for each in (run.reservation, run.committed, run.leaving))
         if promised and not run.key.server:  # what notebook servers hold, the hub knows
-            fields[run.key] |= {"passed": run.passed, "committed": run.committed, **_kept(run.reservation)}
+            known = {"passed": run.passed, "committed": run.committed, "leaving": run.leaving}
+            fields[run.key] |= {**known, **_kept(run.reservation)}
     return {
         key: Claim(experiment=key.experiment, trial=key.trial, nth=key.nth, **found) for key, found in fields.items()
     }

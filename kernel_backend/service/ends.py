@@ -34,13 +34,17 @@ class Ends:
         """`grace` is what a gang gets to go whose trial goes on later."""
         self._store, self._engine, self._places = store, engine, places
         self._searches, self._bus, self._grace = searches, bus, grace
-        self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave
+        self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave, as time.monotonic() tells it
 
-    async def see_off(self, trial: Trial, attempt: Attempt) -> None:
-        """Ask a gang to leave, and make it when its grace is over."""
+    async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
+        """Ask a gang to leave, and make it when its grace is over.
+
+        `since` is when it was asked first, as far as that is known: perhaps by a service before this one.
+        """
         asked = self._asked.get(attempt.id)
         if asked is None:
-            self._asked[attempt.id] = time.monotonic()
+            before = 0.0 if since is None else max(0.0, time.time() - since)
+            self._asked[attempt.id] = time.monotonic() - before
             await self._engine.release(attempt.id)
             return
         grace = STOP_GRACE_S if trial.state is TrialState.STOPPING else self._grace

@@ -152,7 +152,7 @@ class Loop:
             outcome = Outcome.KILLED if trial.state is TrialState.STOPPING else status.outcome or Outcome.LOST
             await self._ends.end(trial, attempt, outcome, status.result)
         elif trial.state in (TrialState.RELEASING, TrialState.STOPPING):
-            await self._ends.see_off(trial, attempt)
+            await self._ends.see_off(trial, attempt, self.pictures.asked_to_go(attempt.id))
 
     async def _end_times(self) -> None:
         """Pause trainings that have held their slots for as long as they were to; a checkpoint is committed as ever."""

@@ -12,6 +12,7 @@ from typing import Any
 from kernel_backend.engines.base import Engine
 from kernel_backend.model.claims import Spell
 from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.resources import LOCAL, Node, Placement
 from kernel_backend.model.states import AttemptState, ExperimentState, TrialState
@@ -265,12 +266,15 @@ class Pictures:
 
     def _hold(self, picture: Picture, attempt: Attempt, experiment: Experiment, *, charged: bool = False) -> None:
         key = Key(attempt.experiment, attempt.trial)
-        start, claim = self._starting.pop(key, None), self._claims.of(key)
+        start, claim, trial = self._starting.pop(key, None), self._claims.of(key), self.mirror.trial(*key[:2])
         promised: dict[str, Any] = {}
         if start is not None:
             promised = {"passed": start.passed, "reservation": start.reservation}
         elif claim is not None:
             promised = {"passed": claim.passed, "reservation": reservation(claim), "committed": claim.committed}
+            asked = claim.leaving is not None and claim.leaving >= attempt.created_at  # and not the attempt before
+            if asked and trial is not None and trial.state in LEAVING:
+                promised["leaving"] = claim.leaving
         max_time = experiment.config.max_time
         run = Run(
             key,
@@ -284,7 +288,6 @@ class Pictures:
         )
         self._numbers[key] = attempt.number
         picture.hold(run, charged=charged)
-        trial = self.mirror.trial(*key[:2])
         self._watch(picture, run, trial, self._clock())
 
     def _watch(self, picture: Picture, run: Run, trial: Trial | None, at: float) -> None:
@@ -294,6 +297,12 @@ class Pictures:
             picture.change(run.key, committed=at)
         if run.leaving is None and (trial is None or trial.state in LEAVING):
             picture.change(run.key, leaving=at)
+
+    def asked_to_go(self, attempt: AttemptId) -> float | None:
+        """When its gang was, by this service or one before it."""
+        key = Key(attempt.experiment, attempt.trial)
+        run = self._picture.runs.get(key) if self._picture is not None else None
+        return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None
 
     # Who asks
 

@@ -218,6 +218,7 @@ claims = Table(
     Column("passed", Boolean, nullable=False),
     Column("committed", Double),
     Column("kept_priority", Integer),
+    Column("leaving", Double),
 )
 
 # The numbers that are set here for a user or a group; they win over the hub's.

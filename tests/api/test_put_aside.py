@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kernel_backend.client import Client
+from kernel_backend.engines.base import GangStatus
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import Committed, Delivery
@@ -51,3 +53,34 @@ def test_who_is_above_a_lowered_limit_saves_and_goes_and_comes_back_in_his_place
     served.roster.users = {}
     until(lambda: AttemptId(2, 1, 2) in served.engine.jobs, "it goes on")
     assert AttemptId(1, 1, 2) not in served.engine.jobs
+
+
+class Stubborn(StillEngine):
+    """Gangs that do not go when they are asked to; counts the rounds of its services since one was asked last."""
+
+    rounds = 0
+
+    async def release(self, key: AttemptId) -> None:
+        self.rounds = 0
+
+    async def statuses(self) -> list[GangStatus]:
+        self.rounds += 1
+        return await super().statuses()
+
+
+def test_the_grace_of_who_does_not_go_is_over_however_often_the_service_restarts(tmp_path: Path):
+    engine, key, rules, deadline = Stubborn(), AttemptId(1, 1, 1), Rules(grace=5.0), time.monotonic() + 60
+    served = Served(tmp_path, engine, rules=rules)
+    client, store = served.client(), served.service._store
+    submit(client, "first", slots=1)
+    trains(served, client, key)
+    client.pause(1)
+    client.close()
+    until(lambda: any(each.leaving for each in store.claims()), "it is kept when it was asked")
+    while key in engine.jobs:
+        assert time.monotonic() < deadline, "it is never killed"
+        served.stop()
+        engine.rounds = -100  # until this service has asked
+        served = Served(tmp_path, engine, rules=rules)
+        until(lambda: engine.rounds >= 2 or key not in engine.jobs, "it is asked, and a round has passed")
+    served.stop()

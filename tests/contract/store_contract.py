@@ -814,7 +814,7 @@ class StoreContract:
     def test_claims_are_kept_until_they_are_gone(self, store: Store) -> None:
         head = Claim(experiment=1, trial=1, head_since=2.5)
         kept = Claim(experiment=7, trial=0, nth=2, kind="cuda", node="n1", kept_since=3.0, kept_priority=-2)
-        ran = Claim(experiment=2, trial=4, passed=True, committed=9.0)
+        ran = Claim(experiment=2, trial=4, passed=True, committed=9.0, leaving=10.0)
         store.keep_claims([head, kept, ran])
         assert sorted(store.claims(), key=lambda claim: claim.key) == [head, ran, kept]
         later = kept.model_copy(update={"kept_since": 4.0, "node": None})
