@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -34,8 +35,9 @@ class Line:
         return sum(map(len, self.shapes.values()))
 
     def in_order(self) -> Iterator[Ask]:
-        """All of its asks, the first one first."""
-        return heapq.merge(*self.shapes.values(), key=_order)
+        """All of its asks, the first one first; of most lines nobody wants to know more."""
+        yield self.first
+        yield from islice(heapq.merge(*self.shapes.values(), key=_order), 1, None)
 
     def ahead_of(self, ask: Ask, most: int) -> list[Ask]:
         """The first `most` of those that come before this one, in order."""
