@@ -27,7 +27,7 @@ class SavedSearch(Record):
 
 
 class Saved(Record):
-    """Enough to draw an experiment with no service at all; `Saved` of the front end's words.ts."""
+    """Enough to draw an experiment with no service at all; `Saved` of the front end's words."""
 
     version: Literal[1] = 1
     number: int
