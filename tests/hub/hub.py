@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from websockets.sync.client import connect
 
 from kernel_backend import discovery
 from kernel_backend.client import Client
+from tests.ports import free_ports
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ class Hub:
 
     def __init__(self, folder: Path, more: str = "") -> None:
         self.folder = folder
-        public, hub, proxy, service = _ports(4)
+        public, hub, proxy, service = free_ports(4)
         self.url = f"http://127.0.0.1:{public}"  # what a browser opens
         self.service = f"http://127.0.0.1:{service}/services/daylight"
         self._ports = {"public": public, "hub": hub, "proxy": proxy}
@@ -219,7 +219,7 @@ class Notebook:
         answer.raise_for_status()
         channels = f"ws{url.removeprefix('http')}/api/kernels/{answer.json()['id']}/channels"
         self._open = contextlib.ExitStack()
-        asked = connect(channels, additional_headers=self._headers, proxy=None, max_size=None)
+        asked = connect(channels, additional_headers=self._headers, proxy=None, max_size=None, open_timeout=60)
         self._socket = self._open.enter_context(asked)
 
     def run(self, code: str) -> str:
@@ -251,13 +251,3 @@ class Notebook:
     def close(self) -> None:
         """Let go of it."""
         self._open.close()
-
-
-def _ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

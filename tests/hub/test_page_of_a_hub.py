@@ -63,6 +63,7 @@ def test_what_carries_only_the_cookies_changes_nothing(hub: Hub, tab: ClusterPag
         f"{hub.url}/services/daylight/api/accounts/user/dave/quota",
         json={"limit": 1},
         cookies=cookies,
+        timeout=60,
         trust_env=False,
     )
     assert answer.status_code in (401, 403), answer.text

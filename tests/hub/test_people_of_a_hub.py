@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -55,14 +56,17 @@ def test_the_panel_of_a_notebook_server_shows_what_its_owner_may_see(hub: Hub, s
     notebook.close()
 
 
+def got(url: str, **request: Any) -> httpx.Response:
+    """What is answered to somebody without cookies."""
+    return httpx.get(url, timeout=60, trust_env=False, **request)
+
+
 def test_a_role_that_is_taken_away_and_a_token_that_is_revoked_open_nothing_soon_after(hub: Hub) -> None:
     made = hub.api("POST", "users/eve/tokens", note="to be revoked")
     headers = {"Authorization": f"Bearer {made['token']}"}
-    assert httpx.get(f"{hub.service}/api/nodes", headers=headers, trust_env=False).status_code == 200
+    assert got(f"{hub.service}/api/nodes", headers=headers).status_code == 200
     hub.api("DELETE", f"users/eve/tokens/{made['id']}")
-    hub.until(
-        lambda: httpx.get(f"{hub.service}/api/nodes", headers=headers, trust_env=False).status_code == 401, "refused"
-    )
+    hub.until(lambda: got(f"{hub.service}/api/nodes", headers=headers).status_code == 401, "refused")
 
 
 def signed_in(hub: Hub, user: str, password: str) -> tuple[httpx.Client, httpx.Response]:
@@ -94,17 +98,17 @@ def test_a_browser_signs_in_at_the_hub_and_its_cookie_alone_changes_nothing(hub:
 
 
 def test_the_api_answers_a_browser_without_a_session_with_json_and_no_redirect(hub: Hub) -> None:
-    answer = httpx.get(f"{hub.url}/services/daylight/api/nodes", trust_env=False)
+    answer = got(f"{hub.url}/services/daylight/api/nodes")
     assert (answer.status_code, answer.json()["error"]) == (401, "Unauthenticated")
 
 
 def test_a_state_that_another_browser_was_given_signs_nobody_in(hub: Hub) -> None:
     browser, _ = signed_in(hub, "eve", PASSWORD)
-    start = httpx.get(f"{hub.url}/services/daylight/", trust_env=False)
+    start = got(f"{hub.url}/services/daylight/")
     state = re.search(r"state=([^&]+)", start.headers["Location"])
     assert state is not None
     callback = f"{hub.url}/services/daylight/oauth_callback?code=stolen&state={state[1]}"
-    assert httpx.get(callback, trust_env=False).status_code == 403
+    assert got(callback).status_code == 403
     browser.close()
 
 
