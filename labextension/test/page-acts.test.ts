@@ -152,6 +152,7 @@ describe('the cluster', () => {
 
   afterEach(() => {
     cluster.dispose();
+    jest.restoreAllMocks();
     jest.useRealTimers();
   });
 
@@ -187,19 +188,23 @@ describe('the cluster', () => {
     expect(queries.at(-1)).toEqual({ limit: 200, search: 'n1', before: 3 });
   });
 
-  test('keeps the last numbers while nothing answers, and comes back by itself', async () => {
-    service.answers = (_, path) => (path === '/queue' ? { queue: [waiting()] } : {});
-    cluster.show('cluster');
-    await pass(0.01);
-    service.answers = () => {
-      throw new ServiceError(503, 'away');
-    };
-    await pass(20);
-    expect(cluster.known).toMatchObject({ queue: [{ experiment: 12 }], error: { message: 'away' } });
-    service.answers = (_, path) => (path === '/queue' ? { queue: [] } : {});
-    await pass(20);
-    expect(cluster.known).toMatchObject({ queue: [], error: null });
-  });
+  test.each([0, 0.5, 0.999])(
+    'keeps the last numbers while nothing answers, and comes back by itself (%d)',
+    async chance => {
+      jest.spyOn(Math, 'random').mockReturnValue(chance); // of which the rests between two looks are made
+      service.answers = (_, path) => (path === '/queue' ? { queue: [waiting()] } : {});
+      cluster.show('cluster');
+      await pass(0.01);
+      service.answers = () => {
+        throw new ServiceError(503, 'away');
+      };
+      await pass(20);
+      expect(cluster.known).toMatchObject({ queue: [{ experiment: 12 }], error: { message: 'away' } });
+      service.answers = (_, path) => (path === '/queue' ? { queue: [] } : {});
+      await pass(16); // the longest rest, and the answer
+      expect(cluster.known).toMatchObject({ queue: [], error: null });
+    }
+  );
 
   test('an act is in sight at once, said, and taken back once', async () => {
     const before = account();

@@ -41,9 +41,10 @@ export class Cluster {
       name: 'daylight:cluster',
       auto: false,
       factory: () => this._look(),
-      frequency: { interval: INTERVAL_MS, max: LONGEST_MS, backoff: true },
       standby: 'when-hidden'
     });
+    // A poll made with these numbers would take its own longest rest, 30 s, for a shorter one.
+    this._poll.frequency = { interval: INTERVAL_MS, max: LONGEST_MS, backoff: true };
   }
 
   get known(): Known {
