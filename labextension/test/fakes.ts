@@ -5,6 +5,7 @@ import type { Experiment } from '../src/model/words/experiment';
 import type { Overview } from '../src/model/words/overview';
 import type { StoredReport } from '../src/model/words/reports';
 import type { Saved } from '../src/model/words/saved';
+import type { Search } from '../src/model/words/search';
 import type { Message } from '../src/model/words/stream';
 import type { Attempt, Trial } from '../src/model/words/trial';
 import { ServiceError, StreamCut } from '../src/service/source';
@@ -212,6 +213,24 @@ export function overview(fields: Partial<Overview> = {}): Overview {
   const defaults = { trial_counts: {}, attempts: [], wait: null, warnings: [], artifacts_seq: 0, seq: 5 };
   return { experiment: experiment(), trials: [trial()], ...defaults, ...fields };
 }
+
+/** What a search is asked to be where nothing is asked for. */
+export const asha: Search = {
+  method: 'asha',
+  trials: 64,
+  sampler: null,
+  stopping: false,
+  eta: 4,
+  first_rung: null,
+  brackets: 'aggressive',
+  population: null,
+  interval: null,
+  parallel: null,
+  budget: null,
+  max_time: null,
+  source: null,
+  warm: []
+};
 
 export function done(fields: Partial<Overview> = {}): Overview {
   const ended = {

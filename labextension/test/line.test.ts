@@ -1,8 +1,22 @@
 /** A line that is cut, blocked or at its end: it comes back by itself, and says how it stands. */
 
 import { ServiceError } from '../src/service/source';
-import { attempt, curves, done, missing, overview, queued, report, reported, said, saved, silence } from './fakes';
-import { begun, connection, cut, made, passed, source, watch } from './watching';
+import {
+  asha,
+  attempt,
+  curves,
+  done,
+  experiment,
+  missing,
+  overview,
+  queued,
+  report,
+  reported,
+  said,
+  saved,
+  silence
+} from './fakes';
+import { begun, connection, cut, looks, made, passed, source, watch } from './watching';
 
 describe('after a cut', () => {
   test('the last look stays, and says when it is tried again', async () => {
@@ -226,6 +240,35 @@ describe('at the end', () => {
     source.overview = done();
     await begun();
     expect([connection(), source.asked.length, source.streams.length]).toEqual(['ended', 4, 0]);
+  });
+
+  test('a completed search that was given more trials elsewhere is listened to again', async () => {
+    source.overview = done({
+      experiment: experiment({ state: 'completed', config: { ...experiment().config, search: asha } })
+    });
+    await begun();
+    const [looked, asked] = [looks.length, source.asked.length];
+    await passed(90);
+    expect([connection(), looks.length, source.asked.slice(asked)]).toEqual([
+      'ended',
+      looked,
+      Array(3).fill('/experiments/12')
+    ]);
+    source.overview = silence;
+    await passed(60);
+    expect([connection(), looks.length]).toEqual(['ended', looked]);
+    source.overview = overview({ seq: 91 });
+    await passed(30.1);
+    expect([connection(), source.streams.length]).toEqual(['live', 1]);
+    expect(watch.look.overview?.seq).toBe(91);
+  });
+
+  test('of a training that has ended nothing more is asked', async () => {
+    source.overview = done();
+    await begun();
+    const asked = source.asked.length;
+    await passed(600);
+    expect(source.asked).toHaveLength(asked);
   });
 
   test('a saved end is shown at once and read whole', async () => {

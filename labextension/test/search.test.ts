@@ -14,7 +14,7 @@ import { mayHaveMore, steersFor } from '../src/view/search/steering';
 import { pathOf, type Shape } from '../src/view/search/shapes';
 import { spentText } from '../src/view/search/spent';
 import { columnsOf, noteText } from '../src/view/search/columns';
-import { experiment, overview } from './fakes';
+import { asha, experiment, overview } from './fakes';
 
 const SPACE: Space = {
   parameters: [
@@ -80,22 +80,7 @@ const BRACKET: BracketStanding = {
 function standing(trials: TrialRow[], more: Partial<Standing> = {}): Standing {
   return {
     number: 12,
-    search: {
-      method: 'asha',
-      trials: 64,
-      sampler: null,
-      stopping: false,
-      eta: 4,
-      first_rung: null,
-      brackets: 'aggressive',
-      population: null,
-      interval: null,
-      parallel: null,
-      budget: null,
-      max_time: null,
-      source: null,
-      warm: []
-    },
+    search: asha,
     method: 'asha',
     unit: 'epoch',
     units: 4,

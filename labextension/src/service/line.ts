@@ -27,6 +27,7 @@ export interface Surroundings {
 
 const WAIT_MS = 5_000; // why a trial waits is not said in the stream: it is asked for this often
 const SOON_MS = 250; // and soon after it was queued
+const ENDED_MS = 30_000; // an ended search may be given more trials on another page: no stream tells that
 const PAUSES_S = [0.5, 1, 2, 4, 8, 15]; // before the service is tried again
 const STEADY_S = 10; // a stream that was open for this long was a good one: pauses begin anew
 const FAR = 2_000; // messages missed: from here on thinned curves are less to read than the stream
@@ -151,7 +152,7 @@ export class Line {
       return this._load(turn); // it may have ended between the two answers
     }
     if (known.ended) {
-      this._become('ended');
+      this._rest();
     } else if (curves === null && overview.seq - known.heard > FAR) {
       await this._catchUp(turn);
     }
@@ -254,7 +255,7 @@ export class Line {
     if (error instanceof ServiceError && error.status === 404) {
       this._become('gone', this._goneText());
     } else if (this._known.ended) {
-      this._become('ended');
+      this._rest();
     } else if (error instanceof StreamCut && this._isDeaf) {
       this._goBlocked();
     } else {
@@ -281,6 +282,38 @@ export class Line {
   /** Whether the service answers and no stream of it comes through. */
   private get _isDeaf(): boolean {
     return this._fruitless >= DEAF;
+  }
+
+  // What may go on
+
+  private _rest(): void {
+    this._become('ended');
+    this._askLater();
+  }
+
+  /** Of a search that may be given more trials, ask now and then whether it has been. */
+  private _askLater(): void {
+    clearTimeout(this._asking);
+    const experiment = this._known.overview?.experiment;
+    if (this._heardAt !== null && experiment?.config.search && experiment.state === 'completed') {
+      const turn = this._turn;
+      this._asking = setTimeout(() => void this._askWhetherOn(turn), ENDED_MS);
+    }
+  }
+
+  private async _askWhetherOn(turn: number): Promise<void> {
+    let goesOn = false;
+    try {
+      const overview = await this._getOverview();
+      goesOn = this._known.agrees(overview) && overview.seq > (this._known.overview?.seq ?? 0);
+    } catch {
+      // It has ended as far as anybody here knows.
+    }
+    if (turn === this._turn && goesOn) {
+      this.connect();
+    } else if (turn === this._turn) {
+      this._askLater();
+    }
   }
 
   // Why it waits
