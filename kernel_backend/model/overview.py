@@ -174,7 +174,7 @@ def _newest(attempts: tuple[Attempt, ...], trial: int) -> tuple[Attempt, ...]:
 
 
 class NodeRun(Record):
-    """What holds slots of a node. Of what a person may not see, only for which group."""
+    """What holds slots of a node. Of what a person may not see, only for which group: none, if it is one of one."""
 
     slots: int
     group: str

@@ -249,7 +249,8 @@ class _Look:
 
     def _row(self, ask: Ask, place: int, nth: int, in_turn: list[Ask]) -> Waiting:
         about: dict[str, Any] = {"pool": ask.pool, "place": place, "slots": ask.slots, "queued_at": ask.queued_at}
-        about |= {"priority": ask.priority, "group": ask.group, "owner": ""}
+        group = _group(self.who, ask.owner, ask.group)
+        about |= {"priority": ask.priority, "group": group, "owner": ""}
         if self.who.sees(ask.owner, ask.group):
             trial = None if ask.trial == ANY_TRIAL else ask.trial
             about |= {"owner": ask.owner, "experiment": ask.experiment, "trial": trial}
@@ -270,11 +271,16 @@ def _runs(picture: Picture, who: Person) -> dict[str, list[NodeRun]]:
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(picture.runs.items()):
         for share in run.placement:
-            about: dict[str, Any] = {"slots": len(share.slots), "group": run.group}
+            about: dict[str, Any] = {"slots": len(share.slots), "group": _group(who, run.owner, run.group)}
             if who.sees(run.owner, run.group):
                 about |= {"owner": run.owner, **(_of_server(picture, run) if key.server else _of_gang(key))}
             found.setdefault(share.node, []).append(NodeRun.model_validate(about))
     return found
+
+
+def _group(who: Person, owner: str, group: str) -> str:
+    """For which group it is; of whoever is a group of one, which is a name, only to those who may see it."""
+    return "" if group == owner and not who.sees(owner, group) else group
 
 
 def _of_gang(key: Key) -> dict[str, Any]:

@@ -185,9 +185,9 @@ def priority_text(priority: int) -> str:
 
 
 def whose(owner: str, group: str) -> str:
-    """`dave (vision)`; `somebody of vision` where one may not know who."""
+    """`dave (vision)`; `somebody of vision` where one may not know who, `somebody` of who is in no group."""
     if not owner:
-        return f"somebody of {group}"
+        return f"somebody of {group}" if group else "somebody"
     return owner if owner == group else f"{owner} ({group})"
 
 

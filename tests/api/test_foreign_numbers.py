@@ -95,6 +95,19 @@ def test_the_numbers_of_a_quota_are_told_to_those_whose_it_is(served: Served, cl
     assert why(client["dave"], waits) == "next in queue; the limit of group vision is in use"
 
 
+def test_who_is_in_no_group_is_named_to_whoever_may_see_it(served: Served, client: dict[str, Client]) -> None:
+    hub = served.identity
+    assert isinstance(hub, FakeHub)
+    hub.people["eve"] = Person(name="eve", groups=())
+    running = number(client["eve"], slots=2)
+    token_of(served, AttemptId(running, 1, 1))
+    waits = number(client["eve"], slots=1)
+    for name, owner, asked in (("eve", "eve", waits), ("ada", "eve", waits), ("dave", "", None)):
+        (held,) = [run for node in client[name].nodes() for run in node.runs]
+        (asks,) = client[name].queue()
+        assert (held.owner, held.group, asks.owner, asks.group, asks.experiment) == (owner,) * 4 + (asked,)
+
+
 def test_whom_a_training_made_room_for_is_told_to_whoever_may_see_it(served: Served, client: dict[str, Client]) -> None:
     served.roster.groups = {"vision": Quota(guarantee=2)}
     borrows = number(client["eve"], slots=2)
