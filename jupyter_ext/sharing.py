@@ -191,7 +191,7 @@ def nodes(client: Client, said: Sequence[str], options: Namespace, command: str)
 def audit(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
     """What admins have done, newest first."""
     if said:
-        raise InvalidRequest(f"{command} takes no {said[0]!r}: --search finds words, --limit and --before choose a page")
+        raise InvalidRequest(f"{command} takes no {said[0]!r}: --search, --limit and --before choose lines")
     found = client.audit(options.before, options.limit, options.search)
     body = {"audit": [each.to_json() for each in found]}
     rows = [words.audit_row(each) for each in found]
