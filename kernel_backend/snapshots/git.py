@@ -40,7 +40,9 @@ def diff(folder: Path, ignored: Callable[[Path], bool] = lambda path: False) -> 
     if top is None or names is None or untracked is None:
         return None
     stays = [f":(top,exclude,literal){name}" for name in names if ignored(top / name)]
-    shown = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--no-relative")
+    # As `git apply` takes it, however the person has set git to show differences.
+    plain = ("--src-prefix=a/", "--dst-prefix=b/", "--unified=3")
+    shown = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--no-relative", *plain)
     changed = _git(folder, "diff", "HEAD", *shown, "--", ":/", *stays)
     if changed is None:
         return None

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 
 import pytest
 
 from tests.samples import batches
+
+
+@pytest.fixture
+def plain_git(monkeypatch):
+    """A git that answers however busy the machine is, and that no settings of the person or of a hook change."""
+    monkeypatch.setattr("kernel_backend.snapshots.git._SECONDS", 60.0)
+    for name in [each for each in os.environ if each.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -162,7 +163,10 @@ def test_killed_in_the_middle_of_a_save_a_script_finds_a_whole_state(processes, 
         child.start()
         say.close()
         hear.recv()
-        time.sleep(rng.random() * 0.05)
+        if kill:
+            time.sleep(rng.random() * 0.05)
+        else:
+            stop_within_a_save(child.pid, where)  # one of them surely is
         child.kill()
         child.join()
         acknowledged = last_word(hear)
@@ -188,6 +192,18 @@ def last_word(hear):
             said = hear.recv()
     except EOFError:
         return said
+
+
+def stop_within_a_save(pid, where):
+    """The process stands still, and what it was saving is not committed."""
+    process = psutil.Process(pid)
+    while True:
+        process.suspend()
+        while process.status() != psutil.STATUS_STOPPED:
+            pass
+        if unfinished(where):
+            return
+        process.resume()
 
 
 def unfinished(where):

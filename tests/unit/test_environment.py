@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kernel_backend.snapshots.environment import record
 
 
@@ -30,6 +32,7 @@ def test_only_variables_that_change_numbers_are_recorded(tmp_path: Path):
     assert record(tmp_path, given).variables == {"OMP_NUM_THREADS": "2", "MKL_CBWR": "AVX2"}
 
 
+@pytest.mark.usefixtures("plain_git")
 def test_git_says_the_commit_and_whether_files_differ(tmp_path: Path):
     assert record(tmp_path).git_commit is None
     git(tmp_path, "init", "-q")

@@ -10,11 +10,13 @@ import pytest
 
 from kernel_backend.snapshots import git
 
+pytestmark = pytest.mark.usefixtures("plain_git")
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     run(tmp_path, "init", "-q")
-    (tmp_path / "a.py").write_text("one\n")
+    (tmp_path / "a.py").write_text("one\nlast\n")
     (tmp_path / "image").write_bytes(bytes(range(256)))
     (tmp_path / ".gitignore").write_text("ignored\n")
     run(tmp_path, "add", ".")
@@ -36,8 +38,12 @@ def test_outside_of_git_there_is_none(tmp_path: Path):
     assert git.commit(tmp_path) == (None, None)
 
 
-def test_the_difference_makes_the_commit_into_the_files_as_they_were(checkout: Path, tmp_path: Path):
-    (checkout / "a.py").write_text("two\n")
+@pytest.mark.parametrize("setting", ["", "diff.noprefix=true", "diff.mnemonicPrefix=true", "diff.context=0"])
+def test_the_difference_makes_the_commit_into_the_files_as_they_were(checkout: Path, setting: str):
+    """Whatever git is set to show a person: `git apply` takes only one way of it."""
+    if setting:
+        run(checkout, "config", *setting.split("="))
+    (checkout / "a.py").write_text("two\nlast\n")
     (checkout / "image").write_bytes(bytes(range(255, -1, -1)))
     (checkout / "sub").mkdir()
     (checkout / "sub" / "neü.py").write_text("")
@@ -47,7 +53,7 @@ def test_the_difference_makes_the_commit_into_the_files_as_they_were(checkout: P
     assert text.startswith("untracked: sub/neü.py\ndiff --git a/a.py")
     run(checkout, "stash")
     run(checkout, "apply", input=text.encode())
-    assert (checkout / "a.py").read_text() == "two\n"
+    assert (checkout / "a.py").read_text() == "two\nlast\n"
     assert (checkout / "image").read_bytes() == bytes(range(255, -1, -1))
 
 

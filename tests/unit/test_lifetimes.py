@@ -49,5 +49,5 @@ def test_a_clock_that_is_set_makes_nobody_dead(boots):
 def test_a_boot_that_moves_by_a_second_between_two_looks_makes_nobody_dead(boots, looks):
     since = lifetimes.started(os.getpid())
     boots(*looks)
-    assert lifetimes.started(os.getpid()) == pytest.approx(since)
+    assert lifetimes.started(os.getpid()) == pytest.approx(since, rel=0, abs=0.01)  # whatever the machine's uptime
     assert lifetimes.alive(os.getpid(), since)

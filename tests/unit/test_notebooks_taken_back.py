@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.clusters import Cluster, nodes
 from tests.rosters import Named
 
 HOUR = 3600.0
+NOW = 1_800_000_000.0
 
 
 class Standing:
@@ -42,6 +42,12 @@ def dave(active: float, slots: int = 4) -> Server:
     return Server(owner="dave", group="speech", slots=slots, since=active - HOUR, last_activity=active)
 
 
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time passes from a decision to its deed, which is told in minutes."""
+    monkeypatch.setattr("kernel_backend.service.notebooks.time.time", lambda: NOW)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlStore]:
     store = SqlStore(tmp_path / "daylight.db")
@@ -52,7 +58,7 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
 def cluster(server: Server) -> Cluster:
     """dave has all of it, and vision wants what is guaranteed to it."""
     c = Cluster(*nodes(1, 4), groups={"vision": {"guarantee": 2}}, rules=Rules(idle_servers=HOUR))
-    c.at(time.time())
+    c.at(NOW)
     take_in(c.picture, [server])
     c.ask("ada", 2, "vision")
     return c
@@ -68,7 +74,7 @@ def taken_back(store: SqlStore, c: Cluster, hub: Standing) -> Named:
 
 
 def test_an_idle_server_is_stopped_once_and_it_is_written_down(store):
-    idle = dave(time.time() - 2 * HOUR)
+    idle = dave(NOW - 2 * HOUR)
     c, hub = cluster(idle), Standing(idle)
     taken_back(store, c, hub)
     assert hub.stopped == ["dave/"]
@@ -80,7 +86,7 @@ def test_an_idle_server_is_stopped_once_and_it_is_written_down(store):
 
 
 def test_one_that_was_used_meanwhile_stays(store):
-    c, hub = cluster(dave(time.time() - 2 * HOUR)), Standing(dave(time.time() - 60))
+    c, hub = cluster(dave(NOW - 2 * HOUR)), Standing(dave(NOW - 60))
     roster = taken_back(store, c, hub)
     assert hub.stopped == []
     assert store.audit() == []
@@ -89,13 +95,13 @@ def test_one_that_was_used_meanwhile_stays(store):
 
 
 def test_one_that_is_gone_is_not_stopped(store):
-    c, hub = cluster(dave(time.time() - 2 * HOUR)), Standing()
+    c, hub = cluster(dave(NOW - 2 * HOUR)), Standing()
     taken_back(store, c, hub)
     assert hub.stopped == []
 
 
 def test_while_the_hub_is_away_nothing_is_said_to_be_on_its_way(store):
-    idle = dave(time.time() - 2 * HOUR)
+    idle = dave(NOW - 2 * HOUR)
     c, hub = cluster(idle), Standing(idle)
     hub.away = True
     with pytest.raises(ServiceUnreachable):

@@ -23,7 +23,7 @@ def git(folder: Path, *words: str) -> None:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path: Path, plain_git: None) -> Path:
     (tmp_path / "a.py").write_text("one = 1\n")
     git(tmp_path, "init", "-q")
     git(tmp_path, "add", ".")
