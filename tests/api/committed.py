@@ -38,7 +38,7 @@ def commit(home: Path, step: int, attempt: int = 1, ema: float | None = None, **
 
 
 def spoil(file: Path) -> None:
-    """Change one bit of its last byte, later than it was written: a clock that ticks slowly would show no difference."""
+    """Change one bit of its last byte, later than it was written: a slow clock would show no difference else."""
     data, written = bytearray(file.read_bytes()), file.stat().st_mtime_ns
     data[-1] ^= 1
     file.write_bytes(data)

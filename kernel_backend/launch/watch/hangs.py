@@ -103,7 +103,8 @@ def _stand(standings: Mapping[int, Standing], rank: int, stack: list[Call], sour
 def _told(standings: Mapping[int, Standing]) -> str:
     each = _MOST_TEXT // len(standings)
     return "\n\n".join(
-        f"rank {rank}, idle for {_seconds(standing.idle)} in phase {standing.tick.phase!r}, step {standing.tick.step}:\n"
+        f"rank {rank}, idle for {_seconds(standing.idle)} "
+        f"in phase {standing.tick.phase!r}, step {standing.tick.step}:\n"
         + (shortened(standing.stacks, each) or "(no answer)")
         for rank, standing in standings.items()
     )
