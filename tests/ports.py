@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 from pathlib import Path
@@ -10,15 +11,36 @@ from pathlib import Path
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 FIRST, LAST = 15_000, 30_000
 
+# A test may have seeded the generator that all share: two processes of tests would draw the same ports then.
+_chance = random.SystemRandom()
+_given: set[int] = set()
+
 
 def free_ports(count: int) -> list[int]:
-    """So many that nobody has, nor gets by asking for just any: not even while a server is down and comes again."""
-    last = min(LAST, int(RANGE.read_text().split()[0]) if RANGE.exists() else LAST)
+    """So many that nobody has, nor gets by asking for just any: not even while a server is down and comes again.
+
+    No port is given twice, and processes of tests that run beside each other are given different ones.
+    """
+    among = [port for port in _places() if port not in _given]
     found: list[int] = []
-    for port in random.sample(range(FIRST, last), last - FIRST):
+    for port in _chance.sample(among, len(among)):
         if len(found) == count:
             break
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             found.append(port)
+    _given.update(found)
     return found
+
+
+def _places() -> range:
+    """The ports of this process among those that its machine gives to nobody who asks for just any."""
+    low, high = map(int, RANGE.read_text().split()) if RANGE.exists() else (LAST, 2**16)
+    if min(LAST, low) - FIRST >= 1000:
+        ports = range(FIRST, min(LAST, low))
+    elif 2**16 - high > 1000:  # a machine that gives away the low ones
+        ports = range(high + 1, 2**16)
+    else:  # or all of them: then one that was drawn is only very probably kept
+        ports = range(FIRST, LAST)
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    return ports[int(worker) :: int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))]

@@ -44,7 +44,9 @@ def test_a_locked_environment_that_can_never_be_is_refused_at_once(client, monke
     assert client.experiments() == []
 
 
-def test_the_command_line_shows_what_it_ran_with_and_prints_the_lock(service, file, capsys):
+def test_the_command_line_shows_what_it_ran_with_and_prints_the_lock(service, file, capsys, monkeypatch):
+    # What uv has cached of this machine's packages would do for a lock, which the service might write over ours.
+    monkeypatch.setenv("UV_CACHE_DIR", str(service.home / "empty"))
     assert main(["submit", str(file), "--quiet"]) == 0
     capsys.readouterr()
     assert main(["env", "1"]) == 0

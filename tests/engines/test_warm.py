@@ -202,6 +202,7 @@ def test_the_ranks_of_a_forkserver_that_is_killed_die_and_count_as_lost(ranks):
 
 def test_a_stopped_forkserver_is_waited_for_so_long_and_gives_its_ranks_up(ranks, monkeypatch):
     first = ranks({"SECONDS": "60"}).exist()
+    until(lambda: first.logs[0].read_text().endswith("\n"), "it has said its line")
     server = server_of(first)
     server.suspend()
     monkeypatch.setattr("kernel_backend.launch.forkserver.warm.START_S", 0.3)
@@ -323,14 +324,15 @@ def _waiting(stranger: socket.socket) -> socket.socket:
 def test_two_hundred_forks_leave_nothing_behind(ranks):
     keeper = ranks({"SECONDS": "60"}).exist()
     server = server_of(keeper)
-    files, memory = server.num_fds(), server.memory_info().rss
+    # What it has asked for is told exactly. What it has is not: many cores make a kernel round it, huge pages fill it.
+    files, memory = server.num_fds(), server.memory_info().data
     for _ in range(50):
         found = ranks({}, {}, {"EXIT": "1"}, {"SECONDS": "60"}).exist()
         until(lambda found=found: found.warm.codes()[:3] == (0, 0, 1), "three ranks end")
         found.warm.end()
     until(lambda: len(server.children()) == 1, "no child is left but the keeper")
     until(lambda: server.num_fds() <= files, "no file is left open")
-    assert server.memory_info().rss - memory < 2_000_000
+    assert server.memory_info().data - memory < 1_500_000  # Python asks for a MiB at a time
     keeper.warm.end()
 
 

@@ -79,7 +79,12 @@ def blamed(standings: Mapping[int, Standing]) -> int:
 
 def _idle(rank: int, standing: Standing) -> str:
     where = _WHERE[standing.tick.phase].format(step=standing.tick.step)
-    return f"rank {rank} made no progress for {standing.idle:.3g} s {where}"
+    return f"rank {rank} made no progress for {_seconds(standing.idle)} {where}"
+
+
+def _seconds(idle: float) -> str:
+    """Three digits, or all of a whole number that has more: 4.05 s, 1800 s."""
+    return f"{idle:.0f} s" if idle >= 100 else f"{idle:.3g} s"
 
 
 def _stand(standings: Mapping[int, Standing], rank: int, stack: list[Call], sources: Sources) -> str:
@@ -98,7 +103,8 @@ def _stand(standings: Mapping[int, Standing], rank: int, stack: list[Call], sour
 def _told(standings: Mapping[int, Standing]) -> str:
     each = _MOST_TEXT // len(standings)
     return "\n\n".join(
-        f"rank {rank}, idle for {standing.idle:.3g} s in phase {standing.tick.phase!r}, step {standing.tick.step}:\n"
+        f"rank {rank}, idle for {_seconds(standing.idle)} "
+        f"in phase {standing.tick.phase!r}, step {standing.tick.step}:\n"
         + (shortened(standing.stacks, each) or "(no answer)")
         for rank, standing in standings.items()
     )
