@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
@@ -256,7 +257,7 @@ def test_files_that_may_not_be_read_are_named(root, tmp_path):
     )
     for folder in (tmp_path, *tmp_path.parents[:-1]):
         if folder.stat().st_uid == os.geteuid() and folder != Path("/tmp"):
-            folder.chmod(0o755)
+            folder.chmod(stat.S_IMODE(folder.stat().st_mode) | 0o055)  # of one that others write to nothing is taken
     (tmp_path / "home").mkdir(mode=0o777)
     (tmp_path / "home").chmod(0o777)
     command = [sys.executable, "-c", code, str(root), str(tmp_path / "home")]

@@ -101,7 +101,7 @@ import kernel_backend.runner.__main__ as runner
 
 def late():
     time.sleep(0.2)
-    print("thread")
+    sys.stdout.write("thread\\n")  # print() writes the end of the line apart, and another thread may come between
 
 class Clumsy:
     def __del__(self):
@@ -111,7 +111,7 @@ clumsy = Clumsy()
 held = open("held", "w")
 held.write("held")
 pool = concurrent.futures.ThreadPoolExecutor(1)
-pool.submit(print, "pool")
+pool.submit(sys.stdout.write, "pool\\n")
 threading.Thread(target=late).start()
 atexit.register(print, "handler")
 atexit.register(lambda: 1 / 0)
