@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from kernel_backend.environments.lock import Lock
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.snapshot import Environment, Snapshot
 from kernel_backend.model.states import ExperimentState
-from kernel_backend.service.preparation import Preparation
+from kernel_backend.service.preparation import FRESH_S, Preparation
 from kernel_backend.snapshots.archive import Archive, pack_snapshot
 from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.installed import own_root
@@ -50,9 +51,15 @@ def test_packages_that_have_changed_since_are_named_at_a_restart_and_in_a_rerun(
     assert told.endswith("zzz 1 -> missing")
 
 
-def test_nothing_is_said_right_after_a_submission_nor_where_nothing_changed(tmp_path: Path):
+def test_nothing_is_said_right_after_a_submission_nor_where_nothing_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     preparation, made = experiment(tmp_path, older())
+    now = [made.created_at]
+    monkeypatch.setattr("kernel_backend.service.preparation.time", SimpleNamespace(time=lambda: now[0]))
     assert preparation.note(made, 0) is None
+    now[0] += FRESH_S + 1
+    assert preparation.note(made, 0) == preparation.note(made, 1) is not None
     preparation, made = experiment(tmp_path, record())
     assert preparation.note(made, 1) is None
 

@@ -231,8 +231,9 @@ def test_what_has_changed_since_a_checkpoint_is_named():
     before = exact.numerics(CPU, Config(), 2, "torch")
     assert exact.differences(before, exact.numerics(CPU, Config(), 2, "horovod")) is None
     assert exact.differences(before, before | {"torch": "9.9"}) == f"torch {torch.__version__} -> 9.9"
-    more = str(int(before["threads"]) + 1)  # than this machine has, whichever it is
-    assert exact.differences(before, before | {"threads": more, "slots": "4"}) == f"threads {before['threads']} -> {more}"
+    threads = int(before["threads"])
+    with_one_more = before | {"threads": str(threads + 1), "slots": "4"}  # whatever this machine has
+    assert exact.differences(before, with_one_more) == f"threads {threads} -> {threads + 1}"
     elastic = Config(logical_workers=4)
     sizes = [exact.numerics(CPU, elastic, size, "torch") for size in (2, 4)]
     assert exact.differences(*sizes) is None
