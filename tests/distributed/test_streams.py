@@ -63,7 +63,9 @@ def test_a_killed_stream_goes_on_with_the_same_bits(whole, tmp_path, kind, worke
     expected, quiet = whole
     params, options = {"pause": 0.03, "kind": kind}, {"loader_workers": workers}
     killed = Trial(tmp_path / "trial", source=STREAM, every="2steps", params=params, options=options)
-    killed.start(hold=11).reaches(9).kill(1)
+    first = killed.start(hold=11).reaches(9)
+    first.wait(lambda: "8-1" in first.committed())  # at the one before, of step 6, there is nothing to read again
+    first.kill(1)
     again = killed.run(resume_from=killed.pinned())
     assert again.codes == [0, 0], again.logs()
     assert killed.parts() == expected.parts()
