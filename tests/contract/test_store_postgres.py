@@ -21,6 +21,7 @@ from store_contract import StoreContract, check_bests_of_before, draft, placed, 
 from kernel_backend.store.base import StoreUnavailable
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.store.tables import metadata
+from tests.world import until
 
 
 def _programs() -> Path | None:
@@ -42,7 +43,8 @@ def server() -> Iterator[Path]:
         if user is not None:
             shutil.chown(folder, user)
         data = folder / "data"
-        make = [programs / "initdb", "-D", data, "-U", "daylight", "--auth=trust", "-E", "UTF8", "--no-sync"]
+        make = [programs / "initdb", "-D", data, "-U", "daylight", "--auth=trust", "-E", "UTF8"]
+        make += ["--no-locale", "--no-sync"]  # whatever language this machine speaks
         subprocess.run(make, check=True, user=user, cwd=folder, capture_output=True)
         options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c fsync=off"
         control = [programs / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
@@ -113,8 +115,12 @@ def test_a_server_that_drops_its_connections_is_found_again(url: str) -> None:
     store, other = SqlStore(url), create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     attempt = placed(store)
     store.accept(attempt.id, training(1, 10), at=4.0)
+    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     with other.connect() as db:
-        db.execute(text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"))
+        db.execute(text(f"SELECT pg_terminate_backend(pid) {others}"))
+    with other.connect() as db:  # they are only told to go: one that still listens would hear the next word
+        left = text(f"SELECT count(*) = 0 {others}")
+        until(lambda: db.execute(left).scalar_one(), "the connections are gone")
     assert store.accept(attempt.id, training(11, 20), at=4.0) == 20
     assert [one.step for one in store.reports(1, 1)] == list(range(1, 21))
     other.dispose()

@@ -30,6 +30,7 @@ def quiet(tortured):
 @pytest.mark.parametrize(("slots", "backend"), [(2, "horovod"), (3, "torch")])
 def test_random_kills_leave_no_trace_in_the_result(tortured, quiet, slots, backend, capsys):
     seed = random.randrange(10**6)
+    print(f"seed {seed}")  # for whoever looks at why it failed, wherever that was
     said = kills.proof(KILLS, seed, slots, backend, tortured, quiet[slots])
     with capsys.disabled():
         print(f"\n{said}; seed {seed}")
