@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -89,13 +90,16 @@ def test_a_service_that_came_back_on_another_port_is_found(home, hosted):
     submit(first.client())
     assert hosted.get("/api/experiments/1").status_code == 200
     first.stop()
-    second = Served(home, first.engine)
-    discovery.announce(home, "127.0.0.1", second.port)
-    try:
-        assert second.port != first.port
-        assert hosted.get("/api/experiments/1").status_code == 200
-    finally:
-        second.stop()
+    with socket.socket() as taken:  # else the second one may be given the very port of the first
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", first.port))
+        second = Served(home, first.engine)
+        discovery.announce(home, "127.0.0.1", second.port)
+        try:
+            assert second.port != first.port
+            assert hosted.get("/api/experiments/1").status_code == 200
+        finally:
+            second.stop()
 
 
 def test_what_a_dying_service_cut_off_is_asked_of_the_next_one(home, hosted):
