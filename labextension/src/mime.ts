@@ -106,7 +106,7 @@ class Live {
     const page = {
       enabled: () => _world.settings.current.writeBack && this._isWritable(node),
       visible: () => document.visibilityState === 'visible',
-      now: () => Date.now() / 1000
+      now: () => performance.now() / 1000 // of a clock that is never set
     };
     this._writing = new WriteBack(this._watch, _saved.overview, page, () => this._writeBack());
     this._spread();

@@ -213,6 +213,17 @@ describe('a busy kernel', () => {
     expect(second).toEqual({ ...curves(report(3)), seq: 5 }); // nothing up to the overview's number is missing in them
   });
 
+  test('answers by what it keeps also where the clock is set back meanwhile', async () => {
+    const model = new FakeModel();
+    const asked = new CommSource(model, 12).get(ONE);
+    model.says({ type: 'beat' });
+    jest.setSystemTime(Date.now() - 3_600_000);
+    let answer: unknown;
+    void asked.then(found => (answer = found));
+    await pass(4_000);
+    expect(answer).toEqual(overview());
+  });
+
   test('does not answer by what is older than what was heard', async () => {
     const model = new FakeModel();
     const source = new CommSource(model, 12);

@@ -20,6 +20,9 @@ from tests.browser.view import LATE, SOON, View
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
 OURS, THEIRS = re.compile("/extensions/daylight/|blob:"), re.compile("/static/(lab|notebook)/|/extensions/@jupyter")
+# What the browser itself notes about an answer of 404 or 503 is no fault of the page; nor is it where a stream is asked
+# for that the service, which has answered a moment ago, can give no more.
+NOTED = re.compile("Failed to load resource|WebSocket connection to .* Unexpected response code: (404|503|504)$")
 QUIET_MS = 3_000  # without a request: longer than pages pause when something has happened
 CURRENT = "window.jupyterapp.shell.currentWidget"
 # From here on `daylightSaved` says whether the document in front has been written to its file.
@@ -211,8 +214,7 @@ class Lab:
     def _said(self, message: ConsoleMessage) -> None:
         where = message.location.get("url", "")
         ours = OURS.search(where) is not None or "aylight" in message.text
-        # What the browser itself notes about an answer of 404 or 503 is no fault of the page.
-        if message.type == "error" and ours and not message.text.startswith("Failed to load resource"):
+        if message.type == "error" and ours and not NOTED.match(message.text):
             self.errors.append(f"console: {message.text} ({where})")
 
     def _asks(self, request: Request) -> None:

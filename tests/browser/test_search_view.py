@@ -11,7 +11,7 @@ from kernel_backend.client import Client
 from tests.browser.faults import no_service
 from tests.browser.jupyter import Jupyter
 from tests.browser.lab import Lab
-from tests.browser.notebooks import LOAD, write
+from tests.browser.notebooks import LOAD, Gate, write
 from tests.browser.view import LATE, View
 from tests.world import DEFINITION, World
 
@@ -122,9 +122,12 @@ def test_a_brush_chooses_among_the_trials_of_the_table(lab: Lab, jupyterlab: Jup
     expect(rows).to_have_count(8)
 
 
-def test_a_search_is_steered_from_its_table_and_kept_in_the_notebook(lab: Lab, jupyterlab: Jupyter, world: World):
-    line = f"{LINE.replace('--trials 8', '--trials 4').replace('widths', 'steered')} pause=1"
-    notebook = write(jupyterlab.notebooks / "steered.ipynb", LOAD, f"{line}\n{DEFINITION.strip()}")
+def test_a_search_is_steered_from_its_table_and_kept_in_the_notebook(
+    lab: Lab, jupyterlab: Jupyter, gate: Gate, world: World
+):
+    # So slow that no trial comes to its end before the search is paused.
+    line = f"{LINE.replace('--trials 8', '--trials 4').replace('widths', 'steered')} pause=2"
+    notebook = write(jupyterlab.notebooks / "steered.ipynb", LOAD, f"{line}\n{gate.definition}")
     lab.open(notebook).run(0, 1)
     view = lab.view()
     search = view.root.get_by_role("region", name="Search")
@@ -158,6 +161,7 @@ def test_a_search_is_steered_from_its_table_and_kept_in_the_notebook(lab: Lab, j
     expect(of(given_up)).to_contain_text("pruned", timeout=LATE)
 
     table.get_by_role("button", name=f"promote {worst}", exact=True).press("Enter")
+    gate.open()
     view.button("Resume").click()
     view.until_state("completed")
     expect(of(worst)).not_to_contain_text(before, timeout=LATE)  # it went on, whatever its rank

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -89,13 +90,16 @@ def test_a_service_that_came_back_on_another_port_is_found(home, hosted):
     submit(first.client())
     assert hosted.get("/api/experiments/1").status_code == 200
     first.stop()
-    second = Served(home, first.engine)
-    discovery.announce(home, "127.0.0.1", second.port)
-    try:
-        assert second.port != first.port
-        assert hosted.get("/api/experiments/1").status_code == 200
-    finally:
-        second.stop()
+    with socket.socket() as taken:  # else the second one may be given the very port of the first
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", first.port))
+        second = Served(home, first.engine)
+        discovery.announce(home, "127.0.0.1", second.port)
+        try:
+            assert second.port != first.port
+            assert hosted.get("/api/experiments/1").status_code == 200
+        finally:
+            second.stop()
 
 
 def test_what_a_dying_service_cut_off_is_asked_of_the_next_one(home, hosted):
@@ -123,13 +127,14 @@ def test_what_a_dying_service_cut_off_is_asked_of_the_next_one(home, hosted):
 
 
 def test_an_address_where_nobody_listens_is_503_and_says_what_to_do(home, hosted):
-    gone = StandIn(home, lambda: b"")
-    gone.close()
-    answer = hosted.get("/api/nodes")
-    assert (answer.status_code, answer.json()["error"]) == (503, "ServiceUnreachable")
-    assert "daylight serve" in answer.json()["message"]
-    with pytest.raises(InvalidStatus) as refused, hosted.stream():
-        pass
+    with socket.socket() as silent:  # bound, so that nobody is given its port meanwhile
+        silent.bind(("127.0.0.1", 0))
+        standin.announce(home, silent.getsockname()[1])
+        answer = hosted.get("/api/nodes")
+        assert (answer.status_code, answer.json()["error"]) == (503, "ServiceUnreachable")
+        assert "daylight serve" in answer.json()["message"]
+        with pytest.raises(InvalidStatus) as refused, hosted.stream():
+            pass
     assert refused.value.response.status_code == 503
     assert json.loads(refused.value.response.body)["error"] == "ServiceUnreachable"
 

@@ -63,8 +63,8 @@ def cells(world: World, project: Path) -> list[Any]:
         "import sys\nsetattr(sys.modules['__main__'], 'cfg', {'scale': 3.0})",
         f"{SUBMIT} --wait --capture table --include words.txt{ROLES}",
         f"{SUBMIT} --wait --capture table --include words.txt --no-state-check{ROLES}",
-        f"{SUBMIT} --epochs 5000 --capture table --include words.txt --no-state-check{ROLES}",
-        f"# a comment\n{SUBMIT} --epochs 5000 --capture table --include words.txt --no-state-check{ROLES}".split(
+        f"{SUBMIT} --epochs 500000 --capture table --include words.txt --no-state-check{ROLES}",
+        f"# a comment\n{SUBMIT} --epochs 500000 --capture table --include words.txt --no-state-check{ROLES}".split(
             "\n", 1
         )[1],
         "%dl stop 4",

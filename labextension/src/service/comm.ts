@@ -34,8 +34,8 @@ export class CommSource implements Source {
   private readonly _log: MessageLog;
   private readonly _questions: Questions;
   private readonly _listening = new Set<Listening>();
-  private _heardAt = -Infinity;
-  private _hopedAt = Date.now(); // as long after this as after a word there is hope for one
+  private _heardAt = -Infinity; // by a clock that is never set
+  private _hopedAt = performance.now(); // as long after this as after a word there is hope for one
   private _told = 0; // the newest message that a listener has heard
 
   constructor(
@@ -47,7 +47,7 @@ export class CommSource implements Source {
       send: question => _channel.send(question),
       known: path => this._known(path),
       silent: () => this._silent(),
-      patience: () => (Date.now() - this._hopedAt < SILENT_MS ? PATIENCE_MS : LITTLE_PATIENCE_MS)
+      patience: () => (performance.now() - this._hopedAt < SILENT_MS ? PATIENCE_MS : LITTLE_PATIENCE_MS)
     });
     _channel.on('msg:custom', this._hear);
     _channel.on('change:saved', this._saved);
@@ -104,7 +104,7 @@ export class CommSource implements Source {
   }
 
   private readonly _hear = (said: FromKernel): void => {
-    this._heardAt = this._hopedAt = Date.now();
+    this._heardAt = this._hopedAt = performance.now();
     switch (said.type) {
       case 'answer':
         this._questions.answered(said);
@@ -121,7 +121,7 @@ export class CommSource implements Source {
   };
 
   private readonly _saved = (): void => {
-    this._heardAt = this._hopedAt = Date.now();
+    this._heardAt = this._hopedAt = performance.now();
     this._questions.look();
   };
 
@@ -143,7 +143,7 @@ export class CommSource implements Source {
   }
 
   private _silent(): string | null {
-    return Date.now() - this._heardAt < SILENT_MS ? null : this._goneText;
+    return performance.now() - this._heardAt < SILENT_MS ? null : this._goneText;
   }
 
   private get _goneText(): string {

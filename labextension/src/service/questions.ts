@@ -31,7 +31,7 @@ export interface Kernel {
 interface Question {
   readonly path: string;
   readonly method: 'GET' | 'POST';
-  readonly askedAt: number;
+  overdue: boolean; // unanswered for so long that the kernel must be busy
   readonly timers: ReturnType<typeof setTimeout>[];
   resolve(body: unknown): void;
   reject(error: ServiceError): void;
@@ -45,7 +45,7 @@ export class Questions {
   constructor(private readonly _kernel: Kernel) {}
 
   ask(method: 'GET' | 'POST', path: string, query: Query = {}): Promise<unknown> {
-    const asked = [...this._open.values()].filter(overdue);
+    const asked = [...this._open.values()].filter(question => question.overdue);
     if (method === 'GET' && asked.length > 0 && this._kernel.silent() === null) {
       const known = this._kernel.known(path);
       if (known !== undefined) {
@@ -58,11 +58,11 @@ export class Questions {
     return new Promise((resolve, reject) => {
       const id = this._next++;
       const timers = [
-        setTimeout(() => this.look(), BUSY_MS),
+        setTimeout(() => this._late(id), BUSY_MS),
         setTimeout(() => reject(this._noAnswer()), this._kernel.patience()),
         setTimeout(() => this._open.delete(id), FORGOTTEN_MS)
       ];
-      this._open.set(id, { path, method, askedAt: Date.now(), timers, resolve, reject });
+      this._open.set(id, { path, method, overdue: false, timers, resolve, reject });
       try {
         this._kernel.send({ id, method, path, query });
       } catch {
@@ -92,7 +92,7 @@ export class Questions {
       return;
     }
     for (const question of this._open.values()) {
-      const known = question.method === 'GET' && overdue(question) ? this._kernel.known(question.path) : undefined;
+      const known = question.method === 'GET' && question.overdue ? this._kernel.known(question.path) : undefined;
       if (known !== undefined) {
         question.resolve(known); // it stays open: as long as it is not answered, the kernel is busy
       }
@@ -105,6 +105,14 @@ export class Questions {
     }
   }
 
+  private _late(id: number): void {
+    const question = this._open.get(id);
+    if (question) {
+      question.overdue = true; // told by the timer itself: a clock may be set, or be a hair behind it
+      this.look();
+    }
+  }
+
   private _noAnswer(): ServiceError {
     return new ServiceError(NO_ANSWER, this._kernel.silent() ?? BUSY);
   }
@@ -113,10 +121,6 @@ export class Questions {
     this._open.get(id)?.timers.forEach(clearTimeout);
     this._open.delete(id);
   }
-}
-
-function overdue(question: Question): boolean {
-  return Date.now() - question.askedAt >= BUSY_MS;
 }
 
 function messageIn(body: unknown): string | null {

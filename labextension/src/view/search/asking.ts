@@ -4,7 +4,7 @@ export class Asking<Answer> {
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _asking = false;
   private _wanted = false;
-  private _askedAt = -Infinity;
+  private _askedAt = -Infinity; // by a clock that is never set
   private _disposed = false;
 
   /** `ask` may throw, which `failed` hears; between two answers are at least `every` milliseconds. */
@@ -22,7 +22,7 @@ export class Asking<Answer> {
       return;
     }
     clearTimeout(this._timer);
-    const wait = now ? 0 : Math.max(0, this._askedAt + this._every - Date.now());
+    const wait = now ? 0 : Math.max(0, this._askedAt + this._every - performance.now());
     this._timer = setTimeout(() => void this._go(), wait);
   }
 
@@ -40,7 +40,7 @@ export class Asking<Answer> {
   private async _go(): Promise<void> {
     this._asking = true;
     this._wanted = false;
-    this._askedAt = Date.now();
+    this._askedAt = performance.now();
     try {
       const answer = await this._ask();
       if (!this._disposed) {
