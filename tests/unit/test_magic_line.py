@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 from jupyter_ext.line import words
 from jupyter_ext.magics import DaylightMagics, load, unload
@@ -37,9 +38,16 @@ def test_what_cannot_be_read_is_refused(line: str):
         words(line, {})
 
 
+def made() -> InteractiveShell:
+    """One without files of its own: where another holds the person's history, its thread prints a complaint."""
+    config = Config()
+    config.HistoryManager.enabled = False
+    return InteractiveShell(config=config)
+
+
 @pytest.fixture
 def shell() -> Any:
-    shell = InteractiveShell()
+    shell = made()
     load(shell)
     yield shell
     unload(shell)
@@ -65,7 +73,7 @@ def test_a_shown_value_is_noted(shell: Any):
 
 
 def test_cells_from_before_the_extension_was_loaded_count_too():
-    shell = InteractiveShell()
+    shell = made()
     run(shell, "x = 1", "y = 2")
     shell.user_ns["load"] = lambda: load(shell)
     run(shell, "load()")
