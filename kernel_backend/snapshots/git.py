@@ -41,7 +41,8 @@ def diff(folder: Path, ignored: Callable[[Path], bool] = lambda path: False) -> 
         return None
     stays = [f":(top,exclude,literal){name}" for name in names if ignored(top / name)]
     shown = ("--binary", "--no-color", "--no-ext-diff", "--no-textconv", "--no-relative")
-    changed = _git(folder, "diff", "HEAD", *shown, "--", ":/", *stays)
+    as_usual = ("--src-prefix=a/", "--dst-prefix=b/", "--unified=3")  # whatever a person's settings say
+    changed = _git(folder, "diff", "HEAD", *shown, *as_usual, "--", ":/", *stays)
     if changed is None:
         return None
     told = "".join(f"untracked: {name}\n" for name in untracked if not ignored(top / name))
