@@ -32,7 +32,8 @@ PARTS: dict[str, set[str]] = {
     **dict.fromkeys(SEAMS, WORDS | DECISIONS | {"home", "devices", "overlay"}),
     "environments": WORDS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
     "engines": WORDS | {"home", "devices", "launch"},
-    "launch": WORDS | {"home", "devices", "client", "orphans", "lifetimes"},  # a launcher posts what its ranks say
+    # A launcher posts what its ranks say, and says itself how long they stood still.
+    "launch": WORDS | {"home", "devices", "client", "orphans", "lifetimes", "text"},
     # What is done for an owner of trainings with several seams at once: by the service itself, or by an agent.
     "areas": WORDS | {"home", "artifacts", "environments", "launch", "snapshots"},
     "agent": WORDS | SEAMS | {"home", "areas"},

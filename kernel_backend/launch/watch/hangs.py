@@ -9,6 +9,7 @@ from kernel_backend.launch.watch.stacks import in_step_with_others, main_stack, 
 from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.progress import Phase, Tick, limit
 from kernel_backend.model.trial import HANG, Failure
+from kernel_backend.text import duration
 
 _MOST_TEXT = 12_000  # characters of stacks in a record; the whole of them stays in the attempt's folder
 _WHERE: dict[Phase, str] = {
@@ -79,12 +80,7 @@ def blamed(standings: Mapping[int, Standing]) -> int:
 
 def _idle(rank: int, standing: Standing) -> str:
     where = _WHERE[standing.tick.phase].format(step=standing.tick.step)
-    return f"rank {rank} made no progress for {_seconds(standing.idle)} {where}"
-
-
-def _seconds(idle: float) -> str:
-    """Three digits, or all of a whole number that has more: 4.05 s, 1800 s."""
-    return f"{idle:.0f} s" if idle >= 100 else f"{idle:.3g} s"
+    return f"rank {rank} made no progress for {duration(standing.idle)} {where}"
 
 
 def _stand(standings: Mapping[int, Standing], rank: int, stack: list[Call], sources: Sources) -> str:
@@ -103,8 +99,7 @@ def _stand(standings: Mapping[int, Standing], rank: int, stack: list[Call], sour
 def _told(standings: Mapping[int, Standing]) -> str:
     each = _MOST_TEXT // len(standings)
     return "\n\n".join(
-        f"rank {rank}, idle for {_seconds(standing.idle)} "
-        f"in phase {standing.tick.phase!r}, step {standing.tick.step}:\n"
-        + (shortened(standing.stacks, each) or "(no answer)")
+        f"rank {rank}, idle for {duration(standing.idle)} in phase {standing.tick.phase!r}, "
+        f"step {standing.tick.step}:\n" + (shortened(standing.stacks, each) or "(no answer)")
         for rank, standing in standings.items()
     )
