@@ -263,6 +263,19 @@ describe('at the end', () => {
     expect(watch.look.overview?.seq).toBe(91);
   });
 
+  test('a search that went on elsewhere and has ended again is read whole', async () => {
+    const search = experiment({ state: 'completed', config: { ...experiment().config, search: asha } });
+    source.overview = done({ experiment: search });
+    await begun();
+    source.overview = done({ experiment: search, seq: 120 });
+    source.curves = curves(report(1), report(80));
+    await passed(30.1);
+    expect([connection(), watch.look.overview?.seq, watch.look.curves[0]?.step]).toEqual(['ended', 120, [1, 80]]);
+    const asked = source.asked.length;
+    await passed(30);
+    expect(source.asked).toHaveLength(asked + 1); // and goes on to be asked for
+  });
+
   test('of a training that has ended nothing more is asked', async () => {
     source.overview = done();
     await begun();

@@ -152,7 +152,7 @@ export class Line {
       return this._load(turn); // it may have ended between the two answers
     }
     if (known.ended) {
-      this._rest();
+      this._end();
     } else if (curves === null && overview.seq - known.heard > FAR) {
       await this._catchUp(turn);
     }
@@ -198,8 +198,13 @@ export class Line {
     this._openedAt = this._world.clock();
     if (!this._isDeaf) {
       this._become('live');
-      this._askWhy(WAIT_MS);
+      this._askBeside();
     }
+  }
+
+  private _end(): void {
+    this._become('ended');
+    this._askBeside();
   }
 
   private _goBlocked(): void {
@@ -223,7 +228,7 @@ export class Line {
     if (wasDeaf) {
       clearTimeout(this._retrying);
       this._become('live');
-      this._askWhy(WAIT_MS);
+      this._askBeside();
     }
   }
 
@@ -235,7 +240,7 @@ export class Line {
     this._comesThrough();
     this._heard();
     if (message.type === 'trial' || message.type === 'attempt') {
-      this._askWhy(SOON_MS);
+      this._askBeside(SOON_MS);
     }
   }
 
@@ -255,7 +260,7 @@ export class Line {
     if (error instanceof ServiceError && error.status === 404) {
       this._become('gone', this._goneText());
     } else if (this._known.ended) {
-      this._rest();
+      this._end();
     } else if (error instanceof StreamCut && this._isDeaf) {
       this._goBlocked();
     } else {
@@ -284,46 +289,15 @@ export class Line {
     return this._fruitless >= DEAF;
   }
 
-  // What may go on
+  // What no stream tells
 
-  private _rest(): void {
-    this._become('ended');
-    this._askLater();
-  }
-
-  /** Of a search that may be given more trials, ask now and then whether it has been. */
-  private _askLater(): void {
+  /** Ask for the overview after a while, as long as something may change of which there is no message. */
+  private _askBeside(after?: number): void {
     clearTimeout(this._asking);
-    const experiment = this._known.overview?.experiment;
-    if (this._heardAt !== null && experiment?.config.search && experiment.state === 'completed') {
+    const pause = this._pauseBeside;
+    if (pause !== null) {
       const turn = this._turn;
-      this._asking = setTimeout(() => void this._askWhetherOn(turn), ENDED_MS);
-    }
-  }
-
-  private async _askWhetherOn(turn: number): Promise<void> {
-    let goesOn = false;
-    try {
-      const overview = await this._getOverview();
-      goesOn = this._known.agrees(overview) && overview.seq > (this._known.overview?.seq ?? 0);
-    } catch {
-      // It has ended as far as anybody here knows.
-    }
-    if (turn === this._turn && goesOn) {
-      this.connect();
-    } else if (turn === this._turn) {
-      this._askLater();
-    }
-  }
-
-  // Why it waits
-
-  /** Ask for the overview after a while, as long as it waits: the reason is in no message. */
-  private _askWhy(after: number): void {
-    clearTimeout(this._asking);
-    if (this._connection === 'live' && this._waits()) {
-      const turn = this._turn;
-      this._asking = setTimeout(() => void this._ask(turn), after);
+      this._asking = setTimeout(() => void this._ask(turn), after ?? pause);
     }
   }
 
@@ -331,14 +305,40 @@ export class Line {
     try {
       const overview = await this._getOverview();
       if (turn === this._turn) {
-        this.takeNewer(overview);
+        this._takeBeside(overview);
       }
     } catch {
-      // Whether the service is there is for the stream to say.
+      // Whether the service is there is for the stream to say; of what has ended all is known.
     }
     if (turn === this._turn) {
-      this._askWhy(WAIT_MS);
+      this._askBeside();
     }
+  }
+
+  /** What had ended and has changed is loaded as a whole: it may even have ended again, with other curves. */
+  private _takeBeside(overview: Overview): void {
+    if (this._connection !== 'ended') {
+      this.takeNewer(overview);
+    } else if (this._known.agrees(overview) && overview.seq > (this._known.overview?.seq ?? 0)) {
+      this.connect();
+    }
+  }
+
+  /** Why a trial waits, and whether an ended search was given more trials elsewhere; null where neither can be. */
+  private get _pauseBeside(): number | null {
+    switch (this._connection) {
+      case 'live':
+        return this._waits() ? WAIT_MS : null;
+      case 'ended':
+        return this._heardAt !== null && this._mayGoOn() ? ENDED_MS : null;
+      default:
+        return null;
+    }
+  }
+
+  private _mayGoOn(): boolean {
+    const experiment = this._known.overview?.experiment;
+    return !!experiment?.config.search && experiment.state === 'completed';
   }
 
   private _waits(): boolean {
