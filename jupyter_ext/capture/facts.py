@@ -21,6 +21,8 @@ class Statement:
     annotations: set[str] = field(default_factory=set)  # read now, if annotations are evaluated at all
     imports: dict[str, str] = field(default_factory=dict)  # bound name -> package
     dotted: set[str] = field(default_factory=set)  # roots of `import a.b`
+    packages: set[str] = field(default_factory=set)  # imported now, wherever in the statement
+    packages_later: set[str] = field(default_factory=set)  # imported by function bodies
     star: bool = False
     magics: set[str] = field(default_factory=set)  # names that `name = !ls` and its like make, anywhere inside
     failed: bool = False  # it raised, on its way perhaps: it does so in the job, too, which goes on

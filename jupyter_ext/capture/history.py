@@ -22,6 +22,7 @@ class History:
         self.read: list[set[str]] = []  # by time, through the functions that are called
         self.ambient: list[int] = []
         self.stars: list[int] = []
+        self.settings: dict[str, list[int]] = defaultdict(list)  # by package: times of what sets something in it
         self.unseen: list[int] = []  # those that run a text which is made when they run
         follower = Follower(counts_subclasses=any(statement.counts_subclasses for statement in executed))
         for time, statement in enumerate(executed):
@@ -35,6 +36,8 @@ class History:
                 self.binders[name].append(time)
             for name in done.changed | drawn:
                 self.changers[name].append(time)
+            for package in done.packages:
+                self.settings[package].append(time)
             if done.ambient:
                 self.ambient.append(time)
             if done.unseen:

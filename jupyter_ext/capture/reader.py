@@ -94,6 +94,7 @@ class _Reader(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import) -> None:
         for each in node.names:
             package = each.name.split(".")[0]
+            self._import(package)
             name = each.asname or package
             self._bind(name)
             if not self.scopes:
@@ -101,7 +102,11 @@ class _Reader(ast.NodeVisitor):
                 if "." in each.name and not each.asname:
                     self.out.dotted.add(package)
 
+    def _import(self, package: str) -> None:
+        (self.out.packages_later if self._deferred else self.out.packages).add(package)
+
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        self._import((node.module or ".").split(".")[0])
         for each in node.names:
             if each.name == "*":
                 self.out.star = True

@@ -10,13 +10,16 @@ import ast
 import builtins
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from jupyter_ext.capture.facts import FunctionNode, Statement
 from jupyter_ext.capture.history import History
+from jupyter_ext.capture.loaded import packages_used_by
 
 # Given by the import system to every module.
 _MODULE_NAMES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__", "__builtins__"}
 _OF_IPYTHON = {"display", "get_ipython"}  # which puts them among the builtins
+_ALWAYS_IMPORTED = ("torch",)  # by what trains the cell
 _KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 
 
@@ -31,14 +34,15 @@ class Slice:
         self.missing: dict[str, int] = {}  # name -> time of its first use
         self._resolved: set[tuple[str, int]] = set()
         self._queue: list[tuple[str, int, bool]] = []
+        self._due: list[int] = []  # times of statements that set what the needed ones depend on
+        self._used_by = lru_cache(maxsize=None)(packages_used_by)
         for time in range(start, self.end):
             self._take(time, self.end)
         self._queue += [(name, self.end, True) for name in also]
         self._work()
-        if any(time < start for time in self.needed):
-            for time in self.history.ambient:
-                self._take(time, time)
-            self._work()
+        self._due += [time for time in self.history.ambient if time < start]
+        self._due += self._settings(_ALWAYS_IMPORTED, start)
+        self._work()
 
     @property
     def read(self) -> frozenset[str]:
@@ -64,7 +68,12 @@ class Slice:
         return name not in last.imports and not any(_defines(node, name) for node in last.nodes)
 
     def _work(self) -> None:
-        while self._queue:
+        while self._queue or self._due:
+            if not self._queue:
+                time = self._due.pop()
+                if time not in self.needed:
+                    self._take(time, time)
+                continue
             name, time, required = self._queue.pop()
             if (name, time) not in self._resolved:
                 self._resolved.add((name, time))
@@ -78,11 +87,26 @@ class Slice:
         self._queue += [(name, time, must and name not in statement.binds) for name in statement.now]
         self._queue += [(name, time, False) for name in self.history.read[time]]
         self._queue += [(name, time, False) for name in statement.annotations]
+        self._take_settings(time)
         for name in statement.later:
             found = self._before(name, used)
             self._queue.append((name, used, must and not found and used == self.end))
             if used != self.end:
                 self._queue.append((name, self.end, must and not found))
+
+    def _take_settings(self, time: int) -> None:
+        """Whoever imports a package gets it with what was set in it before, also where they import it again."""
+        statement = self.history.executed[time]
+        if statement.packages:
+            self._due += self._settings(statement.packages, time)
+        if statement.packages_later:
+            self._due += self._settings(statement.packages_later, self.end)
+
+    def _settings(self, packages: Iterable[str], until: int) -> list[int]:
+        """The times before `until` at which something was set in these packages, or in what they use."""
+        set_in = self.history.settings
+        used = {each for package in packages for each in ({package} | self._used_by(package)) & set_in.keys()}
+        return sorted({time for package in used for time in set_in[package] if time < until})
 
     def take_stars(self) -> None:
         """Take every `from x import *` along."""

@@ -1,4 +1,7 @@
-"""Reads the collection of awkward notebooks: `=== name`, cells between `---`, `>>> expression` whose value counts."""
+"""Reads the collection of awkward notebooks: `=== name`, cells between `---`, `>>> expression` whose value counts.
+
+What stands between `+++` and the expression is the submitted cell's, above its function.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,12 @@ class Notebook:
     name: str
     cells: tuple[str, ...]
     expression: str
+    head: str = ""
 
     @property
     def target(self) -> str:
         """The cell that is submitted."""
-        return f"def result(): return {self.expression}"
+        return f"{self.head}def result(): return {self.expression}"
 
 
 def notebooks(*themes: str) -> list[Notebook]:
@@ -37,4 +41,7 @@ def _read(file: Path) -> Iterator[Notebook]:
         if version and sys.version_info < tuple(map(int, version.rstrip("]").split("."))):
             continue
         cells, _, expression = body.rstrip().rpartition("\n>>> ")
-        yield Notebook(name, tuple(f"\n{cells}\n".strip("\n").split("\n---\n")), expression)
+        cells, _, head = cells.partition("\n+++\n")
+        yield Notebook(
+            name, tuple(f"\n{cells}\n".strip("\n").split("\n---\n")), expression, f"{head}\n" if head else ""
+        )

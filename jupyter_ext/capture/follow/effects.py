@@ -6,7 +6,7 @@ import ast
 
 from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.follow import calls, definitions, expressions, statements
-from jupyter_ext.capture.follow.things import names_of
+from jupyter_ext.capture.follow.things import holders_of, names_of
 from jupyter_ext.capture.follow.world import Outcome, World
 
 _VISITS = {**statements.VISITS, **definitions.VISITS, **expressions.VISITS, **calls.VISITS}
@@ -27,6 +27,8 @@ class Follower:
             world.kept = statement.nodes[-1].value
         world.visit_all(statement.nodes)
         world.left -= world.steps
-        world.out.changed |= names_of(world.changed)
+        everything = holders_of(world.changed)
+        world.out.changed |= names_of(everything)
+        world.out.packages = {each.package for each in everything if each.package}
         world.forget()
         return world.out

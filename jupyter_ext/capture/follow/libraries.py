@@ -71,6 +71,8 @@ STATEFUL = _names(
 )
 # Packages that draw: what they are given stays as it is.
 DRAWING = _names("matplotlib seaborn plotly bokeh altair IPython pprint rich logging time")
+# Their results belong to the package: who changes one changes what all others get.
+SHARED = _names("getLogger get_logger getcontext")
 # What any later statement may depend on without naming it.
 AMBIENT = frozenset({("sys", "path"), ("os", "environ")})
 # What of torch draws random numbers.
@@ -90,7 +92,8 @@ _STATES = {
 # Calls on a module that set something: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
 _SETTING = re.compile(
     r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
-    r"|basicConfig|config|reset|reload|patch|pop|clear|field_size_limit|chdir|option)"
+    r"|basicConfig|config|reset|reload|patch|pop|clear|field_size_limit|chdir|option"
+    r"|rc$|rcdefaults$|pandas$|load_dotenv$|setdefault|captureWarnings|signal$)"
 )
 _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push|enter_context|bind|set_|install|hook")
 

@@ -63,6 +63,9 @@ def call_outside(
     objects = frozenset(each for each in receiver if each.package is None)
     if (packages and not objects) or (isinstance(node.func, ast.Attribute) and is_type(node.func.value, receiver)):
         found = _of_module(world, node, name, arguments, every, dropped=dropped and not drawing, path=path)
+        if name in libraries.SHARED and package is not None:
+            for each in found:
+                each.holders |= world.package(package)
         return NOTHING if scalar else found
     if isinstance(node.func, ast.Attribute):
         return _of_object(world, node, name, objects, arguments, every, dropped=dropped, path=path)

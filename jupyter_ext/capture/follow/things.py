@@ -121,18 +121,20 @@ def reach(value: Iterable[Thing]) -> set[Thing]:
     return found
 
 
-def names_of(changed: Iterable[Thing]) -> set[str]:
-    """The notebook's names whose values change with these."""
+def holders_of(changed: Iterable[Thing]) -> set[Thing]:
+    """The things, and all that changes with them because it holds them."""
     found = set(changed)
     queue = list(found)
-    names: set[str] = set()
     while queue:
-        thing = queue.pop()
-        names |= thing.names
-        new = thing.holders - found
+        new = queue.pop().holders - found
         found |= new
         queue += new
-    return names
+    return found
+
+
+def names_of(things: Iterable[Thing]) -> set[str]:
+    """The notebook's names for these."""
+    return set[str]().union(*(each.names for each in things))
 
 
 def parts_of(value: Iterable[Thing]) -> Value:

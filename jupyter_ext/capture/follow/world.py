@@ -29,6 +29,7 @@ class Outcome:
     seeded: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
     unseen: bool = False  # runs a text that is made when it runs
+    packages: set[str] = field(default_factory=set)  # whose settings it changes
     ambient: bool = False  # changes what any statement may depend on, such as sys.path
 
 
