@@ -39,7 +39,7 @@ test: setup browser ## every test
 	$(PYTEST)
 
 torture: setup ## the long proofs: ten thousand notebooks, hundreds of kills, corruptions and full disks, a million draws, ten thousand histories of a cluster, a hundred reruns, a search in which everything dies (half an hour)
-	@set -e; for proof in notebooks corruptions full_disks draws schedules reruns searches kills; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
+	@set -e; for proof in notebooks corruptions full_disks draws schedules lateness reruns searches kills; do echo "== $$proof"; $(BIN)/python -m tests.torture.$$proof; done
 
 test-fast: setup ## the unit tests: no workers, no kernels, no services, no browser
 	$(NPM) test

@@ -159,10 +159,10 @@ class _Pass:
         if not self._ledger.stopped_by(ask):
             if not self._start(ask):
                 self._keep(ask, firm)
-        elif firm and not self._ledger.never(ask):
+        elif firm and not self._ledger.never(ask) and self._feasible(ask):
             # The others of its owner and its group do not use up for ever what it waits for.
             self._served.add(ask.key)
-            self._ledger.promise(ask)
+            self._ledger.hold_back(ask)
 
     # What a turn leads to
 
@@ -201,7 +201,7 @@ class _Pass:
 
     def _take_back(self, ask: Ask, lent: bool, sticky: Reservation | None = None, firm: bool = False) -> Plan | None:
         """Plan for an ask that does not fit, and ask those to go who have what is its own."""
-        if not feasible(self._nodes, ask.slots, ask.excluded, ask.one_node):
+        if not self._feasible(ask):
             return None
         rules, runs = self._picture.rules, self._runs
         theirs = [run for run in runs if (run.key in self._lent if lent else run.passed)]
@@ -228,6 +228,9 @@ class _Pass:
             if made.firm:
                 self._ledger.promise(ask)
         return made
+
+    def _feasible(self, ask: Ask) -> bool:
+        return feasible(self._nodes, ask.slots, ask.excluded, ask.one_node)
 
     # Looked up once, where it is needed at all
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 
 from kernel_backend.model.overview import Wait
@@ -10,9 +10,9 @@ from kernel_backend.model.people import Person
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.scheduler.asks import Ask
 from kernel_backend.scheduler.forecast import FAR, Lengths, forecast
-from kernel_backend.scheduler.order import in_order
+from kernel_backend.scheduler.order import in_order, kept_for
 from kernel_backend.scheduler.picture import Accounts, Picture
-from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.scheduler.placement import feasible, largest, largest_gang
 from kernel_backend.scheduler.possible import impossible
 from kernel_backend.scheduler.quotas import Ledger
 from kernel_backend.scheduler.readers import knows_quota, named, sees, subject
@@ -67,7 +67,8 @@ def _reason(picture: Picture, ask: Ask, ahead: Sequence[Ask], reader: Person | N
     nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
     total = largest_gang(nodes)
     usable = [node for node in nodes if node.healthy and not node.drained]
-    free = [len(picture.free[node.name]) for node in usable]
+    counts = [(node.kind, len(picture.free[node.name])) for node in usable]
+    free = largest(counts)
     where = "in queue" if ask.pool == LOCAL else f"in pool {ask.pool}"
     turn = f"{_ordinal(len(ahead) + 1)} {where}" if ahead else f"next {where}"
     if len(ahead) == FAR:
@@ -76,21 +77,21 @@ def _reason(picture: Picture, ask: Ask, ahead: Sequence[Ask], reader: Person | N
     if limit:
         return f"{turn}; {limit}"
     away = sum(node.slots for node in nodes) - sum(node.slots for node in usable)
-    room = max(free, default=0) if ask.one_node else sum(free)
+    room = largest(counts, ask.one_node)
     if room >= ask.slots:
+        rival = _rival(picture, ask)
+        if rival is not None:
+            return f"{turn}; what its limit leaves is kept for {named(rival, reader)}"
         if ahead:
             return f"{turn}; {_kept(picture, ahead, reader)}"
-        rival = _rival(picture, ask)
-        if rival is None:
-            return f"{_slots(ask.slots)} free, starting"
-        return f"{turn}; what its limit leaves is kept for {named(rival, reader)}"
+        return f"{_slots(ask.slots)} free, starting"
     going = sum(run.slots for run in picture.runs.values() if run.leaving is not None and run.pool == ask.pool)
     more = (f"; {_slots(going)} on their way" if going else "") + (f"; {_slots(away)} drained or away" if away else "")
     if ask.one_node and ask.slots > 1:
         return f"{turn}; no node has {ask.slots} free{more}"
     if ahead:
-        return f"{turn}; {total - sum(free)} of {_slots(total)} in use{more}"
-    return f"{turn}; {_slots(ask.slots)} asked, {sum(free)} of {total} free{more}"
+        return f"{turn}; {total - free} of {_slots(total)} in use{more}"
+    return f"{turn}; {_slots(ask.slots)} asked, {free} of {total} free{more}"
 
 
 def _limit(picture: Picture, ask: Ask, reader: Person | None) -> str:
@@ -118,7 +119,8 @@ def _limit(picture: Picture, ask: Ask, reader: Person | None) -> str:
 
 def _kept(picture: Picture, ahead: Sequence[Ask], reader: Person | None) -> str:
     """For whom the free slots are kept that it does not get."""
-    ledger, first = Ledger(picture), ahead[0]
+    ledger = Ledger(picture)
+    first = next((other for other in ahead if ledger.stopped_by(other) is None), ahead[0])
     if not ledger.guaranteed(first):
         return f"slots are kept for {named(first, reader)}, which is next"
     theirs = first.owner if sees(first, reader) else "another"
@@ -129,16 +131,36 @@ def _kept(picture: Picture, ahead: Sequence[Ask], reader: Person | None) -> str:
 
 
 def _rival(picture: Picture, ask: Ask) -> Ask | None:
-    """For whom the rest of a limit is kept that this ask would use up."""
+    """For whom the rest of a limit is kept that this ask would use up, as `decide` keeps it."""
     ledger = Ledger(picture)
-    firsts = (line.first for lines in picture.queue.lines.values() for line in lines.values())
-    reserved = (waits for _, waits in picture.reserved())
-    for other in [*filter(ledger.guaranteed, firsts), *reserved]:
+    firsts = [line.first for lines in picture.queue.lines.values() for line in lines.values()]
+    for other in filter(ledger.guaranteed, firsts):
         if other.key != ask.key:
             ledger.promise(other)
             if ledger.stopped_by(ask):
                 return other
+    for other, firm in _reserved(picture):
+        if other.key == ask.key:
+            return None
+        if ledger.stopped_by(other) is None and (firm or other.pool != ask.pool):
+            ledger.promise(other)
+        elif ledger.stopped_by(other) is not None and firm:
+            ledger.hold_back(other)
+        if ledger.stopped_by(ask):
+            return other
     return None
+
+
+def _reserved(picture: Picture) -> Iterator[tuple[Ask, bool]]:
+    """Those that something is kept for, as far as they could be placed now, and whether nobody may pass them."""
+    rules, since = picture.rules, {each.key: each.since for each, _ in picture.reserved()}
+    for pool in sorted(picture.pools):
+        nodes = picture.usable(pool)
+        for ask in kept_for(picture, pool):
+            starves = picture.queue.starves(ask, picture.at - rules.starving)
+            firm = starves or since.get(ask.key, picture.at) <= picture.at - rules.patience
+            if feasible(nodes, ask.slots, ask.excluded, ask.one_node):
+                yield ask, firm
 
 
 def _left_out(picture: Picture, ask: Ask) -> str:

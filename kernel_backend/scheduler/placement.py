@@ -14,10 +14,15 @@ NONE: Mapping[str, int] = {}
 
 def largest_gang(nodes: Iterable[Node], one_node: bool = False) -> int:
     """The most slots that one gang can ever have here: all slots of one kind, or of one node."""
+    return largest(((node.kind, node.slots) for node in nodes), one_node)
+
+
+def largest(counts: Iterable[tuple[str, int]], one_node: bool = False) -> int:
+    """Return the size of the largest gang for nodes that are given as (kind, slots)."""
     totals: dict[str, int] = {}
-    for node in nodes:
-        of_kind = totals.get(node.kind, 0)
-        totals[node.kind] = max(of_kind, node.slots) if one_node else of_kind + node.slots
+    for kind, slots in counts:
+        of_kind = totals.get(kind, 0)
+        totals[kind] = max(of_kind, slots) if one_node else of_kind + slots
     return max(totals.values(), default=0)
 
 

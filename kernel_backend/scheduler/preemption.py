@@ -24,8 +24,8 @@ def ripe(runs: Iterable[Run], rules: Rules, at: float) -> list[Run]:
     return sorted(filter(may, runs), key=_youngest)
 
 
-def _youngest(run: Run) -> tuple[bool, float, int, int, int]:
-    return not run.key.server, -run.since, run.slots, -run.key.experiment, -run.key.trial
+def _youngest(run: Run) -> tuple[bool, float, int, int, int, Key]:
+    return not run.key.server, -run.since, run.slots, -run.key.experiment, -run.key.trial, run.key
 
 
 def victims(
@@ -57,7 +57,7 @@ def victims(
             held = {run.key: run.on(ask.excluded) if run.kind == kind else 0 for run in (*candidates, *leaving)}
             choices.append(_least(candidates, leaving, held, ask.slots + kept - free))
     found = [chosen for chosen in choices if chosen is not None]
-    return min(found, key=lambda chosen: sum(run.slots for run in chosen), default=[])
+    return min(found, key=lambda chosen: (sum(run.slots for run in chosen), [run.key for run in chosen]), default=[])
 
 
 def _least(

@@ -111,6 +111,21 @@ class Ledger:
         for kind, name, _ in self._both(ask):
             self._more[kind][name] += ask.slots
 
+    def hold_back(self, ask: Ask) -> None:
+        """Reserve the limits that a starving request waits for, so that others do not use them up for ever.
+
+        A group waits for none of its users' own limits: its part is reserved once the owner's limit has room. Used-up
+        slot-hours come back by themselves, and nobody of the account starts until then: nothing is reserved.
+        """
+        accounts = self._both(ask)
+        if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):
+            return
+        for kind, name, quota in accounts:
+            stops = quota.limit is not None and self._held(kind, name) + ask.slots > quota.limit
+            self._more[kind][name] += ask.slots
+            if stops:
+                return
+
     def _held(self, kind: str, name: Name) -> int:
         meter = self._accounts(kind).get(name)
         return self._more[kind][name] + (meter.held if meter else 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from kernel_backend.model.resources import Node
@@ -13,10 +15,15 @@ from kernel_backend.scheduler.rules import Rules
 
 
 class Release(NamedTuple):
-    """A gang that gives its slots back, at the latest at `at`."""
+    """A gang that gives its slots back, at the latest at `at`.
+
+    Not `sure`: it goes some time after its first checkpoint, which may come at any moment. The reservation is taken to
+    be due by then, so that nobody counts on more time; and nobody counts on what that gang would leave to spare.
+    """
 
     at: float
     run: Run
+    sure: bool
 
 
 @dataclass
@@ -45,15 +52,18 @@ class Plan:
         return ask.preemptible and not self.firm
 
 
-def ends(run: Run, rules: Rules, at: float, taken_back: bool) -> float | None:
-    """When a gang gives its slots back at the latest; `taken_back`: it is asked to as soon as it may be."""
+def release(run: Run, rules: Rules, at: float, taken_back: bool) -> Release | None:
+    """When a gang gives its slots back; None: nobody can say. `taken_back`: it is asked to as soon as it may be."""
     if run.leaving is not None:
-        return max(at, run.leaving + rules.grace)
+        return Release(max(at, run.leaving + rules.grace), run, True)
+    known = None if run.ends is None else Release(max(at, run.ends), run, True)
+    if not taken_back:
+        return known
     asked = ripe_at(run, rules)
-    if taken_back and asked is not None:
-        back = max(at, asked) + rules.grace
-        return back if run.ends is None else min(back, max(at, run.ends))
-    return None if run.ends is None else max(at, run.ends)
+    if asked is None and run.key.server:
+        return known
+    back = Release(max(at, at + rules.min_run if asked is None else asked) + rules.grace, run, asked is not None)
+    return back if known is None or back.at < known.at else known
 
 
 def ripe_at(run: Run, rules: Rules) -> float | None:
@@ -66,8 +76,8 @@ def ripe_at(run: Run, rules: Rules) -> float | None:
 
 def releases(runs: Iterable[Run], rules: Rules, at: float, taken_back: Callable[[Run], bool]) -> tuple[Release, ...]:
     """The gangs whose end is known, the first to end first."""
-    known = [(ends(run, rules, at, taken_back(run)), run) for run in runs]
-    return tuple(sorted((Release(when, run) for when, run in known if when is not None), key=lambda each: each.at))
+    found = (release(run, rules, at, taken_back(run)) for run in runs)
+    return tuple(sorted(filter(None, found), key=lambda each: (each.at, each.run.key)))
 
 
 def plan(
@@ -118,7 +128,7 @@ def _anywhere(
     found = []
     for kind in kinds:
         needed = ask.slots + sum(each.ask.slots for each in before if each.kind == kind)
-        counted = [(each.at, each.run.on(ask.excluded)) for each in coming if each.run.kind == kind]
+        counted = [(each.at, each.run.on(ask.excluded), each.sure) for each in coming if each.run.kind == kind]
         free = rooms[kind].beside(ask.excluded, {})
         found.append((kind, None, *_reached(free, needed, counted)))
     return min(found, key=_soonest, default=None)
@@ -134,10 +144,10 @@ def _on_a_node(
 ) -> _Found | None:
     fitting = [node for node in nodes if node.slots >= ask.slots]
     kept = [node for node in fitting if sticky is not None and node.name == sticky.node]
-    by_node: dict[str, list[tuple[float, int]]] = {}
+    by_node: dict[str, list[tuple[float, int, bool]]] = {}
     for each in coming:
         for name, count in each.run.by_node.items():
-            by_node.setdefault(name, []).append((each.at, count))
+            by_node.setdefault(name, []).append((each.at, count, each.sure))
     found = []
     for node in kept or fitting:
         needed = ask.slots + sum(each.ask.slots for each in before if each.node == node.name)
@@ -146,14 +156,20 @@ def _on_a_node(
     return min(found, key=_soonest, default=None)
 
 
-def _reached(free: int, needed: int, coming: Sequence[tuple[float, int]]) -> tuple[float | None, int]:
-    """When so many are free, and how many more; (None, how many are missing, below 0) where nobody can say."""
+def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) -> tuple[float | None, int]:
+    """When so many are free, and how many more; (None, how many are missing, below 0) where nobody can say.
+
+    `coming`: when, how many, and whether that is sure.
+    """
     if free >= needed:
         return 0.0, free - needed
-    for at, count in coming:
-        free += count
+    unsure = 0
+    for at, together in groupby(coming, key=itemgetter(0)):
+        for _, count, sure in together:
+            free += count
+            unsure += 0 if sure else count
         if free >= needed:
-            return at, free - needed
+            return at, free - unsure - needed
     return None, free - needed
 
 

@@ -9,8 +9,10 @@ preemption. It ends when every job has.
 from __future__ import annotations
 
 import argparse
+import copy
 import random
 from collections import Counter
+from dataclasses import replace
 
 from kernel_backend.model.quotas import Quota, SlotHours
 from kernel_backend.model.resources import Node
@@ -18,9 +20,10 @@ from kernel_backend.scheduler.asks import Ask, Run
 from kernel_backend.scheduler.backfill import fit
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
+from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.order import kept_for
 from kernel_backend.scheduler.picture import Picture
-from kernel_backend.scheduler.placement import Room
+from kernel_backend.scheduler.placement import Room, feasible
 from kernel_backend.scheduler.possible import impossible
 from kernel_backend.scheduler.quotas import Ledger, lent
 from kernel_backend.scheduler.rules import Rules
@@ -37,6 +40,8 @@ def check(picture: Picture, decisions: Decisions) -> None:
     _who_goes_may_be_asked_to(picture, decisions)
     _nothing_is_idle_that_could_be_had(picture, decisions)
     _guarantees_are_met_or_on_their_way(picture, decisions)
+    _limits_are_kept_for_who_can_use_them(picture, decisions)
+    _who_hears_that_it_starts_does(picture, decisions)
 
 
 def _nothing_is_given_twice(picture: Picture, decisions: Decisions) -> None:
@@ -107,7 +112,7 @@ def _nothing_is_idle_that_could_be_had(picture: Picture, decisions: Decisions) -
         rooms = _rooms(picture, decisions, pool)
         idle = [ask for ask in waiting if ask.pool == pool and fit(ask, rooms, (), picture.at)]
         kept = [each for each in decisions.reservations if picture.queue.asks[each.key].pool == pool]
-        guaranteed = [ask for ask in waiting if ask.pool == pool and ledger.guaranteed(ask)]
+        guaranteed = [ask for ask in waiting if ledger.guaranteed(ask)]  # in any pool: its limit is kept for it, too
         starving = [ask for ask in kept_for(picture, pool) if ask not in waiting]
         assert not idle or kept or guaranteed or starving, f"{idle} could run"
 
@@ -127,6 +132,56 @@ def _guarantees_are_met_or_on_their_way(picture: Picture, decisions: Decisions) 
             coming = sum(run.slots for run in runs if run.leaving is not None or run.key in going)
             could = sum(run.slots for run in runs if run.key in borrowed - going and _ripe(run, picture))
             assert room.total + coming >= ask.slots or room.total + coming + could - others < ask.slots, ask
+
+
+def _limits_are_kept_for_who_can_use_them(picture: Picture, decisions: Decisions) -> None:
+    """Whoever fits beside all that is held waits only for somebody whom it would delay."""
+    ledger = Ledger(picture)
+    for start in decisions.starts:
+        ledger.give(start.ask)
+    started = {start.ask.key for start in decisions.starts}
+    asks = [ask for ask in picture.queue if ask.key not in started and picture.queue.stands(ask)]
+    free = {pool: _rooms(picture, decisions, pool) for pool in picture.pools}
+    idle = [ask for ask in asks if not ledger.stopped_by(ask) and fit(ask, free[ask.pool], (), picture.at)]
+    for ask in idle:
+        rivals = [
+            other for other in asks if other.key != ask.key and _may_stand_in_the_way(picture, ledger, other, ask)
+        ]
+        assert rivals, f"{ask} waits for nobody"
+
+
+def _may_stand_in_the_way(picture: Picture, ledger: Ledger, other: Ask, ask: Ask) -> bool:
+    """Whether `other` can be placed now, and what it waits for is what `ask` would take from it."""
+    if not feasible(picture.usable(other.pool), other.slots, other.excluded, other.one_node):
+        return False
+    if ledger.spent("user", other.owner) or ledger.spent("group", other.group):
+        return False
+    stopped = ledger.stopped_by(other)
+    if stopped is None:
+        return other.pool == ask.pool or other.owner == ask.owner or other.group == ask.group
+    return other.owner == ask.owner or (stopped == "group" and other.group == ask.group)
+
+
+def _who_hears_that_it_starts_does(picture: Picture, decisions: Decisions) -> None:
+    """Nobody reads of a start that does not come: where nothing changes any more, nobody is said to start."""
+    if decisions.starts or decisions.reservations != picture.reservations:
+        return
+    waiting = [ask for ask in picture.queue if picture.queue.stands(ask)]
+    for ask in waiting[:: max(1, len(waiting) // 3)]:
+        wait = explain(picture, ask)
+        assert not wait.reason.endswith("starting"), f"{ask}: {wait.reason}"
+
+
+def shuffled(picture: Picture, draw: random.Random) -> Picture:
+    """The same cluster, told of in another order."""
+    other = copy.copy(picture)
+    for name in ("nodes", "free", "runs"):
+        entries = list(getattr(picture, name).items())
+        draw.shuffle(entries)
+        setattr(other, name, dict(entries))
+    other.queue = copy.copy(picture.queue)
+    other.queue.lines = {pool: dict(draw.sample([*of.items()], len(of))) for pool, of in picture.queue.lines.items()}
+    return other
 
 
 def _ripe(run: Run, picture: Picture) -> bool:
@@ -151,10 +206,14 @@ def play(seed: int) -> Played:
     crashes = {(job.number, nth): draw.uniform(0.0, 200.0) for job in jobs for nth in range(3) if draw.random() < 0.1}
     outages = [Outage(node.name, draw.uniform(0, 3000), draw.uniform(1, 600)) for node in nodes if draw.random() < 0.2]
 
+    order = random.Random(seed)
+    rules = replace(RULES, starving=order.choice((300.0, 3600.0)))
+
     def watch(picture: Picture, decisions: Decisions) -> None:
         state = _state(picture)
         assert decide(picture) == decisions, "the same picture gives the same decision"
         assert _state(picture) == state, "deciding changes nothing"
+        assert decide(shuffled(picture, order)) == decisions, "a decision depends on the order in which things are told"
         check(picture, decisions)
 
     played = simulate(
@@ -162,7 +221,7 @@ def play(seed: int) -> Played:
         nodes,
         users=users,
         groups=groups,
-        rules=RULES,
+        rules=rules,
         faults=lambda job, nth: crashes.get((job, nth)),
         outages=outages,
         checkpoint_every=draw.choice((10.0, 60.0)),
@@ -206,14 +265,14 @@ def _job(
     duration = draw.choice((5.0, 30.0, 120.0, 600.0))
     return Job(
         number,
-        round(draw.uniform(0, 2000), 1),
+        draw.choice((round(draw.uniform(0, 2000), 1), 60.0 * draw.randint(0, 33))),
         duration,
         draw.choice((1, 1, 2, 3, 4, 8, 12)),
         draw.choice(owners),
         draw.choice(groups),
         priority=draw.choice((0, 0, 0, 2, 5)),
         one_node=draw.random() < 0.2,
-        max_time=duration * draw.uniform(1, 2) if draw.random() < 0.3 else None,
+        max_time=duration * draw.choice((1.0, 1.5, 2.0)) if draw.random() < 0.5 else None,
         preemptible=draw.random() < 0.5,
         pool=draw.choice(pools),
     )

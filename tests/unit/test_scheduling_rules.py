@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from kernel_backend.model.experiment import FIRST
 from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, parse_slot_hours
 from kernel_backend.scheduler.asks import Key
+from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.explain import explain
 from kernel_backend.scheduler.forecast import Lengths, forecast
 from kernel_backend.scheduler.meters import Meter
@@ -21,7 +23,8 @@ from kernel_backend.scheduler.order import in_order
 from kernel_backend.scheduler.possible import impossible
 from kernel_backend.scheduler.rules import Rules
 from tests.clusters import Cluster, nodes
-from tests.torture.schedules import play
+from tests.torture import lateness
+from tests.torture.schedules import play, shuffled
 
 DAY = 86400.0
 
@@ -30,6 +33,13 @@ DAY = 86400.0
 @given(st.integers(0, 10**9))
 def test_a_random_history_is_as_it_should_be(seed):
     play(seed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
+def test_a_reservation_whose_time_is_known_is_not_late(seed):
+    _, promises = lateness.play(seed)
+    assert promises.late == []
 
 
 # Use
@@ -154,6 +164,63 @@ def test_an_ask_that_its_limit_stops_is_not_passed_for_ever_by_smaller_ones():
     assert c.running() == [large]
 
 
+def test_a_users_own_limit_reserves_nothing_of_the_group():
+    c = Cluster(*nodes(2, 8), users={"ada": {"limit": 4}}, groups={"vision": {"limit": 8}})
+    c.ask("ada", 4, "vision"), c.ask("ada", 4, "vision"), c.ask("bob", 1, "vision")
+    c.decide()
+    c.at(25 * 3600)
+    other = c.ask("bob", 1, "vision")
+    assert c.decide() == [f"{other} starts on 1 of n1"]
+    assert c.why(2) == "next in queue; your limit of 4 is in use"
+
+
+def test_used_up_hours_reserve_no_limit():
+    c = Cluster(*nodes(2, 8), users={"ada": {"slot_hours": "4/30d"}}, groups={"vision": {"limit": 4}})
+    c.ask("ada", 4, "vision")
+    c.decide()
+    c.at(2 * 3600)
+    c.ends(1)
+    c.ask("ada", 4, "vision")
+    c.at(30 * 3600)
+    other = c.ask("bob", 1, "vision")
+    assert c.decide() == [f"{other} starts on 1 of n1"]
+
+
+def test_what_its_pool_cannot_place_reserves_no_limit_elsewhere():
+    c = Cluster(*nodes(1, 8), *nodes(1, 8, pool="b", prefix="b"), groups={"vision": {"limit": 4}})
+    c.ask("ada", 3, "vision")
+    c.decide()
+    starving = c.ask("ada", 4, "vision", pool="b")
+    c.picture.set_node(c.picture.nodes["b1"].model_copy(update={"drained": True}))
+    c.at(25 * 3600)
+    other = c.ask("bob", 1, "vision")
+    assert c.decide() == [f"{other} starts on 1 of n1"]
+    assert c.why(starving) == "next in pool b; the limit of 4 of group vision is in use"
+
+
+def test_a_wait_for_a_limit_that_is_reserved_names_who_waits_for_it():
+    c = Cluster(*nodes(1, 8), *nodes(1, 8, pool="b", prefix="b"), groups={"vision": {"limit": 4}})
+    c.ask("ada", 3, "vision")
+    c.decide()
+    starving = c.ask("ada", 4, "vision", pool="b")
+    c.at(25 * 3600)
+    other = c.ask("bob", 1, "vision")
+    assert c.decide() == []
+    assert c.why(other) == f"next in queue; what its limit leaves is kept for #{starving}.1"
+    c.ends(1)
+    assert c.decide() == [f"{starving} starts on 4 of b1"]
+
+
+def test_slots_of_two_kinds_are_not_added_up_in_a_reason():
+    c = Cluster(*nodes(1, 2), *nodes(1, 2, kind="cpu", prefix="c"))
+    c.ask("ada", 1), c.ask("ada", 1), c.ask("ada", 1)
+    c.decide()
+    c.ends(1)
+    waits = c.ask("bob", 2)
+    assert c.decide() == []
+    assert c.why(waits) == "next in queue; 2 slots asked, 1 of 2 free"
+
+
 def test_what_is_above_a_lowered_limit_goes_youngest_first_and_once():
     c = Cluster(*nodes(1, 8))
     for at in range(4):
@@ -270,6 +337,36 @@ def test_a_line_that_starves_is_served_though_others_always_have_the_smaller_sha
         c.decide()
     assert mine in c.running()
     assert now <= 3600 + 2 * 3600 + 1200
+
+
+def test_who_passed_and_has_no_checkpoint_yet_does_not_put_off_a_reservation():
+    c = Cluster(*nodes(1, 8))
+    c.ask("ada", 6, max_time=3600.0), c.ask("bob", 8), c.ask("cy", 1, max_time=22 * 3600.0, preemptible=True)
+    assert c.decide() == ["1 starts on 6 of n1", "3 starts on 1 of n1"]
+    c.at(30)
+    c.ask("di", 1, max_time=21 * 3600.0)
+    assert c.decide() == []
+    c.at(3600)
+    c.ends(1)
+    assert c.decide() == ["3 goes: #2.1 is first in turn"]
+    c.comes_back(3)
+    assert c.decide()[0] == "2 starts on 8 of n1"
+
+
+def test_gangs_that_end_together_are_counted_together():
+    c = Cluster(*nodes(1, 8))
+    c.ask("ada", 3, max_time=3600.0), c.ask("bob", 4, max_time=3600.0), c.ask("cy", 4), c.ask("di", 1)
+    # After an hour seven slots are free, of which cy's four leave room for di's whenever it ends.
+    assert c.decide() == ["1 starts on 3 of n1", "2 starts on 4 of n1", "4 starts on 1 of n1"]
+
+
+def test_a_decision_does_not_depend_on_the_order_of_runs():
+    c = Cluster(*nodes(1, 8))
+    c.ask("ada", 3, max_time=3600.0), c.ask("bob", 4, max_time=3600.0)
+    c.decide()
+    c.ask("cy", 4), c.ask("di", 1)
+    decisions = decide(c.picture)
+    assert all(decide(shuffled(c.picture, random.Random(seed))) == decisions for seed in range(8))
 
 
 def test_a_gang_on_one_node_keeps_that_node_and_no_other():
