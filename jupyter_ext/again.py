@@ -14,7 +14,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Diff, Rerun
 from kernel_backend.model.environments import packages
 from kernel_backend.model.experiment import Config, Experiment
-from kernel_backend.model.record import Value
+from kernel_backend.model.record import Value, checked
 from kernel_backend.model.search import Search
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.snapshots.archive import contents
@@ -75,7 +75,8 @@ def plan(
         given["data_at"] = back.data_at
     before = experiment.params
     other = {name: value for name, value in back.params.items() if name in params or value != before.get(name)}
-    asked = Rerun(trial=trial, params=other, config=_plain(given), python=sys.executable, name=name, trust=trust)
+    fields = {"trial": trial, "params": other, "config": _plain(given), "python": sys.executable}
+    asked = checked(Rerun, **fields, name=name, trust=trust)
     return Planned(asked, notes)
 
 

@@ -62,5 +62,5 @@ def _expanded(word: str, namespace: Mapping[str, object]) -> str:
 def _is_dictionary(text: str) -> bool:
     try:
         return isinstance(ast.literal_eval(text), dict)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return False

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
-from kernel_backend.model.search import Search
+from kernel_backend.model.search import Search, Settings
 from kernel_backend.model.space import Parameter, Range, Space
 from kernel_backend.model.spelling import duration_word
 from kernel_backend.model.values import written
 from kernel_backend.search.forecast import forecast
-from kernel_backend.search.grid import MOST, points
-from kernel_backend.search.pbt import POPULATION
+from kernel_backend.search.grid import MOST, count
+from kernel_backend.search.make import brackets_of, limit_of
+from kernel_backend.search.pbt import POPULATION, interval_of
 from kernel_backend.search.rungs import rung_units
 from kernel_backend.search.settings import settings_of
 from kernel_backend.text import counted
 
-MOST_FORETOLD = 200_000  # units of training, of a method that trains whole trials: some seconds
+MOST_FORETOLD = 2000  # reports at which a method decides, of all trials: a second or two
 GANGS = (1, 2, 8)  # trials side by side, for which is said how long it takes
 
 
@@ -58,7 +59,7 @@ def bounds_text(config: Config, space: Space) -> str:
 
 def _trials(search: Search, space: Space) -> int | None:
     if search.method == "grid":
-        return min(len(points(space)), search.trials or MOST)
+        return min(count(space), search.trials or MOST)
     if search.method == "pbt":
         return min(search.population or POPULATION, search.trials or MOST)
     return search.limit
@@ -70,9 +71,8 @@ def forecast_text(config: Config, space: Space) -> str:
     `about 35 epochs in all (18 % of 12 whole trainings); as long as 2.2 whole trainings one by one, 1.5 by 2 at once`.
     """
     settings, unit = settings_of(config), "step" if config.steps else "epoch"
-    trials = _trials(config.search or Search(), space)
-    staged = settings.method in ("asha", "hyperband")
-    if trials is not None and trials * settings.units > MOST_FORETOLD * (10 if staged else 1):
+    trials = _trials(config.search or Search(), space) or limit_of(settings, brackets_of(settings))
+    if trials is not None and trials * _stages(settings) > MOST_FORETOLD:
         return ""  # to play that would take longer than anybody waits
     found = [each for gangs in GANGS if (each := forecast(settings, space, gangs)) is not None]
     if not found:
@@ -85,6 +85,13 @@ def forecast_text(config: Config, space: Space) -> str:
         f"about {counted(round(first.units), unit)} in all ({share:.0f} % of "
         f"{counted(round(first.trials), 'whole training')}); as long as {alone} whole trainings one by one{together}"
     )
+
+
+def _stages(settings: Settings) -> int:
+    """At how many of its reports something may be decided about a trial."""
+    if settings.method == "pbt":
+        return settings.units // interval_of(settings)
+    return max(len(bracket.rungs) for bracket in brackets_of(settings))
 
 
 def _ends(search: Search) -> Iterator[str]:

@@ -23,11 +23,12 @@ from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidReques
 from kernel_backend.model.assignments import Line, parse_line
 from kernel_backend.model.binding import bind_space
 from kernel_backend.model.definition import Definition
-from kernel_backend.model.experiment import Config, Submission, parse_size
+from kernel_backend.model.experiment import LONGEST_NAME, Config, Submission, parse_size
 from kernel_backend.model.options import OPTIONS
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.parse import parse
 from kernel_backend.model.record import Value
+from kernel_backend.model.record import checked as record_of
 from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.snapshot import Snapshot, State
 from kernel_backend.model.space import UNSEARCHED, Choices, Space
@@ -76,7 +77,9 @@ def wanted(options: Namespace) -> Wanted:
     try:
         limit = parse_size(options.project_limit) if options.project_limit else LIMIT
     except InvalidRequest as error:
-        raise InvalidRequest(f"--project-limit {options.project_limit}: {error.message}") from None
+        raise InvalidRequest(f"--project-limit {options.project_limit[:50]}: {error.message}") from None
+    if len(name := getattr(options, "name", None) or "") > LONGEST_NAME:
+        raise InvalidRequest(f"--name {name[:50]}...: it has {len(name)} characters; write {LONGEST_NAME} at most")
     return Wanted(
         include=tuple(options.include or ()),
         captured=tuple(dict.fromkeys(name for each in named for name in each.split(",") if name)),
@@ -314,7 +317,8 @@ def send(
     id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
     client = client or Client.connect()
     client.upload_snapshot(id, data)
-    submission = Submission(
+    submission = record_of(
+        Submission,
         snapshot=id,
         config=config,
         params=dict(given),

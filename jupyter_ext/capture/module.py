@@ -138,7 +138,7 @@ def capture_file(path: Path) -> Capture:
     """The module that a file is, whole; raises InvalidRequest where it cannot be read as UTF-8 text."""
     try:
         source = _plain(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is no UTF-8 text ({error})"
         raise InvalidRequest(f"{path} cannot be read: {reason}") from None
     count = len(source.rstrip("\n").split("\n"))

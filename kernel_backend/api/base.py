@@ -16,7 +16,7 @@ from tornado.websocket import WebSocketHandler
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge, Unauthenticated
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model.people import Person
-from kernel_backend.model.record import Record
+from kernel_backend.model.record import Record, complaint
 
 if TYPE_CHECKING:
     from kernel_backend.service.service import Service
@@ -196,7 +196,7 @@ class ApiHandler(Guarded):
         try:
             return kind.model_validate_json(self.body)
         except ValidationError as error:
-            raise InvalidRequest(_complaint(error)) from None
+            raise InvalidRequest(complaint(error)) from None
 
     def reply(self, answer: Record | dict[str, Any]) -> None:
         """Answer with JSON; records within are spelled out."""
@@ -220,13 +220,3 @@ def _plain(value: object) -> Any:
     if isinstance(value, Record):
         return value.to_json()
     raise TypeError(f"{type(value).__name__} is no JSON")
-
-
-def _complaint(error: ValidationError) -> str:
-    """`config.slots: Input should be greater than or equal to 1, not 0`, for the first few fields."""
-    parts = []
-    for found in error.errors(include_url=False)[:5]:
-        where = ".".join(str(part) for part in found["loc"]) or "body"
-        value = "" if found["type"] in ("missing", "json_invalid") else f", not {str(found['input'])[:100]}"
-        parts.append(f"{where}: {found['msg']}{value}")
-    return "; ".join(parts)

@@ -62,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(tokens: list[str]) -> int:
+    for token in tokens:
+        if not _is_text(token):
+            raise InvalidRequest(f"{ascii(token)[:200]} is no UTF-8 text: Daylight takes names and words of that alone")
     known = verbs()
     if not tokens:
         print(overview_of(known.values()), file=sys.stderr)
@@ -76,6 +79,15 @@ def _run(tokens: list[str]) -> int:
     if name not in known:
         raise _no_such_verb(name, known)
     return known[name].run(rest)
+
+
+def _is_text(token: str) -> bool:
+    """Whether it can be printed, sent and stored: Python reads other bytes as lone surrogates."""
+    try:
+        token.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in token
 
 
 def _no_such_verb(name: str, known: dict[str, Verb]) -> InvalidRequest:

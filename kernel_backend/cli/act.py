@@ -63,15 +63,22 @@ def _wait(client: Client, overview: Overview, options: Namespace) -> int:
 
 def _file(words: list[str]) -> Path:
     """The file that the words name, which is taken out of them."""
-    files = [word for word in words if "=" not in word or Path(word).is_file()]
+    files = [word for word in words if "=" not in word or _is_file(Path(word))]
     if len(files) != 1:
-        found = f"not {len(files)}: {' '.join(files)}" if files else "which is missing"
+        found = f"not {len(files)}: {' '.join(files)[:500]}" if files else "which is missing"
         raise InvalidRequest(f"submit takes one file, {found}; write daylight submit FILE.py name=value ...")
     path = Path(files[0])
-    if not path.is_file():
-        raise InvalidRequest(f"there is no file {path}")
+    if not _is_file(path):
+        raise InvalidRequest(f"there is no file {files[0][:500]}")
     words.remove(files[0])
     return path
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no file has a name as long, or with a NUL
+        return False
 
 
 def _submit_arguments(parser: OptionParser) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import parse_reference
-from kernel_backend.model.options import OptionParser
+from kernel_backend.model.options import OptionParser, whole_number
 
 OK, FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130  # exit codes
 
@@ -74,6 +74,4 @@ def takes_json(parser: OptionParser) -> None:
 
 def count(text: str) -> int:
     """A whole number from 0 up; raises InvalidRequest."""
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidRequest(f"{text}: must be a whole number from 0 up")
-    return int(text)
+    return whole_number(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
@@ -11,9 +12,9 @@ from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
-from kernel_backend.model.space import Choices, Domain, Parameter, Range, Space, When, problems
+from kernel_backend.model.space import MOST_POINTS, Choices, Domain, Parameter, Range, Space, When, problems
 from kernel_backend.model.syntax import expression_tree
-from kernel_backend.model.values import WORDS, as_value, literal
+from kernel_backend.model.values import WORDS, TooLarge, as_value, check_value, literal
 
 T = TypeVar("T", Range, Choices)
 
@@ -154,8 +155,7 @@ def _range(word: _Word) -> Range:
     if found is None or None in ends:
         form = "1e-4..1e-1, 1e-4..1e-1:log, 16..256:log2, or 1e-4..1e-1:log:5 with a count for a grid"
         raise InvalidRequest(f"{word.token!r} is no range: write two numbers, such as {form}{_OR_QUOTED}")
-    if found["count"] and int(found["count"]) < 2:
-        raise InvalidRequest(f"{word.token!r}: a grid has two values of a range or more")
+    count = _count(word, found["count"]) if found["count"] else None
     return _checked(
         word.token,
         Range,
@@ -163,15 +163,25 @@ def _range(word: _Word) -> Range:
         high=ends[1],
         whole=all(isinstance(end, int) for end in ends),
         scale=found["scale"] or "linear",
-        count=int(found["count"]) if found["count"] else None,
+        count=count,
     )
+
+
+def _count(word: _Word, digits: str) -> int:
+    """How many values of a range a grid has; raises InvalidRequest."""
+    count = int(digits[:20])
+    if count < 2:
+        raise InvalidRequest(f"{word.token!r}: a grid has two values of a range or more")
+    if count > MOST_POINTS:
+        raise InvalidRequest(f"{word.token!r}: a grid has at most {MOST_POINTS:,} values of a range")
+    return count
 
 
 def _number(text: str) -> int | float | None:
     try:
         value = literal(expression_tree(text.strip()))
         float(value)
-    except (SyntaxError, ValueError, TypeError, OverflowError):
+    except (SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError):
         return None
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -181,7 +191,8 @@ def _checked(token: str, kind: type[T], **fields: Any) -> T:
     try:
         return kind(**fields)
     except ValidationError as error:
-        raise InvalidRequest(f"{token!r}: {error.errors()[0]['ctx']['error']}") from None
+        found = error.errors()[0]
+        raise InvalidRequest(f"{token!r}: {found.get('ctx', {}).get('error', found['msg'])}") from None
 
 
 def parse_value(text: str, token: str | None = None) -> Value:
@@ -190,10 +201,20 @@ def parse_value(text: str, token: str | None = None) -> Value:
         return WORDS[text.lower()]
     if text in ("-inf", "+inf"):
         return float(text)
+    token = token or text
     try:
-        return as_value(literal(expression_tree(text)))
-    except (SyntaxError, ValueError):
-        return _text(text, token or text)
+        value = as_value(literal(expression_tree(text)))
+    except TooLarge as error:
+        raise InvalidRequest(f"{token!r}: {error}") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        value = _text(text, token)
+    if isinstance(value, float) and math.isinf(value):
+        raise InvalidRequest(f"{token!r}: {text} is more than a number can be (1.8e308): write inf if that is meant")
+    try:
+        check_value(value)
+    except ValueError as error:
+        raise InvalidRequest(f"{token!r}: {error}") from None
+    return value
 
 
 def _text(text: str, token: str) -> str:

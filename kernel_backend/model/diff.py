@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kernel_backend.model.experiment import Config
+from kernel_backend.model.experiment import LONGEST_NAME, Config
 from kernel_backend.model.record import Record, Value
 
 # In the order in which they are told.
@@ -87,7 +87,7 @@ class Rerun(Record):
     config: dict[str, object] = Field({}, description="fields of Config")
     python: str | None = None  # the interpreter; by default that of then
     cwd: str | None = None
-    name: str | None = Field(None, max_length=200)
+    name: str | None = Field(None, max_length=LONGEST_NAME)
     trust: str | None = Field(None, description="whose code it is, where it is not that of whoever asks")
 
     def applied(self, config: Config) -> Config:

@@ -6,22 +6,26 @@ import math
 import re
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search import Search
-from kernel_backend.model.space import Space
+from kernel_backend.model.space import Choices, Space
 from kernel_backend.model.states import ExperimentState
+from kernel_backend.model.values import check_value
 
 BackendChoice = Literal["auto", "horovod", "torch"]
 LogAction = Literal["cancel_retries", "exclude_node"]
+_DIGITS = 18  # of a whole number that is written out: it fits into 64 bits
 _CADENCE = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|epochs?|steps?)")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh])?")
 _SLOT_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(?:gpu|slot)-?)?([smh])", re.IGNORECASE)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?B)?", re.IGNORECASE)
 MOST_PRIORITY = 1000
+LONGEST_NAME = 200  # characters of what an experiment is called
 FIRST = 1_000_000  # given by an admin: from here on a priority is ahead of guarantees, and of whatever else waits
+LARGEST = 2.0**63  # bytes
 _BYTES = {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -42,8 +46,8 @@ def parse_cadence(text: str) -> Cadence:
     amount, unit = found.groups()
     if unit in _SECONDS:
         return Cadence(seconds=float(amount) * _SECONDS[unit])
-    if "." in amount:
-        raise InvalidRequest(f"{text!r} is no interval: {unit} are counted in whole numbers")
+    if "." in amount or len(amount) > _DIGITS:
+        raise InvalidRequest(f"{text[:50]!r} is no interval: {unit} are counted in whole numbers of {_DIGITS} digits")
     return Cadence(epochs=int(amount)) if unit.startswith("epoch") else Cadence(steps=int(amount))
 
 
@@ -68,7 +72,10 @@ def parse_size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None or float(found[1]) <= 0:
         raise InvalidRequest(f"{text!r} is no size: write 200MB or 1GB")
-    return int(float(found[1]) * _BYTES[(found[2] or "").lower()])
+    size = float(found[1]) * _BYTES[(found[2] or "").lower()]
+    if size >= LARGEST:
+        raise InvalidRequest(f"{text[:50]!r} is more than any disk holds: write 200MB or 1GB")
+    return int(size)
 
 
 class Keep(Record):
@@ -87,7 +94,7 @@ def parse_keep(text: str) -> Keep:
     rules: dict[str, int] = {}
     for rule in text.split(","):
         name, _, count = rule.strip().partition(":")
-        if name not in Keep.model_fields or not count.isdigit() or name in rules:
+        if name not in Keep.model_fields or not count.isdecimal() or len(count) > _DIGITS or name in rules:
             raise InvalidRequest(f"{text!r} is no rule of what to keep: write best:1,latest:2 or best_overall:3")
         rules[name] = int(count)
     if not any(rules.values()):
@@ -176,12 +183,30 @@ class Submission(Record):
     config: Config = Config()
     params: dict[str, Value] = {}  # as given on the line; defaults come from the definition
     space: Space = Space()  # what is searched for, besides
-    name: str | None = Field(None, max_length=200)
+    name: str | None = Field(None, max_length=LONGEST_NAME)
     python: str  # the interpreter that ranks run in (the kernel's own)
     cwd: str  # where relative paths of the cell lead
     notebook: str | None = None
     rerun_of: int | None = None  # the experiment whose snapshot this is
     again: bool = False  # make another one, though an equal one is active
+
+    @field_validator("params")
+    @classmethod
+    def _kept(cls, params: dict[str, Value]) -> dict[str, Value]:
+        for name, value in params.items():
+            try:
+                check_value(value)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return params
+
+    @field_validator("space")
+    @classmethod
+    def _searchable(cls, space: Space) -> Space:
+        for parameter in space.parameters:
+            for choice in parameter.domain.values if isinstance(parameter.domain, Choices) else ():
+                check_value(choice)
+        return space
 
 
 class Experiment(Record):

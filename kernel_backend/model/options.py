@@ -18,12 +18,21 @@ from kernel_backend.errors import InvalidRequest
 Host = Literal["both", "notebook", "terminal"]
 VIEWS = ("auto", "card", "widget")
 
+# The largest numbers that make sense. Products of two of them (steps of all epochs) still fit into 64 bits, and each
+# of them into the 32 bits of a column.
+COUNT = 1_000_000_000
+GANG = 65_536  # processes of one training
+TRIALS = 1_000_000  # of one search
+CENTURY = 876_000 * 3600.0  # seconds
+SLOT_TIME = 1_000_000_000 * 3600.0  # seconds of one slot
+
 
 @dataclass(frozen=True)
 class Option:
     """One option: `kwargs` are those of `argparse.add_argument`, `config` the field of Config it sets.
 
-    `search.eta` is a field within a field.
+    `search.eta` is a field within a field. `most` is the largest number that a new experiment may have there (of times
+    in seconds); the smallest is the record's own.
     """
 
     flags: tuple[str, ...]
@@ -32,6 +41,7 @@ class Option:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     config: str | None = None
     host: Host = "both"
+    most: float | None = None
 
     @property
     def dest(self) -> str:
@@ -39,14 +49,16 @@ class Option:
         return str(self.kwargs.get("dest") or self.flags[0].removeprefix("--").replace("-", "_"))
 
 
-def _setting(flag: str, group: str, metavar: str, text: str) -> Option:
+def _setting(flag: str, group: str, metavar: str, text: str, most: float | None = None) -> Option:
     name = flag.removeprefix("--").replace("-", "_")
-    return Option((flag,), group, text, {"metavar": metavar}, config=name)
+    return Option((flag,), group, text, {"metavar": metavar}, config=name, most=most)
 
 
-def _search(flag: str, metavar: str, text: str, field: str | None = None, **kwargs: Any) -> Option:
+def _search(
+    flag: str, metavar: str, text: str, field: str | None = None, most: float | None = None, **kwargs: Any
+) -> Option:
     name = field or flag.removeprefix("--").replace("-", "_")
-    return Option((flag,), "search", text, {"metavar": metavar, **kwargs}, config=f"search.{name}")
+    return Option((flag,), "search", text, {"metavar": metavar, **kwargs}, config=f"search.{name}", most=most)
 
 
 def _switch(flag: str, group: str, text: str) -> Option:
@@ -65,7 +77,7 @@ _VIEW = {"metavar": "KIND", "choices": VIEWS}
 _NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
 
 OPTIONS: tuple[Option, ...] = (
-    _setting("--slots", "resources", "N", "how many slots (GPUs, or shares of the CPU) train together [1]"),
+    _setting("--slots", "resources", "N", "how many slots (GPUs, or shares of the CPU) train together [1]", most=GANG),
     _on("--one-node", "resources", "all of them on one node", "one_node"),
     _setting("--pool", "resources", "NAME", "the pool of nodes to train on [where there is one: that]"),
     _setting("--group", "resources", "NAME", "the one of your groups for which slots are asked [your first]"),
@@ -82,19 +94,24 @@ OPTIONS: tuple[Option, ...] = (
         "TIME",
         "8h: it is paused with a checkpoint after as long on its slots; a search ends as long after its submission "
         "[none]",
+        most=CENTURY,
     ),
     _setting("--backend", "resources", "NAME", "how they talk: auto, horovod or torch [auto]"),
     _setting("--device", "resources", "NAME", "auto or cpu: train on the CPU of a machine that has GPUs [auto]"),
-    _setting("--threads", "resources", "N", "CPU threads of each slot [cores of the node / its slots]"),
-    _setting("--logical-workers", "resources", "V", "as many ranks as the result counts: equal bits on any slots"),
-    _setting("--epochs", "training", "N", "passes over the training data [1]"),
-    _setting("--steps", "training", "N", "steps in all, instead of epochs"),
-    _setting("--batch-size", "training", "N", "samples a step, over all slots together [32]"),
+    _setting("--threads", "resources", "N", "CPU threads of each slot [cores of the node / its slots]", most=GANG),
+    _setting(
+        "--logical-workers", "resources", "V", "as many ranks as the result counts: equal bits on any slots", most=GANG
+    ),
+    _setting("--epochs", "training", "N", "passes over the training data [1]", most=COUNT),
+    _setting("--steps", "training", "N", "steps in all, instead of epochs", most=COUNT),
+    _setting("--batch-size", "training", "N", "samples a step, over all slots together [32]", most=COUNT),
     _setting("--schedule-per", "training", "WHEN", "step or epoch: how often `schedule` is stepped [step]"),
     _setting("--amp", "training", "TYPE", "mixed precision: bf16 or fp16 [none]"),
     _setting("--ema", "training", "DECAY", "keep averaged weights too, such as 0.999 [none]"),
-    _setting("--clip", "training", "NORM", "the largest norm of the gradients [none]"),
-    _setting("--loader-workers", "training", "N", "processes of each slot that load samples, or auto [auto]"),
+    _setting("--clip", "training", "NORM", "the largest norm of the gradients [none]", most=1e30),
+    _setting(
+        "--loader-workers", "training", "N", "processes of each slot that load samples, or auto [auto]", most=GANG
+    ),
     _search(
         "--search",
         "METHOD",
@@ -102,7 +119,12 @@ OPTIONS: tuple[Option, ...] = (
         "sobol, grid, pbt, tpe, gp, cmaes, or custom:NAME of a class in the cell [single]",
         "method",
     ),
-    _search("--trials", "N", "trials at most [asha 64, others 16; no limit where --budget or --max-time is one]"),
+    _search(
+        "--trials",
+        "N",
+        "trials at most [asha 64, others 16; no limit where --budget or --max-time is one]",
+        most=TRIALS,
+    ),
     _search(
         "--sampler",
         "NAME",
@@ -114,13 +136,15 @@ OPTIONS: tuple[Option, ...] = (
         "asha and hyperband end a trial at a rung for good, and never resume one",
         "search.stopping",
     ),
-    _search("--eta", "N", "one of so many trials goes on to the next rung [4]"),
-    _search("--first-rung", "N", "epochs, or steps, of a trial before it is judged [1/256 of all, at least 1]"),
+    _search("--eta", "N", "one of so many trials goes on to the next rung [4]", most=TRIALS),
+    _search(
+        "--first-rung", "N", "epochs, or steps, of a trial before it is judged [1/256 of all, at least 1]", most=COUNT
+    ),
     _search("--brackets", "MODE", "of asha: aggressive, standard or conservative [aggressive]"),
-    _search("--population", "N", "of pbt: trials that train side by side [16]"),
-    _search("--interval", "N", "of pbt: epochs, or steps, between its rounds [1/20 of all, at least 1]"),
-    _search("--parallel", "N", "trials that train at once, at most [as many as there is room for]"),
-    _search("--budget", "TIME", "slot time of all trials: 20gpuh, 2slot-h, 30m [none]"),
+    _search("--population", "N", "of pbt: trials that train side by side [16]", most=10_000),
+    _search("--interval", "N", "of pbt: epochs, or steps, between its rounds [1/20 of all, at least 1]", most=COUNT),
+    _search("--parallel", "N", "trials that train at once, at most [as many as there is room for]", most=TRIALS),
+    _search("--budget", "TIME", "slot time of all trials: 20gpuh, 2slot-h, 30m [none]", most=SLOT_TIME),
     _search(
         "--warm",
         "NUMBER",
@@ -132,14 +156,23 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--rng", "exactness", "KIND", "derived (from seed and step) or stream (as torch draws) [derived]"),
     _setting("--reproducible", "exactness", "SCOPE", "off, host or portable: where a rerun gives equal bits [host]"),
     _setting("--metric", "faults", "NAME", "what `best` means: loss, error:min or accuracy:max [loss]"),
-    _setting("--checkpoint-every", "faults", "WHEN", "60s, 10m, 1epoch or 500steps [as often as is cheap]"),
-    _setting("--keep", "faults", "RULES", "checkpoints to keep: best:1,latest:2 or best_overall:3 [best:1,latest:2]"),
-    _setting("--max-restarts", "faults", "N", "restarts in a row without progress before it has failed [5]"),
+    _setting("--checkpoint-every", "faults", "WHEN", "60s, 10m, 1epoch or 500steps [as often as is cheap]", most=COUNT),
+    _setting(
+        "--keep",
+        "faults",
+        "RULES",
+        "checkpoints to keep: best:1,latest:2 or best_overall:3 [best:1,latest:2]",
+        most=COUNT,
+    ),
+    _setting(
+        "--max-restarts", "faults", "N", "restarts in a row without progress before it has failed [5]", most=COUNT
+    ),
     _setting(
         "--hang-timeout",
         "faults",
         "TIME",
         "without progress for so long, it hangs: 90s, 10m (slow phases: thrice) [10m]",
+        most=CENTURY,
     ),
     Option(
         ("--on-log",),
@@ -192,6 +225,9 @@ class OptionParser(argparse.ArgumentParser):
 
     def parse_telling(self, tokens: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """The same, and a sentence for each unknown option; raises InvalidRequest for a known one without a value."""
+        for token in tokens:
+            if _is_option(token) and token.endswith("=--"):  # argparse fails over it
+                raise InvalidRequest(f"{token}: -- is no value; see {self.prog} --help")
         namespace, rest = self.parse_known_args(tokens)
         unknown = [_unknown(token, self._option_string_actions) for token in rest if _is_option(token)]
         # What follows an unknown option is taken for its value.
@@ -213,6 +249,14 @@ def _unknown(token: str, known: Mapping[str, Any]) -> str:
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f"did you mean {near[0]}?" if near else "see --help for those there are"
     return f"there is no option {name}: {hint}"
+
+
+def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 - 1) -> int:
+    """Read a whole number; raises InvalidRequest with the text, behind `label`, and the bounds."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+        up_to = f"to {most:,}" if most < 2**63 - 1 else "up"
+        raise InvalidRequest(f"{label}{text[:50]}: must be a whole number from {least} {up_to}")
+    return int(text)
 
 
 def options_for(host: Host) -> tuple[Option, ...]:

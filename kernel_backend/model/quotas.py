@@ -17,8 +17,8 @@ _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 class SlotHours(Record):
     """So many hours of one slot within every window of so many seconds."""
 
-    hours: float = Field(gt=0)
-    window: float = Field(gt=0)
+    hours: float = Field(gt=0, allow_inf_nan=False)
+    window: float = Field(gt=0, allow_inf_nan=False)
 
     @property
     def seconds(self) -> float:

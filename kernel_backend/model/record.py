@@ -3,12 +3,53 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import math
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError
+
+from kernel_backend.errors import InvalidRequest
+
+_Record = TypeVar("_Record", bound="Record")
+
+FLOAT = "float"  # the key of a number that JSON has no word for: {"float": "inf"}
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def to_wire(value: Any) -> Any:
+    """Return a value as JSON can hold it: infinity is `{"float": "inf"}`, which no text is taken for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {FLOAT: str(value)}
+    if isinstance(value, dict):
+        return {key: to_wire(item) for key, item in value.items()}
+    return [to_wire(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def from_wire(value: Any) -> Any:
+    """Return the value that `to_wire` was given."""
+    if isinstance(value, dict):
+        return not_finite(value) or {key: from_wire(item) for key, item in value.items()}
+    return [from_wire(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def not_finite(value: dict[str, Any]) -> float | None:
+    """Return the number that an object such as `{"float": "inf"}` stands for; None for any other object."""
+    text = value.get(FLOAT) if len(value) == 1 else None
+    return _NOT_FINITE.get(text) if isinstance(text, str) else None
+
+
+_Wire = PlainSerializer(to_wire, when_used="json")
 
 # A hyperparameter's value: what a person can write after `name=`.
-Value = bool | int | float | str | None | list[Any] | dict[str, Any]
+Value = (
+    bool
+    | int
+    | Annotated[float, _Wire]
+    | str
+    | None
+    | Annotated[list[Any], AfterValidator(from_wire), _Wire]
+    | Annotated[dict[str, Any], AfterValidator(from_wire), _Wire]
+)
 
 
 class Record(BaseModel):
@@ -20,3 +61,21 @@ class Record(BaseModel):
         """Plain JSON values (`json.dumps` takes it as it is)."""
         # Not `model_dump(mode="json")`: that leaves NaN and infinity as floats, which strict JSON refuses.
         return dict(json.loads(self.model_dump_json()))
+
+
+def checked(kind: type[_Record], **fields: Any) -> _Record:
+    """Return a record of these fields; raises InvalidRequest that names each field and value that cannot be."""
+    try:
+        return kind(**fields)
+    except ValidationError as error:
+        raise InvalidRequest(complaint(error)) from None
+
+
+def complaint(error: ValidationError) -> str:
+    """Return `config.slots: Input should be greater than or equal to 1, not 0`, for the first few fields."""
+    parts = []
+    for found in error.errors(include_url=False)[:5]:
+        where = ".".join(str(part) for part in found["loc"]) or "body"
+        value = "" if found["type"] in ("missing", "json_invalid") else f", not {ascii(found['input'])[:100]}"
+        parts.append(f"{where}: {found['msg']}{value}")
+    return "; ".join(parts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.options import GANG, whole_number
 from kernel_backend.model.record import Record
 
 
@@ -17,9 +17,7 @@ class Resumption(Record):
 
 def parse_slots(text: str) -> int:
     """How many slots the option `--slots` asks for; raises InvalidRequest."""
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise InvalidRequest(f"--slots {text}: must be a whole number from 1 up")
-    return int(text)
+    return whole_number(text, "--slots ", 1, GANG)
 
 
 def resized_note(before: Config, slots: int, step: int) -> str:

@@ -13,6 +13,7 @@ from kernel_backend.model.space import Range, Space
 
 _RUNGS = ("asha", "hyperband")  # methods that decide at rungs
 _STAGED = (*_RUNGS, "pbt")  # those that decide anything before the end of a trial
+MOST_ROUNDS = 10_000  # of population-based training: a ranking is kept for each
 _BELONGS: dict[str, tuple[str, ...]] = {
     "sampler": _STAGED,
     "stopping": _RUNGS,
@@ -85,6 +86,9 @@ def _units(search: Search, config: Config) -> Iterator[str]:
         yield f"--first-rung {search.first_rung}: must be less than {kind} {units}"
     if search.interval is not None and search.interval >= units:
         yield f"--interval {search.interval}: must be less than {kind} {units}"
+    elif search.interval is not None and units / search.interval > MOST_ROUNDS:
+        least = -(-units // MOST_ROUNDS)
+        yield f"--interval {search.interval}: must be at least {least}, for {MOST_ROUNDS:,} rounds of {kind} {units}"
 
 
 def uncounted(space: Space) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import nearest, written
 
+MOST_POINTS = 100_000  # of a grid
 MOST_BLOCKS = 64  # in one list: each has coordinates of its own
 
 

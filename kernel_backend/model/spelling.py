@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -24,10 +24,15 @@ from kernel_backend.model.experiment import (
 )
 from kernel_backend.model.ids import parse_reference
 from kernel_backend.model.options import OPTIONS
+from kernel_backend.model.record import Record
 from kernel_backend.model.search import Search
 
 _FLAGS = {option.config: option.flags[0] for option in OPTIONS if option.config}
 _FLAGS["search.max_time"] = _FLAGS["max_time"]  # one option: of a search it is the search's
+
+# The largest number of each setting, by its field of Config.
+BOUNDS = {option.config: option.most for option in OPTIONS if option.config and option.most is not None}
+BOUNDS |= {"search.max_time": BOUNDS["max_time"], "until": BOUNDS["steps"]}
 
 
 def to_config(namespace: argparse.Namespace) -> Config:
@@ -70,16 +75,58 @@ def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _validated(given: dict[str, Any]) -> Config:
     try:
-        return Config.model_validate(given)
+        config = Config.model_validate(given)
     except ValidationError as error:
         raise InvalidRequest("; ".join(_complaint(dict(found)) for found in error.errors())) from None
+    check_bounds(config)
+    return config
+
+
+def check_bounds(config: Config) -> None:
+    """Raise InvalidRequest for numbers larger than a new experiment may have, each with its bound.
+
+    This is no part of `Config`: what an older version stored is still read.
+    """
+    wrong = [
+        f"{_FLAGS.get(path, path)} {_shown(path, value)}: must be at most {_shown_bound(path, most)}"
+        for path, most in BOUNDS.items()
+        for value in [_field(config, path)]
+        if any(number > most for number in _numbers(value))
+    ]
+    if wrong:
+        raise InvalidRequest("; ".join(wrong))
+
+
+def _field(config: Config, path: str) -> Any:
+    """What the configuration has there; None where there is no search."""
+    record, _, field = path.rpartition(".")
+    return getattr(getattr(config, record) if record else config, field, None)
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """All numbers of a setting: those of its parts where it is a record."""
+    if isinstance(value, Record):
+        for name in type(value).model_fields:
+            yield from _numbers(getattr(value, name))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
+
+
+def _shown(path: str, value: Any) -> str:
+    return " ".join(_WRITERS.get(path, lambda value: [[str(value)]])(value)[0])
+
+
+def _shown_bound(path: str, most: float) -> str:
+    if _PARSERS.get(path.removeprefix("search.")) is parse_duration or _PARSERS.get(path) is parse_slot_time:
+        return duration_word(most)
+    return f"{most:,}" if isinstance(most, int) else f"{most:g}"
 
 
 def _log_policies(pairs: Sequence[Sequence[str]]) -> tuple[LogPolicy, ...]:
     for pattern, action in pairs:
         try:
             re.compile(pattern)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise InvalidRequest(f"{pattern!r} is no regular expression: {error}") from None
         if action not in ("cancel_retries", "exclude_node"):
             raise InvalidRequest(f"{action!r} is no action: write cancel_retries or exclude_node")
@@ -172,6 +219,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "search.stopping": lambda _: [[]],
     "search.budget": lambda seconds: [[duration_word(seconds)]],
     "max_time": lambda seconds: [[duration_word(seconds)]],
+    "search.max_time": lambda seconds: [[duration_word(seconds)]],
     "one_node": lambda on: [[]] if on else [],
     "preemptible": lambda on: [[]] if on else [],
     "priority": lambda priority: [[str(priority)]] if priority else [],
@@ -208,6 +256,8 @@ def _complaint(found: dict[str, Any]) -> str:
         reason = f"must be less than {limits['lt']}"
     elif "expected" in limits:
         reason = f"must be {str(limits['expected']).replace(chr(39), '')}"
-    else:
+    elif found["type"].startswith(("int", "float")):
         reason = "must be a number" if found["type"].startswith("float") else "must be a whole number"
+    else:
+        reason = found["msg"]
     return f"{flag} {found['input']}: {reason}"

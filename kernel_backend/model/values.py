@@ -6,11 +6,14 @@ import ast
 import difflib
 import operator
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any
 
-from kernel_backend.model.record import Value
+from kernel_backend.model.record import FLOAT, Value, not_finite
 from kernel_backend.model.syntax import expression_tree
+
+DEEPEST = 32  # lists within lists
 
 _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.Add: operator.add,
@@ -28,6 +31,7 @@ WORDS: dict[str, Value] = {
     "nan": float("nan"),
     "inf": float("inf"),
 }
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 _PLAIN = re.compile(r"(?!.*\.\.)[A-Za-z_/][\w./+-]*")
 _NAMES = {
     "float": float,
@@ -51,13 +55,17 @@ _KINDS = {
 }
 
 
+class TooLarge(ValueError):
+    """A number beyond all that is stored."""
+
+
 def literal(node: ast.expr) -> Any:
     """A plain literal's value: number (also `4 * 128`), text, True, False, None, or a list or tuple of them.
 
     A dictionary of them too, with text for keys. Raises ValueError for anything else.
     """
     if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None):
-        return node.value
+        return _number(node.value) if type(node.value) is int else node.value
     if isinstance(node, ast.List | ast.Tuple):
         return _sequence(node)(literal(item) for item in node.elts)
     if isinstance(node, ast.Dict):
@@ -68,7 +76,7 @@ def literal(node: ast.expr) -> Any:
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         left, right = _number(literal(node.left)), _number(literal(node.right))
         if isinstance(node.op, ast.Pow) and abs(right) > 64:
-            raise ValueError("too large a power")
+            raise TooLarge("too large a power: a whole number has 64 bits")
         try:
             return _number(_ARITHMETIC[type(node.op)](left, right))
         except ArithmeticError as error:
@@ -92,8 +100,31 @@ def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is no number")
     if isinstance(value, int) and value.bit_length() > 1024:
-        raise ValueError("too large a number")
+        raise TooLarge("too large a number: a whole number has 64 bits")
     return value
+
+
+def check_value(value: Any, depth: int = 0) -> None:
+    """Raise ValueError, with the reason, for what cannot be kept as JSON that all readers agree about."""
+    if depth > DEEPEST:
+        raise ValueError(f"lists and dictionaries within each other go {DEEPEST} deep at most")
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        shown = f"{value:.3e}" if value.bit_length() <= 1023 else f"a number of {value.bit_length()} bits"
+        raise ValueError(f"{shown} does not fit into 64 bits: write it with a decimal point, or as text in quotes")
+    if isinstance(value, str) and not _is_text(value):
+        raise ValueError(f"{ascii(value)[:100]} is no UTF-8 text")
+    if isinstance(value, dict):
+        if not_finite(value) is not None:
+            raise ValueError(f"{value!r} means the number {value[FLOAT]}: write {value[FLOAT]} alone")
+        for key in value:
+            check_value(key)
+    if isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            check_value(item, depth + 1)
+
+
+def _is_text(value: str) -> bool:
+    return _NO_TEXT.search(value) is None
 
 
 def as_value(value: Any) -> Value:
@@ -124,7 +155,7 @@ def coerce(value: Value, annotation: str | None, default: Value = None) -> Value
         if type(value) is kind or (type(value) is type(kind) and value == kind):
             return value
     for kind in kinds:
-        if kind is float and type(value) is int:
+        if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
             return float(value)
         if kind is int and isinstance(value, float) and value.is_integer():
             return int(value)

@@ -33,7 +33,13 @@ def forecast(settings: Settings, space: Space, gangs: int) -> Forecast | None:
     if settings.method in ("tpe", "gp", "cmaes"):
         blind = settings.model_copy(update={"method": "random", "sampler": None})
     traces = [
-        simulate(make(blind.model_copy(update={"seed": seed}), space), Trained(settings.units, seed=seed), gangs, seed)
+        simulate(
+            make(blind.model_copy(update={"seed": seed}), space),
+            Trained(settings.units, seed=seed),
+            gangs,
+            seed,
+            reports="targets",
+        )
         for seed in range(RUNS)
     ]
     trials = fmean(len(trace.trials) for trace in traces)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
 from kernel_backend.model.search_rules import uncounted
-from kernel_backend.model.space import Choices, Domain, Parameter, Space, in_order
+from kernel_backend.model.space import MOST_POINTS, Choices, Domain, Parameter, Range, Space, in_order
 
 T = TypeVar("T")
 
-MOST = 100_000
+MOST = MOST_POINTS
 
 
 def points(space: Space) -> list[dict[str, Value]]:
@@ -24,13 +23,57 @@ def points(space: Space) -> list[dict[str, Value]]:
     Where a parameter's condition does not hold it is left out, and its values make no combinations of their own.
     Raises InvalidRequest for a range of fractions without a count, and for more than MOST combinations.
     """
+    count(space)
+    return list(_points(space))
+
+
+def count(space: Space) -> int:
+    """How many combinations there are, counted without making them; raises InvalidRequest as `points` does."""
     if wrong := list(uncounted(space)):
         raise InvalidRequest("\n".join(wrong))
-    found = list(islice(_points(space), MOST + 1)) if _at_least(space) <= MOST else None
-    if found is None or len(found) > MOST:
-        fewer = "give ranges a smaller count, as in 1..100:5, or take some of them with --search random"
-        raise InvalidRequest(f"this grid has more than {MOST:,} points: {fewer}")
-    return found
+    if not any((each.domain.count or 0) > MOST for each in space.parameters if isinstance(each.domain, Range)):
+        found = _Counter(space).combinations(None)
+        if found <= MOST:
+            return found
+    fewer = "give ranges a smaller count, as in 1..100:5, or take some of them with --search random"
+    raise InvalidRequest(f"this grid has more than {MOST:,} points: {fewer}")
+
+
+class _Counter:
+    """Counts by products: what hangs on a value multiplies with that value alone."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._known: dict[str, int] = {}
+        self._hanging: dict[tuple[str | None, str], list[Parameter]] = {}
+        for parameter in space.parameters:
+            if parameter.when is not None:
+                self._hanging.setdefault((parameter.each, parameter.when.name), []).append(parameter)
+
+    def combinations(self, blocks: str | None) -> int:
+        """Those of one block of the list of this name, or (None) of all that is outside of blocks."""
+        return math.prod(self._of(each) for each in self._space.of(blocks) if each.when is None)
+
+    def _of(self, parameter: Parameter) -> int:
+        """The combinations of a parameter that counts, and of all that hangs on it."""
+        if parameter.label not in self._known:
+            self._known[parameter.label] = self._counted(parameter)
+        return self._known[parameter.label]
+
+    def _counted(self, parameter: Parameter) -> int:
+        own = values(parameter.domain)
+        if len(own) > MOST:
+            return len(own)
+        hanging = self._hanging.get((parameter.each, parameter.name), [])
+        counts_blocks = parameter.each is None and bool(self._space.of(parameter.name))
+        each_block = self.combinations(parameter.name) if counts_blocks else 1
+        if not hanging and not counts_blocks:
+            return len(own)
+        lists = (each_block**value if isinstance(value, int) else 1 for value in own)
+        return sum(count * self._with(value, hanging) for count, value in zip(lists, own, strict=True))
+
+    def _with(self, value: Value, hanging: Sequence[Parameter]) -> int:
+        return math.prod(self._of(each) for each in hanging if each.when is not None and value in each.when.values)
 
 
 def values(domain: Domain) -> Sequence[Value]:
@@ -57,17 +100,6 @@ def _steps(low: float, high: float, count: int) -> list[float]:
 
 def _wholes(steps: Sequence[float]) -> list[int]:
     return list(dict.fromkeys(map(round, steps)))
-
-
-def _at_least(space: Space) -> int:
-    """A bound from below, by what always counts: not to begin with what will never end."""
-    lists = {each.each for each in space.parameters if each.each is not None}
-    blocks = [int(_always(space.of(name)) ** space.most(name)) for name in lists]
-    return max([_always(space.of(None)), *blocks])
-
-
-def _always(parameters: Sequence[Parameter]) -> int:
-    return int(math.prod(len(values(each.domain)) for each in parameters if each.when is None))
 
 
 def _points(space: Space) -> Iterator[dict[str, Value]]:

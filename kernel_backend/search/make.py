@@ -37,10 +37,14 @@ def make(settings: Settings, space: Space, asker: Asker | None = None) -> Search
     sampler = sampler_of(settings, len(seen.encoder.dimensions))
     if settings.method == "pbt":
         return Pbt(settings, space, sampler, seen)
-    most = settings.limit
-    if most is None and settings.method == "hyperband" and not settings.ends_by_use:
-        most = round(sum(bracket.weight for bracket in brackets))  # all brackets once
-    return Asha(settings, brackets, sampler, seen, most)
+    return Asha(settings, brackets, sampler, seen, limit_of(settings, brackets))
+
+
+def limit_of(settings: Settings, brackets: list[Bracket]) -> int | None:
+    """How many trials there may be; of Hyperband, where nothing else is said, all of its brackets once."""
+    if settings.limit is None and settings.method == "hyperband" and not settings.ends_by_use:
+        return round(sum(bracket.weight for bracket in brackets))
+    return settings.limit
 
 
 def brackets_of(settings: Settings) -> list[Bracket]:

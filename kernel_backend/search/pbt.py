@@ -36,7 +36,7 @@ class Pbt(BaseSearcher[Progress]):
     def __init__(self, settings: Settings, space: Space, sampler: Sampler, seen: Observations) -> None:
         """`sampler` gives the first members their hyperparameters."""
         super().__init__(settings.units, seen, settings.trials)
-        interval = settings.interval or max(1, settings.units // ROUNDS)
+        interval = interval_of(settings)
         self._rounds: list[int] = [*range(interval, settings.units, interval), settings.units]
         self._rankings = {unit: Ranking() for unit in self._rounds}
         self._seed, self._sampler = settings.seed, sampler
@@ -171,6 +171,11 @@ class Pbt(BaseSearcher[Progress]):
         super().extend(trials)
         held = len(self._resting) + len(self._seen.training) + len(self._free)
         self._free += [0] * (self._population - held)
+
+
+def interval_of(settings: Settings) -> int:
+    """Return the units between two rounds."""
+    return settings.interval or max(1, settings.units // ROUNDS)
 
 
 def shifted(domain: Domain, at: float, up: bool) -> float:

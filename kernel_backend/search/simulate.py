@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -29,14 +29,16 @@ def simulate(
     jitter: float = 0.0,
     failures: float = 0.0,
     resume_cost: float = 0.0,
+    reports: Literal["units", "targets"] = "units",
 ) -> Trace:
     """Run a search on `workers` gangs until it is over, `max_time` seconds have passed or a report is `goal` or better.
 
     `jitter` is the standard deviation of the logarithm of a trial's speed; `failures` the share of gangs whose trial
     fails for good before it has come to its target; `resume_cost` the seconds for which a gang loads before it trains,
-    which a trial that keeps its slots is spared. The same arguments give the same trace.
+    which a trial that keeps its slots is spared. Trials report at the end of each unit, or at their targets alone:
+    then long trainings take no longer than short ones. The same arguments give the same trace.
     """
-    world = _World(searcher, problem, workers, seed, mode, jitter, failures, resume_cost)
+    world = _World(searcher, problem, workers, seed, mode, jitter, failures, resume_cost, reports == "units")
     world.fill()
     while world.due and world.due[0].time <= max_time:
         if world.step() and goal is not None and world.best_is(goal):
@@ -48,11 +50,12 @@ def simulate(
 
 
 class _Due(NamedTuple):
-    """The end of a trial's next unit; `fails` is the unit that it will not come to."""
+    """The end of a trial's next unit, or of all up to its target; `fails` is the unit that it will not come to."""
 
     time: float
     order: int
     trial: int
+    unit: int
     until: int
     fails: int | None
 
@@ -70,9 +73,10 @@ class _World:
         jitter: float,
         failures: float,
         resume_cost: float,
+        each_unit: bool,
     ) -> None:
         self._searcher, self._problem, self._workers, self._mode = searcher, problem, workers, mode
-        self._jitter, self._failures, self._resume_cost = jitter, failures, resume_cost
+        self._jitter, self._failures, self._resume_cost, self._each_unit = jitter, failures, resume_cost, each_unit
         self._random = np.random.default_rng(seed)
         self._order = itertools.count()
         self._trials: dict[int, Simulated] = {}
@@ -111,21 +115,22 @@ class _World:
         self._plan(at, towards.until, fails, cost)
 
     def _plan(self, at: Simulated, until: int, fails: int | None, cost: float = 0.0) -> None:
-        seconds = cost + self._problem.seconds(at.number) * self._speed[at.number]
+        unit = at.reached + 1 if self._each_unit else fails or until
+        seconds = cost + self._problem.seconds(at.number) * self._speed[at.number] * (unit - at.reached)
         at.trained += seconds
-        heapq.heappush(self.due, _Due(self.now + seconds, next(self._order), at.number, until, fails))
+        heapq.heappush(self.due, _Due(self.now + seconds, next(self._order), at.number, unit, until, fails))
 
     def step(self) -> bool:
         """Let the next that is due happen; whether it was a report of a finite value."""
         due = heapq.heappop(self.due)
         self.pass_time(due.time)
         at = self._trials[due.trial]
-        if due.fails == at.reached + 1:
+        if due.fails == due.unit:
             at.state = "failed"
             self._idle += 1
             self._searcher.on_exit(due.trial, "failed")
             return False
-        at.reached += 1
+        at.reached = due.unit
         value = at.values[at.reached] = self._problem.value(due.trial, at.reached)
         if math.isfinite(value):
             self._reports.append((self.now, value, due.trial))

@@ -21,7 +21,7 @@ from kernel_backend.service.asking import draft_ask, pool_of
 def check_searcher(search: Search, space: Space, source: str) -> None:
     """Refuse what would only show when the searcher is made, or asked for the first time."""
     if search.method == "grid":
-        grid.points(space)  # more than anybody could train are refused here
+        grid.count(space)  # more than anybody could train are refused here
     if search.method == "custom" and search.source is not None:
         check_class(source, search.source)
     check_installed(search.sampler or search.method)

@@ -8,6 +8,7 @@ from kernel_backend.errors import Forbidden, InvalidRequest
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.people import Person
+from kernel_backend.model.record import checked, complaint
 from kernel_backend.model.space import Space
 from kernel_backend.model.trial import Trial
 
@@ -43,14 +44,14 @@ def again(before: Experiment, asked: Rerun) -> Submission:
     try:
         config = asked.applied(before.config)
     except ValidationError as error:
-        wrong = "; ".join(f"{found['loc'][0]}: {found['msg']}" for found in error.errors())
-        raise InvalidRequest(f"this is no configuration: {wrong}") from None
+        raise InvalidRequest(f"this is no configuration: {complaint(error)}") from None
     # What was searched and is given now is searched no more; where nothing is left of the search there is one training.
     space = before.space.given(asked.params)
     if before.space.parameters and not space.parameters:
         config = config.model_copy(update={"search": None})
     params = {**before.params, **asked.params}
-    return Submission(
+    return checked(
+        Submission,
         snapshot=before.snapshot,
         config=config,
         params={name: value for name, value in params.items() if name not in space.names},

@@ -12,6 +12,7 @@ from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.parse import parse
 from kernel_backend.model.people import Person
 from kernel_backend.model.search_rules import check_search
+from kernel_backend.model.spelling import check_bounds
 from kernel_backend.model.trial import WEIGHTS
 from kernel_backend.service import earlier
 from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
@@ -49,6 +50,7 @@ class Drafts:
         can never run, and Forbidden.
         """
         may_submit(who)
+        check_bounds(submission.config)
         if submission.rerun_of is not None:
             await visible(self._store, who, submission.rerun_of)
         group = group_of(who, submission.config, {name for kind, name in self._roster.people if kind == "group"})

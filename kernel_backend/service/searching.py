@@ -9,9 +9,10 @@ from collections.abc import Callable
 from kernel_backend.errors import Conflict, InvalidRequest
 from kernel_backend.model import events as e
 from kernel_backend.model.effects import Moved
-from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.people import Person
 from kernel_backend.model.search import Prune, Search, Settings
+from kernel_backend.model.spelling import check_bounds
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing
 from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, ExperimentState
 from kernel_backend.scheduler.budgets import used_up
@@ -142,6 +143,7 @@ class SearchVerbs:
         number, now = before.number, time.time()
         given = {name: value for name, value in asked.model_dump().items() if value is not None}
         search = Search.model_validate((before.config.search or Search()).model_dump() | given)
+        check_bounds(Config(search=search))
         total = sum(self._store.trial_counts(number).values())
         if asked.trials is None and search.trials is not None and search.trials <= total:
             search = search.model_copy(update={"trials": None})  # more time is for more trials

@@ -19,7 +19,7 @@ from kernel_backend.model.claims import Claim, Spell
 from kernel_backend.model.curves import Told
 from kernel_backend.model.effects import Effect
 from kernel_backend.model.events import Event
-from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.experiment import LONGEST_NAME, Config, Experiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
@@ -45,7 +45,7 @@ class StoreUnavailable(DaylightError):
 class Draft(Record):
     """An experiment before it has a number; a name may be empty, and is stripped."""
 
-    name: str = Field("", max_length=200)
+    name: str = Field("", max_length=LONGEST_NAME)
     owner: str
     group: str
     snapshot: str

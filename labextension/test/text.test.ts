@@ -1,6 +1,6 @@
 /** What only the front end says; the golden cases have what Python says, too. */
 
-import { number, progressText, titleText } from '../src/model/text';
+import { number, paramsText, progressText, titleText } from '../src/model/text';
 import { experiment, overview, trial } from './fakes';
 
 test('progress in words: the epoch, the step, and what is left', () => {
@@ -18,4 +18,10 @@ test('a title has the name where there is one', () => {
 
 test('numbers that were computed here are said like those that came as text', () => {
   expect([NaN, Infinity, -Infinity].map(number)).toEqual(['nan', 'inf', '-inf']);
+});
+
+test('a hyperparameter that is infinite is said as a number, and a dictionary as one', () => {
+  expect(paramsText({ z: { float: 'inf' }, n: [{ float: 'nan' }], d: { float: 'adam' } })).toBe(
+    "z=inf n=[nan] d={'float': 'adam'}"
+  );
 });

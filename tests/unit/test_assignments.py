@@ -79,7 +79,7 @@ def test_a_name_given_twice_is_refused():
         parse_assignments(["lr=1", "lr=2"])
 
 
-plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+plain = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 
 
 @given(st.recursive(plain, lambda each: st.lists(each) | st.dictionaries(st.text(), each)))

@@ -134,11 +134,7 @@ def test_a_record_cannot_be_changed() -> None:
     config=st.builds(Config, slots=st.integers(1, 64), epochs=st.integers(1, 10**6), seed=st.integers(0, 2**63 - 1)),
     params=st.dictionaries(
         st.text(min_size=1, max_size=8),
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats(allow_nan=False, allow_infinity=False)
-        | st.text(max_size=8),
+        st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=8),
         max_size=5,
     ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.record import Value
 from kernel_backend.model.space import Space
 from kernel_backend.search.encoding import Encoder
-from kernel_backend.search.grid import points, values
+from kernel_backend.search.grid import count, points, values
 
 
 def grid(line: str) -> list[dict[str, Value]]:
@@ -108,3 +110,24 @@ def test_a_range_of_fractions_without_a_count_is_refused():
 def test_a_grid_that_nobody_could_train_is_refused_at_once(line: str):
     with pytest.raises(InvalidRequest, match="more than 100,000 points"):
         grid(line)
+
+
+@pytest.mark.parametrize("line", ["x=0..0.5:100000 y=0..0.5:400", "x=1..40000000", "z=1..2 x=1..40000000@z=2"])
+def test_a_grid_is_counted_before_it_is_made(line: str):
+    tracemalloc.start()
+    with pytest.raises(InvalidRequest, match="more than 100,000 points"):
+        grid(line)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 30 * 2**20  # a list of 40,000,000 numbers has 1.5 GB
+
+
+@given(
+    st.integers(1, 3).map(lambda most: f"a=1..{most + 1}"),
+    st.sampled_from(["b=x,y", "b=x,y@a=1", "b=x,y@a=2"]),
+    st.sampled_from(["c=1..4:3", "c=0..1:5@b=x", "c=1,2@b=x,y", "c=2..64:log2"]),
+    st.sampled_from([[], ["rows=0..2", "row.n=1..3@each"], ["rows=1,2", "row.n=1,2@each", "row.m=1..2@each@n=2"]]),
+)
+def test_as_many_are_counted_as_are_made(a: str, b: str, c: str, rows: list[str]):
+    space = parse_line([a, b, c, *rows]).space
+    assert count(space) == len(points(space))

@@ -74,6 +74,11 @@ def test_how_much_a_search_trains_is_told_from_the_least_to_the_most(line: str, 
             "2 by 2 at once, 1 by 8 at once",
         ),
         ("--search random --budget 2h", ""),
+        (
+            "--search grid --epochs 9000000",
+            "about 27000000 epochs in all (100 % of 3 whole trainings); as long as 3 whole trainings one by one, "
+            "2 by 2 at once, 1 by 8 at once",
+        ),
     ],
 )
 def test_what_a_search_will_train_is_foretold(line: str, said: str):
@@ -90,9 +95,10 @@ def test_halving_is_foretold_to_train_a_small_part():
 @pytest.mark.parametrize(
     "line",
     [
-        "--search random --trials 99999999999999999999",
-        "--search asha --steps 100000000",
-        "--search grid --epochs 9000000",
+        "--search random --trials 1000000",
+        "--search asha --trials 5000",
+        "--search hyperband --steps 4096 --eta 2 --first-rung 1",
+        "--search pbt --steps 100000 --interval 10",
     ],
 )
 def test_what_would_take_long_to_play_is_not_foretold(line: str) -> None:

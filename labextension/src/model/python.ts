@@ -39,8 +39,14 @@ export function repr(value: Value): string {
     case 'number':
       return numeral(value);
     case 'object':
-      return value ? `{${pairs(value).join(', ')}}` : 'None';
+      return value ? (notFinite(value) ?? `{${pairs(value).join(', ')}}`) : 'None';
   }
+}
+
+/** What `{"float": "inf"}` stands for, which JSON has no number for. */
+function notFinite(value: Record<string, Value>): string | undefined {
+  const text = Object.keys(value).length === 1 ? value.float : undefined;
+  return typeof text === 'string' && ['inf', '-inf', 'nan'].includes(text) ? text : undefined;
 }
 
 function pairs(value: Record<string, Value>): string[] {
