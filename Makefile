@@ -8,13 +8,13 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab hub browser test torture test-fast check fix bench screenshots docs clean
+.PHONY: help setup lock demo lab hub browser test torture test-fast check fix bench screenshots docs clean
 
 help: ## this list
 	@$(PYTHON) -c 'import re; [print(f"  make {a:<10} {b}") for a, b in re.findall(r"^([a-z-]+):.*?## (.*)", open("Makefile").read(), re.M)]'
 
 setup: $(STAMP) $(FRONT) ## make .venv: torch, Horovod (built once, then cached), Daylight; a second call does nothing
-$(STAMP): pyproject.toml scripts/setup scripts/horovod
+$(STAMP): pyproject.toml requirements/dev.txt scripts/setup scripts/horovod
 	PYTHON="$(PYTHON)" scripts/setup
 	@touch $@ $(FRONT)
 
@@ -55,6 +55,9 @@ fix: setup ## put right what the style checks can put right by themselves
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(NPM) run fix
+
+lock: setup ## renew the locked versions of requirements/ from pyproject.toml (scripts/lock --upgrade takes the newest)
+	scripts/lock
 
 screenshots: setup browser ## take the pictures of README and docs anew, from a real run in a real browser
 	$(BIN)/python scripts/screenshots.py

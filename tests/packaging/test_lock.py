@@ -1,0 +1,63 @@
+"""The locks of requirements/: they hold what pyproject.toml asks for, and a hash for each version."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+GROUPS = PYPROJECT["dependency-groups"]
+
+
+def asked_for(extra: str) -> list[Requirement]:
+    """Return what an extra asks for, the extras of our own that it names included."""
+    found = []
+    for text in EXTRAS[extra]:
+        requirement = Requirement(text)
+        if requirement.name == "daylight":
+            found += [each for name in sorted(requirement.extras) for each in asked_for(name)]
+        else:
+            found.append(requirement)
+    return found
+
+
+LOCKS = {
+    "dev": [Requirement(text) for text in (*PYPROJECT["project"]["dependencies"], *GROUPS["dev"])] + asked_for("test"),
+    **{name: [Requirement(text) for text in GROUPS[name]] for name in ("horovod", "installer", "node")},
+}
+
+
+def entries(lock: str) -> list[str]:
+    """Return the lock's entries, each with its hashes in one line."""
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text().replace("\\\n", " ")
+    return [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_each_version_has_the_hash_of_its_files(lock: str) -> None:
+    for entry in entries(lock):
+        assert re.match(r"[\w.-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry), entry
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_has_all_that_pyproject_asks_for(lock: str) -> None:
+    versions: dict[str, list[str]] = {}
+    for entry in entries(lock):
+        name, version = re.match(r"([\w.-]+)==(\S+)", entry).groups()
+        versions.setdefault(canonicalize_name(name), []).append(version)
+    for requirement in LOCKS[lock]:
+        locked = versions.get(canonicalize_name(requirement.name), [])
+        assert locked, f"{requirement} is not in requirements/{lock}.txt: make lock"
+        fits = [requirement.specifier.contains(each, prereleases=True) for each in locked]
+        assert all(fits), f"{requirement}, not {locked}: make lock"
+
+
+def test_locks_name_no_index() -> None:
+    assert not [line for lock in LOCKS for line in entries(lock) if "://" in line]
