@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
-from functools import cached_property
 from logging import Logger
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote_plus
 
 from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
+from tornado.netutil import DefaultExecutorResolver
 from tornado.simple_httpclient import HTTPStreamClosedError, HTTPTimeoutError, SimpleAsyncHTTPClient
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
@@ -17,6 +18,8 @@ from jupyter_ext.finder import Finder
 from kernel_backend.discovery import Address
 from kernel_backend.errors import ServiceUnreachable
 from kernel_backend.patience import remedy
+from kernel_backend.peers import check_listener
+from kernel_backend.peers.end import End
 
 AT_ONCE = 100  # requests
 PAUSE_S = 0.2  # before a second try
@@ -44,6 +47,7 @@ class Proxy:
 
     def __init__(self, finder: Finder, limit: float, log: Logger) -> None:
         self._finder, self._limit, self._log = finder, limit, log
+        self._kept: tuple[Address | None, SimpleAsyncHTTPClient | None] = (None, None)
 
     async def ask(self, method: str, path: str, query: str = "", body: bytes = b"") -> Answer:
         """The service's answer, of whatever status; raises ServiceUnreachable where there is none."""
@@ -51,7 +55,7 @@ class Proxy:
         async def fetch(address: Address) -> HTTPResponse:
             said = body if method == "POST" else None
             request = self._request(address, address.url, path, query, method=method, body=said)
-            return await self._client.fetch(request, raise_error=False)
+            return await self._client(address).fetch(request, raise_error=False)
 
         self._log.debug("Daylight: asking for %s %s", method, path)
         return _answer(await self._twice(fetch))
@@ -65,7 +69,10 @@ class Proxy:
         async def connect(address: Address) -> WebSocketClientConnection:
             url = f"ws{address.url.removeprefix('http')}"
             request = self._request(address, url, "/api/stream", query)
-            return await websocket_connect(request, ping_interval=PING_S, max_message_size=FRAME_LIMIT)
+            looking = _Looking(address)
+            return await websocket_connect(
+                request, ping_interval=PING_S, max_message_size=FRAME_LIMIT, resolver=looking
+            )
 
         self._log.debug("Daylight: watching")
         try:
@@ -75,10 +82,16 @@ class Proxy:
                 raise
             return _answer(error.response)
 
-    @cached_property
-    def _client(self) -> SimpleAsyncHTTPClient:
-        # Of our own, whatever the server has configured for itself: it knows no proxy of the environment.
-        return SimpleAsyncHTTPClient(force_instance=True, max_clients=AT_ONCE)
+    def _client(self, address: Address) -> SimpleAsyncHTTPClient:
+        """The one for this address, which stays the same while the service does."""
+        before, client = self._kept
+        if client is None or before != address:
+            # Of our own, whatever the server has configured for itself: it knows no proxy of the environment.
+            # The one before ends with the requests that it still has.
+            looking = _Looking(address)
+            client = SimpleAsyncHTTPClient(force_instance=True, max_clients=AT_ONCE, resolver=looking)
+            self._kept = address, client
+        return client
 
     def _request(
         self, address: Address, url: str, path: str, query: str, method: str = "GET", body: bytes | None = None
@@ -119,6 +132,22 @@ class Proxy:
             )
             late.http_status = 504
             raise late from None
+
+
+class _Looking(DefaultExecutorResolver):
+    """Says where a host is, but for addresses at which a process listens that the token is not for."""
+
+    def initialize(self, address: Address) -> None:
+        """Look for this service."""
+        self._address = address
+
+    async def resolve(self, host: str, port: int, family: int = socket.AF_UNSPEC) -> list[tuple[int, Any]]:
+        """Where it is; raises ServiceUnreachable where another user's process listens."""
+        found = await super().resolve(host, port, socket.AddressFamily(family))
+        if not self._address.encrypted:
+            for _, end in found:
+                check_listener(End.of(end), self._address.trusted)
+        return found
 
 
 def without_token(query: str) -> str:

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
-from urllib.parse import urlsplit
 
 from kernel_backend import lifetimes
 from kernel_backend.errors import ServiceUnreachable
@@ -47,6 +46,17 @@ class Address(NamedTuple):
     url: str
     token: str
     pid: int = 0
+    user: int | None = None  # the Unix user that it runs as, where that is known
+
+    @property
+    def trusted(self) -> frozenset[int]:
+        """Whose processes may be sent the token: the service's, and those who can read it here without being told."""
+        return frozenset({0, os.getuid(), *([] if self.user is None else [self.user])})
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether a certificate tells who listens, so that it does not matter whose process it is."""
+        return self.url.startswith("https:")
 
 
 def find(home: Path | None = None) -> Address | None:
@@ -55,7 +65,8 @@ def find(home: Path | None = None) -> Address | None:
     Without a home it is the one that this process is told of by a hub (DAYLIGHT_URL), else that of the person's own
     home.
 
-    The process is checked, not only the file: a token must never go to whoever took a dead service's port.
+    The process is checked, not only the file: a token must never go to whoever took a dead service's port. Whose
+    process then really listens there is looked up for each connection (`peers`).
     """
     if home is None and (given := _given()) is not None:
         return given
@@ -66,7 +77,7 @@ def find(home: Path | None = None) -> Address | None:
     token = _read(home / "token")
     if not token or not lifetimes.alive(noted.pid, noted.started):
         return None
-    return Address(noted.url, token, noted.pid)
+    return Address(noted.url, token, noted.pid, (home / "token").stat().st_uid)
 
 
 def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
@@ -90,20 +101,6 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
             process = _spawn(home)
         time.sleep(0.05)
     raise CannotStart(f"Daylight's service did not start within {limit:g} s. {_last_words(home)}")
-
-
-def listening(url: str, token: str, uid: int) -> Address:
-    """The service at `url`, a port of this machine, where it is that Unix user who listens there.
-
-    Who is logged in may take the port of a service that is down: he must not be told a token. Raises
-    ServiceUnreachable.
-    """
-    port = urlsplit(url).port
-    owners = {found.uid for found in _listeners() if found.port == port}
-    if owners != {uid}:
-        who = f"of user {', '.join(map(str, sorted(owners)))}" if owners else "of nobody"
-        raise ServiceUnreachable(f"at {url} listens a process {who}, and not the service of user {uid}")
-    return Address(url, token)
 
 
 @contextmanager
@@ -148,7 +145,7 @@ def announce(home: Path, host: str, port: int, prefix: str = "") -> Address:
     noted = _Noted(pid, lifetimes.started(pid), socket.gethostname(), host, port, url)
     write_private(home / "service.json", json.dumps(noted._asdict()))
     write_private(home / "server-python", sys.executable)
-    return Address(noted.url, ensure_token(home), pid)
+    return Address(noted.url, ensure_token(home), pid, os.getuid())
 
 
 def withdraw(home: Path) -> None:
@@ -178,25 +175,12 @@ class _Noted(NamedTuple):
     url: str
 
 
-class _Listener(NamedTuple):
-    port: int
-    uid: int
-
-
-def _listeners() -> Iterator[_Listener]:
-    """The sockets of this machine that listen, each with its owner, which the kernel tells everybody (proc(5))."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in _read(Path(table)).splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A":  # TCP_LISTEN
-                yield _Listener(int(fields[1].rpartition(":")[2], 16), int(fields[7]))
-
-
 def _given() -> Address | None:
-    """Where a hub has its service, and this notebook server's own token."""
+    """Where a hub has its service, this notebook server's own token, and whose processes may be told it."""
     url = os.environ.get("DAYLIGHT_URL", "").rstrip("/")
     token = os.environ.get("DAYLIGHT_TOKEN") or os.environ.get("JUPYTERHUB_API_TOKEN", "")
-    return Address(url, token) if url else None
+    user = os.environ.get("DAYLIGHT_SERVICE_UID", "")
+    return Address(url, token, user=int(user) if user.isdecimal() else None) if url else None
 
 
 def _noted(home: Path) -> _Noted | None:

@@ -27,6 +27,7 @@ PARTS: dict[str, set[str]] = {
     "orphans": set(),
     "lifetimes": set(),
     "patience": WORDS,
+    "peers": WORDS,
     "discovery": WORDS | {"home", "lifetimes"},
     **dict.fromkeys(DECISIONS, WORDS),
     **dict.fromkeys(SEAMS, WORDS | DECISIONS | {"home", "devices", "overlay"}),
@@ -39,13 +40,13 @@ PARTS: dict[str, set[str]] = {
     "agent": WORDS | SEAMS | {"home", "areas"},
     "accounts": WORDS | SEAMS | {"devices", "areas", "agent"},
     "spawn_helper": set(),  # root runs it: nothing but the standard library
-    "client": WORDS | {"home", "discovery", "patience"},
+    "client": WORDS | {"home", "discovery", "patience", "peers"},
     "service": WORDS | DECISIONS | SEAMS | {"home", "devices", "areas"},
-    "api": WORDS | SEAMS | {"text", "service", "home"},
+    "api": WORDS | SEAMS | {"text", "service", "home", "peers"},
     "runner": WORDS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
     "under_hub": WORDS | {"identity", "discovery"},
     "jupyter_ext": WORDS
-    | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience"},
+    | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience", "peers"},
     "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts"},
     "cli": WORDS
     | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app", "patience"},

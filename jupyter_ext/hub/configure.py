@@ -5,6 +5,8 @@ Standard library only: it is imported by the hub.
 
 from __future__ import annotations
 
+import os
+import pwd
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -74,7 +76,8 @@ def daylight(
     listens at `url`; `address` is where notebook servers reach it, should that be another one.
     `accounts` is the Unix user that the service runs as, where trainings run as the accounts of those who submit them.
     After `idle_servers` seconds in which nothing was done in a notebook server it may be stopped, where an ask within a
-    guarantee lacks its slots; by default none is. Raises ValueError where the hub could not tell so soon.
+    guarantee lacks its slots; by default none is. Raises ValueError where the hub could not tell so soon, and for an
+    account that there is not.
     """
     hub = c.JupyterHub
     rights = list(READS)
@@ -102,7 +105,21 @@ def daylight(
         roles.append({"name": f"{NAME}-submit", **who, "scopes": [USES, SUBMIT]})
     _merge(hub, roles)
     _put(hub, "custom_scopes", SCOPES)
-    _put(c.Spawner, "environment", {"DAYLIGHT_URL": _below(address or url, hub.get("base_url", "/"))})
+    where = {"DAYLIGHT_URL": _below(address or url, hub.get("base_url", "/"))}
+    _put(c.Spawner, "environment", where | {"DAYLIGHT_SERVICE_UID": str(_uid(accounts))})
+
+
+def _uid(accounts: str | None) -> int:
+    """Of the Unix user that the service runs as, whose port alone notebook servers tell their tokens."""
+    if accounts is None:
+        return os.getuid()  # the hub's own
+    try:
+        return pwd.getpwnam(accounts).pw_uid
+    except KeyError:
+        raise ValueError(
+            f"accounts={accounts!r}: there is no such account on this machine: "
+            f"useradd --system --create-home {accounts}"
+        ) from None
 
 
 def _merge(hub: Any, roles: list[dict[str, Any]]) -> None:

@@ -72,8 +72,9 @@ async def standing_of(spawner: Any, url: str | None = None) -> Standing:
         token = None
         try:
             token = spawner.user.new_api_token(note="Daylight's profiles", expires_in=TOKEN_S, scopes=[USES])
-            own = f"{spawner.user.name}/{spawner.name}"
-            return await asyncio.wait_for(asyncio.to_thread(_ask, address, token, own), ANSWER_S)
+            own, uid = f"{spawner.user.name}/{spawner.name}", spawner.environment.get("DAYLIGHT_SERVICE_UID")
+            asking = asyncio.to_thread(_ask, address, token, own, None if uid is None else int(uid))
+            return await asyncio.wait_for(asking, ANSWER_S)
         except (DaylightError, TimeoutError, ValueError) as error:
             spawner.log.warning("Daylight at %s does not say what %s may have: %s", address, spawner.user.name, error)
         finally:
@@ -82,8 +83,8 @@ async def standing_of(spawner: Any, url: str | None = None) -> Standing:
     return Standing(_given(spawner.user), known=False)
 
 
-def _ask(url: str, token: str, own: str) -> Standing:
-    client = Client.at(url, token, patience=0.0)
+def _ask(url: str, token: str, own: str, uid: int | None) -> Standing:
+    client = Client.at(url, token, patience=0.0, user=uid)
     me = client.me()
     counted = sum(server.slots for server in me.servers if server.full_name == own)  # it is started again
     theirs = [each for each in me.accounts if each.kind == "user" or each.name == me.person.group]

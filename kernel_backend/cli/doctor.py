@@ -122,7 +122,7 @@ def _service() -> Iterator[Finding]:
         yield Finding("service", True, "none runs", "nothing: the first use starts one, as does daylight serve")
         return
     try:
-        client = Client.at(address.url, address.token, patience=2)
+        client = Client(lambda: address, patience=2)
         health, nodes = client.health(), client.nodes()
     except DaylightError as error:
         log = Path(home() / "service.log")

@@ -9,6 +9,7 @@ import webbrowser
 
 from kernel_backend import discovery
 from kernel_backend.cli.verb import OK, Verb, takes_json
+from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
 
@@ -20,6 +21,7 @@ def _open(options: argparse.Namespace) -> int:
     address = discovery.find() or discovery.start()
     if not address.pid:
         raise InvalidRequest("the hub serves this page, and signs you in: choose Services, then daylight, in its menu")
+    Client(lambda: address).health()  # it is the service that is there: whoever serves the page reads the token
     url = f"{address.url}/#token={address.token}"
     if options.json:
         print(json.dumps({"url": url}))

@@ -58,14 +58,9 @@ class Client:
         return cls(lambda: _running(home), patience=0.0)
 
     @classmethod
-    def at(cls, url: str, token: str, patience: float = ANSWER_S) -> Self:
-        """A client of the service at this address."""
-        return cls(lambda: Address(url, token), patience=patience)
-
-    @classmethod
-    def of_user(cls, uid: int, url: str, token: str) -> Self:
-        """A client of the service at this port of this machine while that Unix user has it; no call is repeated."""
-        return cls(lambda: discovery.listening(url, token, uid), patience=0.0)
+    def at(cls, url: str, token: str, patience: float = ANSWER_S, user: int | None = None) -> Self:
+        """A client of the service at this address, which on this machine is this Unix user's, our own or root's."""
+        return cls(lambda: Address(url, token, user=user), patience=patience)
 
     def health(self) -> dict[str, Any]:
         """The service's version, process and home."""

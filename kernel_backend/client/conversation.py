@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kernel_backend import errors
+from kernel_backend import errors, peers
 from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, ServiceUnreachable
 from kernel_backend.model.stream import Message
 from kernel_backend.patience import SILENCE_S, Patience, Say
 
 if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
+    import socket
+
     import httpx
     from websockets.sync.client import ClientConnection
 
@@ -48,8 +50,8 @@ class Conversation:
         while True:
             try:
                 address = self._locate()
-                headers = {"Authorization": f"Bearer {token or address.token}"}
-                response = self._http().request(method, address.url + path, headers=headers, **request)
+                known = _known(address, token)
+                response = self._http().request(method, address.url + path, **known, **request)
             except CannotStart:
                 raise  # trying again would only fail again
             except (ServiceUnreachable, httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -147,6 +149,7 @@ class Conversation:
                 close_timeout=1,
                 max_size=FRAME_LIMIT,
                 proxy=None,
+                create_connection=_looked_at(address),
             ) as socket:
                 self._streams.add(socket)
                 try:
@@ -161,8 +164,7 @@ class Conversation:
     @contextmanager
     def _streamed(self, path: str, offset: int, timeout: float) -> Iterator[httpx.Response]:
         address = self._locate()
-        headers = {"Authorization": f"Bearer {address.token}"}
-        asked: dict[str, Any] = {"params": {"offset": offset}, "headers": headers, "timeout": timeout}
+        asked: dict[str, Any] = {"params": {"offset": offset}, "timeout": timeout, **_known(address)}
         with self._http().stream("GET", address.url + path, **asked) as response:
             if response.is_error:
                 raise _error(response.status_code, response.read())
@@ -173,8 +175,38 @@ class Conversation:
 
         if self._open is None:
             # No proxy of the environment: the service is on this machine, and its token stays here.
-            self._open = httpx.Client(timeout=httpx.Timeout(ANSWER_S, connect=5.0), trust_env=False)
+            # Nor does it follow the service to another address, as it would be led by a redirect.
+            timeout = httpx.Timeout(ANSWER_S, connect=5.0)
+            self._open = httpx.Client(timeout=timeout, trust_env=False, follow_redirects=False)
         return self._open
+
+
+def _known(address: Address, token: str | None = None) -> dict[str, Any]:
+    """Of a request: the token, and the look at each new connection before anything goes over it."""
+
+    def look(event: str, info: Mapping[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete" and not address.encrypted:
+            stream = info["return_value"]
+            try:
+                peers.check_connection(stream.get_extra_info("socket"), address.trusted)
+            except BaseException:
+                stream.close()
+                raise
+
+    return {"headers": {"Authorization": f"Bearer {token or address.token}"}, "extensions": {"trace": look}}
+
+
+def _looked_at(address: Address) -> type[ClientConnection]:
+    """The same look for a stream."""
+    from websockets.sync.client import ClientConnection
+
+    class LookedAt(ClientConnection):
+        def __init__(self, connected: socket.socket, *args: Any, **options: Any) -> None:
+            if not address.encrypted:
+                peers.check_connection(connected, address.trusted)
+            super().__init__(connected, *args, **options)
+
+    return LookedAt
 
 
 def _error(status: int, content: bytes) -> DaylightError:

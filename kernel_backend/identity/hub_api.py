@@ -45,6 +45,7 @@ class HubApi:
                 "Accept": "application/jupyterhub-pagination+json",
             },
             request_timeout=ANSWER_S,
+            follow_redirects=False,  # the token goes to this address and nowhere else
             client_cert=self._auth.certfile or None,
             client_key=self._auth.keyfile or None,
             ca_certs=self._auth.client_ca or None,

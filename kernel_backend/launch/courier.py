@@ -47,9 +47,9 @@ class Courier(threading.Thread):
         """Post until told to finish and nothing is left."""
         from kernel_backend.client import Client  # after the ranks were started: it imports an HTTP library
 
-        token, url, uid = self._folder.token(), self._job.service_url, self._job.service_uid
-        if url is not None and uid is not None:
-            client = Client.of_user(uid, url, token)
+        token, url = self._folder.token(), self._job.service_url
+        if url is not None:
+            client = Client.at(url, token, patience=0.0, user=self._job.service_uid)
         else:
             client = Client.at_home(Path(self._job.home))
         waiting: list[SpoolRecord] = []

@@ -141,7 +141,7 @@ class Accounts:
     def client(self, name: str) -> Client:
         """A client of that user's."""
         (token,) = (token for token, person in self._people.items() if person["name"] == name)
-        return Client.at(f"http://127.0.0.1:{self._port}", token)
+        return Client.at(f"http://127.0.0.1:{self._port}", token, user=self.user(self.service_user).pw_uid)
 
     def submit(self, name: str, source: str = DEFINITION, **options: Any) -> int:
         """Submit a definition as a user; the experiment's number."""

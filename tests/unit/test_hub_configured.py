@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from typing import Any
 
+import pytest
 from traitlets.config import Config
 
 from jupyter_ext.hub import daylight
@@ -46,7 +49,7 @@ def test_what_the_configuration_has_stays() -> None:
     assert roles(c)["user"]["scopes"] == ["self", "shares!user", USES, SUBMIT]
     assert "theirs" in roles(c)
     assert set(c.JupyterHub.custom_scopes) == {"custom:theirs", SUBMIT, ADMIN}
-    assert set(c.Spawner.environment) == {"A", "DAYLIGHT_URL"}
+    assert set(c.Spawner.environment) == {"A", "DAYLIGHT_URL", "DAYLIGHT_SERVICE_UID"}
 
 
 def test_what_was_only_added_to_before_stays_too() -> None:
@@ -57,7 +60,7 @@ def test_what_was_only_added_to_before_stays_too() -> None:
     daylight(c, home="/srv/daylight")
     assert [each["name"] for each in plain(c.JupyterHub.services)] == ["other", "daylight"]
     assert roles(c)["user"]["scopes"] == ["self", USES, SUBMIT]
-    assert set(c.Spawner.environment.get_value({})) == {"A", "DAYLIGHT_URL"}
+    assert set(c.Spawner.environment.get_value({})) == {"A", "DAYLIGHT_URL", "DAYLIGHT_SERVICE_UID"}
 
 
 def test_notebook_servers_are_told_where_it_is_below_the_hubs_base() -> None:
@@ -65,6 +68,16 @@ def test_notebook_servers_are_told_where_it_is_below_the_hubs_base() -> None:
     c.JupyterHub.base_url = "/jupyter/"
     daylight(c, home="/srv/daylight", url="http://0.0.0.0:10180", address="http://hub:10180")
     assert c.Spawner.environment["DAYLIGHT_URL"] == "http://hub:10180/jupyter/services/daylight"
+
+
+def test_notebook_servers_are_told_whose_process_the_service_is() -> None:
+    c, other = Config(), Config()
+    daylight(c, home="/srv/daylight")
+    assert c.Spawner.environment["DAYLIGHT_SERVICE_UID"] == str(os.getuid())
+    daylight(other, home="/srv/daylight", accounts="nobody")
+    assert other.Spawner.environment["DAYLIGHT_SERVICE_UID"] == str(pwd.getpwnam("nobody").pw_uid)
+    with pytest.raises(ValueError, match="accounts='no-such-user': there is no such account on this machine"):
+        daylight(Config(), home="/srv/daylight", accounts="no-such-user")
 
 
 def test_the_service_is_run_with_what_it_is_to_be_run_with() -> None:
@@ -81,9 +94,9 @@ def test_the_service_is_run_with_what_it_is_to_be_run_with() -> None:
 
 def test_with_accounts_the_service_runs_as_its_own_user_beside_the_spawn_helper() -> None:
     c = Config()
-    daylight(c, home="/srv/daylight", accounts="daylight")
+    daylight(c, home="/srv/daylight", accounts="nobody")
     (service,) = c.JupyterHub.services
-    assert service["user"] == "daylight"
+    assert service["user"] == "nobody"
     assert service["command"][-1] == "--spawn-helper=/run/daylight/spawn.sock"
     daylight(other := Config(), home="/srv/daylight")
     assert "user" not in other.JupyterHub.services[0]

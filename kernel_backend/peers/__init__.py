@@ -1,0 +1,77 @@
+"""Whose process is at the other end of a TCP connection within this machine.
+
+A user who is logged in may take the port of a service that is down. What a client sends there must not reach them.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from collections.abc import Collection
+from ipaddress import IPv4Address, IPv6Address
+
+from kernel_backend.errors import ServiceUnreachable
+from kernel_backend.peers import netlink, proc
+from kernel_backend.peers.end import End, Found
+
+
+def check_connection(connection: socket.socket, users: Collection[int]) -> None:
+    """Pass where the other end of a connection is a process of one of these users, or on another machine.
+
+    Raises ServiceUnreachable.
+    """
+    here, there = End.of(connection.getsockname()), End.of(connection.getpeername())
+    if _is_local(there.address):
+        # The listener is looked up first. A connection that is not accepted after that belongs to it: had there been
+        # another one before, the kernel would have reset what that one had not accepted.
+        listener, accepted = _look(there, End(here.address, 0)), _look(there, here)
+        _check(accepted if accepted is not None and accepted.held else listener, there, users)
+
+
+def check_listener(where: End, users: Collection[int]) -> None:
+    """Pass where a process of one of these users listens at an address, or where it is another machine's.
+
+    For a connection that cannot be looked at before something is sent: the port may change hands after this look.
+    Raises ServiceUnreachable, and ConnectionRefusedError where nobody listens.
+    """
+    if _is_local(where.address):
+        found = _look(where, End(where.address, 0))
+        if found is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {where}")
+        _check(found, where, users)
+
+
+def user_of(connection: socket.socket) -> int | None:
+    """The Unix user at the other end of a connection; None where it is on another machine, or gone."""
+    here, there = End.of(connection.getsockname()), End.of(connection.getpeername())
+    found = _look(there, here) if _is_local(there.address) else None
+    return found.uid if found is not None and found.held else None
+
+
+def _look(local: End, remote: End) -> Found | None:
+    try:
+        return netlink.look(local, remote)
+    except OSError:  # a kernel, or a sandbox, without this protocol
+        return proc.look(local, remote)
+
+
+def _is_local(address: IPv4Address | IPv6Address) -> bool:
+    if sys.platform != "linux":
+        return False  # only Linux tells
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(address), 0))
+        except OSError:
+            return False
+    return True
+
+
+def _check(found: Found | None, there: End, users: Collection[int]) -> None:
+    if found is None or found.uid not in users:
+        who = f"of user {found.uid}" if found is not None else "of nobody"
+        wanted = " or ".join(map(str, sorted(users)))
+        raise ServiceUnreachable(f"at {there} listens a process {who}, and not the service of user {wanted}")

@@ -1,0 +1,31 @@
+"""What is looked up, and what is found."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import NamedTuple
+
+
+class End(NamedTuple):
+    """One end of a connection."""
+
+    address: IPv4Address | IPv6Address
+    port: int
+
+    @classmethod
+    def of(cls, name: tuple[object, ...]) -> End:
+        """The end that a socket calls so (`getsockname`); an IPv4 address within an IPv6 one is an IPv4 address."""
+        address = ip_address(str(name[0]).partition("%")[0])
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        return cls(mapped or address, int(str(name[1])))
+
+    def __str__(self) -> str:
+        host = f"[{self.address}]" if isinstance(self.address, IPv6Address) else str(self.address)
+        return f"{host}:{self.port}"
+
+
+class Found(NamedTuple):
+    """A socket of this machine."""
+
+    uid: int
+    held: bool  # by a process: a connection that is not accepted yet, or closed already, is the kernel's alone
