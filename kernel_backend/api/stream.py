@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import aclosing
 
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
@@ -78,8 +79,9 @@ class Stream(Guarded, WebSocketHandler):
         # Each message is fetched only when the one before has left for the socket: however slow a reader is, what
         # it has not read yet waits in the store and not in memory.
         try:
-            async for message in self.service.watch(self.user, self.after, self.experiment):
-                await self.write_message(message.model_dump_json())
+            async with aclosing(self.service.watch(self.user, self.after, self.experiment)) as messages:
+                async for message in messages:
+                    await self.write_message(message)
         except WebSocketClosedError:
             pass
         except DaylightError as error:

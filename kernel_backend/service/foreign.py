@@ -26,11 +26,11 @@ class Reader:
         """The same sentence, without a number that is not theirs to know."""
         return _MADE_ROOM_FOR.sub(lambda found: found[0] if self._sees(int(found[1])) else "another's training", text)
 
-    def message(self, message: Message) -> Message:
-        """The same message, its note rewritten where it is one."""
-        if message.type != "note":
-            return message
-        return message.model_copy(update={"data": {**message.data, "text": self.note(str(message.data["text"]))}})
+    def note_message(self, json: str) -> str:
+        """Return the message of a note with its sentence rewritten."""
+        message = Message.model_validate_json(json)
+        data = {**message.data, "text": self.note(str(message.data["text"]))}
+        return message.model_copy(update={"data": data}).model_dump_json()
 
     def _look(self, number: int) -> bool:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +27,19 @@ from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, St
 from kernel_backend.model.resumption import resized_note
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
-from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.admission import check_possible, check_workers
 from kernel_backend.service.again import again, alone, as_asked_by
 from kernel_backend.service.artifacts import ArtifactVerbs
-from kernel_backend.service.bus import Bus, heard
+from kernel_backend.service.bus import Bus
 from kernel_backend.service.checkpoints import CheckpointVerbs
 from kernel_backend.service.cluster import ClusterVerbs
 from kernel_backend.service.compare import CompareVerbs
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.deeds import deed_on
 from kernel_backend.service.drafts import Drafts
+from kernel_backend.service.feed import Feed
 from kernel_backend.service.foreign import Reader
 from kernel_backend.service.jobs import digest
 from kernel_backend.service.loop import Loop
@@ -52,8 +52,6 @@ from kernel_backend.service.twins import Twins
 from kernel_backend.service.visible import changeable, may_submit, visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
-
-WATCH_S = 20.0  # a watcher looks at least this often
 
 
 class Service:
@@ -84,6 +82,7 @@ class Service:
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places)
         self._bus = Bus()
+        self._feed = Feed(store, self._bus)
         rules = rules or Rules()
         self._loop = Loop(store, engine, archive, places, areas, home, self._bus, self.roster, rules, url, servers)
         self.notebooks = self._loop.notebooks
@@ -265,20 +264,17 @@ class Service:
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
-    async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncIterator[Message]:
-        """Every message after sequence number `after`, then each new one as it becomes known; no end."""
+    async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncGenerator[str, None]:
+        """The JSON of every message after number `after`, then of each new one as it becomes known; no end."""
         if experiment is not None:
             await self._visible(who, experiment)
-        reader = Reader(self._store, who)
-        while True:
-            bell = self._bus.listen()
-            messages = await asyncio.to_thread(self._store.messages, after, experiment)
-            for message in messages:
-                after = message.seq
-                if experiment is not None or await self._sees(who, message.experiment):
-                    yield await asyncio.to_thread(reader.message, message)
-            if not messages:
-                await heard(bell, WATCH_S)
+        reader, seen = Reader(self._store, who), {experiment: True}  # who watches is the same person throughout
+        async with contextlib.aclosing(self._feed.frames(after, experiment)) as frames:
+            async for frame in frames:
+                if frame.experiment not in seen:
+                    seen[frame.experiment] = await self._sees(who, frame.experiment)
+                if seen[frame.experiment]:
+                    yield await asyncio.to_thread(reader.note_message, frame.text) if frame.note else frame.text
 
     # Changing
 
