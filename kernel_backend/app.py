@@ -32,7 +32,7 @@ from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.api.routes import application
 from kernel_backend.areas.base import Areas
 from kernel_backend.areas.own import OneArea, OwnArea
-from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.places import Identity, Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.errors import DaylightError
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 THREADS = 128  # for whatever waits for files or databases
 OWNERS = 100_000  # experiments whose owner, which never changes, is remembered
+TRIALS = 100_000  # and trials whose identity is
 IDLE_LOOK_S = 1.0  # between looks whether it is time to go
 GOING_AWAY = 1001  # what watchers hear at the end: they will connect again
 
@@ -201,7 +202,7 @@ class Daylight(Program):
 
     def _service(self, home: Path, hub: UnderHub | None = None) -> Service:
         store = SqlStore(home / "daylight.db")
-        engine, places, areas = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home)
+        engine, places, areas = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home, store)
         return Service(
             store=store,
             archive=Archive(home / "snapshots"),
@@ -214,9 +215,9 @@ class Daylight(Program):
             servers=None if hub is None else hub.servers,
         )
 
-    def _of_one(self, home: Path) -> tuple[Engine, Places, Areas]:
+    def _of_one(self, home: Path, store: Store) -> tuple[Engine, Places, Areas]:
         """Everything runs and lies with whoever runs this process."""
-        return LocalEngine(home), Places(self.checkpoints), OneArea(OwnArea(home))
+        return LocalEngine(home), Places(self.checkpoints, _identity(store)), OneArea(OwnArea(home))
 
     def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, Places, Areas]:
         """Trainings run, and their files lie, with the Unix users who own them."""
@@ -224,7 +225,8 @@ class Daylight(Program):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
         agents = Agents(by_helper(Path(self.spawn_helper)))
         owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
-        places = Places(self.checkpoints) if "://" in self.checkpoints else AccountPlaces(agents, owner)
+        remote, identity = "://" in self.checkpoints, _identity(store)
+        places = Places(self.checkpoints, identity) if remote else AccountPlaces(agents, owner, identity)
         return AccountsEngine(agents, owner, home / "gangs"), places, AccountAreas(agents)
 
     async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:
@@ -238,6 +240,10 @@ class Daylight(Program):
         address = discovery.find(home)
         where = f"at {address.url} (pid {address.pid})" if address else "or is about to"
         print(f"Daylight serves {home} already, {where}", flush=True)
+
+
+def _identity(store: Store) -> Identity:
+    return lru_cache(TRIALS)(store.trial_uid)
 
 
 @asynccontextmanager

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
+
+# All folders whose entries begin with the number of an experiment: `12`, `12.1` or `12.1-2`.
+_NUMBERED = ("attempts", "standins", "prepared", "artifacts", "checkpoints", "searches", "gangs")
+_NUMBER = re.compile(r"(\d{1,9})(?:\.\d{1,9}(?:-\d{1,9})?)?")
 
 
 def _jupyter_data() -> Path:
@@ -43,3 +49,25 @@ def artifact_folder(root: Path, experiment: int, trial: int) -> Path:
 def checkpoint_folder(root: Path, experiment: int, trial: int) -> Path:
     """Where a trial's checkpoints are, of all its attempts."""
     return root / "checkpoints" / str(experiment) / str(trial)
+
+
+def names_of_attempts(root: Path) -> list[str]:
+    """Return what lies among the attempts' folders."""
+    return _names(root / "attempts")
+
+
+def largest_number(root: Path) -> int:
+    """Return the largest number of an experiment that any folder here names; 0 where none does."""
+    return largest_of(name for folder in _NUMBERED for name in _names(root / folder))
+
+
+def largest_of(names: Iterable[str]) -> int:
+    """Return the largest number of an experiment among the names of folders; 0 where there is none."""
+    return max((int(found[1]) for name in names if (found := _NUMBER.fullmatch(name))), default=0)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # none yet, or not to be read: what is in it cannot be used either
+        return []

@@ -51,6 +51,14 @@ class AgentArea:
         """Have the code of an attempt put in its place."""
         return self._agents.ask(self._user, "unpack", _WORKING, Body.of(archive), UNPACK_S, job=job.model_dump_json())
 
+    def largest_number(self) -> int:
+        """Have the agent look through all folders."""
+        return self._agents.ask(self._user, "largest_number", _NUMBER)
+
+    def last_attempt(self, experiment: int, trial: int, since: int) -> int:
+        """Have the agent look for their folders."""
+        return self._agents.ask(self._user, "last_attempt", _NUMBER, experiment=experiment, trial=trial, since=since)
+
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """The bytes of an artifact."""
         stack = ExitStack()
@@ -145,6 +153,7 @@ def _closing(stack: ExitStack, link: Link) -> Iterator[bytes]:
 
 
 _NONE = TypeAdapter(None)
+_NUMBER = TypeAdapter(int)
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _WORKING = TypeAdapter(Working)
 _LOCK = TypeAdapter(Lock)

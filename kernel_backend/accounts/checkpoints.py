@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from kernel_backend.accounts.agents import LONG_S, NOTHING, Agents, Body
 from kernel_backend.agent.words import Listed
 from kernel_backend.checkpoints.base import Aside, Checkpoints, Data, Manifest, Part, dump, parse
-from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.places import Identity, Places
 from kernel_backend.checkpoints.streams import size_of, slices
 from kernel_backend.checkpoints.verify import ID
 from kernel_backend.errors import CheckpointDamaged
@@ -24,9 +24,9 @@ Owner = Callable[[int], str]  # of an experiment
 class AgentCheckpoints:
     """The checkpoints of one trial, as the agent of its owner tells of them. What it tells is checked once more."""
 
-    def __init__(self, agents: Agents, user: str, experiment: int, trial: int) -> None:
+    def __init__(self, agents: Agents, user: str, experiment: int, trial: int, uid: str) -> None:
         self._agents, self._user = agents, user
-        self._trial = {"experiment": experiment, "trial": trial}
+        self._trial = {"experiment": experiment, "trial": trial, "uid": uid}
 
     @property
     def where(self) -> str:
@@ -100,6 +100,10 @@ class AgentCheckpoints:
         """The highest claim."""
         return self._ask("claimed", _NUMBER)
 
+    def names(self) -> Sequence[str]:
+        """The names of all that lies there."""
+        return self._ask("names", _NAMES)
+
     def _streamed(self, manifest: Manifest, name: str, offset: int) -> Iterator[bytes]:
         """First an empty piece, once all was verified."""
         body, more = Body.of(dump(manifest)), {**self._trial, "name": name, "offset": offset}
@@ -114,7 +118,7 @@ class AgentCheckpoints:
 
     def _manifest(self, listed: Listed) -> Manifest:
         manifest = parse(listed.manifest.encode())
-        named = manifest.experiment, manifest.trial
+        named = manifest.experiment, manifest.trial, manifest.uid
         if named != tuple(self._trial.values()) or ID.fullmatch(manifest.id) is None or not listed.files:
             raise CheckpointDamaged(f"a manifest in {self.where} is that of {named[0]}.{named[1]}/{manifest.id}")
         found = {"folder": f"{self.where}/{manifest.id}", "pinned": listed.pinned, "files": listed.files}
@@ -129,21 +133,26 @@ class AgentCheckpoints:
 class AccountPlaces(Places):
     """All trials' checkpoints, each in the area of its owner."""
 
-    def __init__(self, agents: Agents, owner: Owner) -> None:
-        self._agents, self._owner = agents, owner
+    def __init__(self, agents: Agents, owner: Owner, identity: Identity) -> None:
+        self._agents, self._owner, self._identity = agents, owner, identity
 
     def where(self, experiment: int, trial: int) -> str:
         """Nothing yet: the owner's agent knows the folder, and fills it in."""
         return ""
 
+    def largest_number(self) -> int:
+        """None: the areas of their owners tell."""
+        return 0
+
     def open(self, experiment: int, trial: int) -> Checkpoints:
-        """The checkpoints of a trial; raises NotFound where there is no such experiment."""
-        return AgentCheckpoints(self._agents, self._owner(experiment), experiment, trial)
+        """The checkpoints of a trial; raises NotFound where there is no such trial."""
+        return AgentCheckpoints(self._agents, self._owner(experiment), experiment, trial, self.uid(experiment, trial))
 
 
 _NONE = TypeAdapter(None)
 _COUNT: TypeAdapter[int | None] = TypeAdapter(int | None)
 _NUMBER = TypeAdapter(int)
+_NAMES = TypeAdapter(list[str])
 _PART = TypeAdapter(Part)
 _LISTED = TypeAdapter(list[Listed])
 _NEWEST: TypeAdapter[tuple[Listed | None, list[str]]] = TypeAdapter(tuple[Listed | None, list[str]])

@@ -125,6 +125,15 @@ class AccountsEngine:
         except OSError as error:
             raise PlaceUnavailable(f"the log cannot be read as {user}: {error.strerror}") from None
 
+    async def set_aside(self, key: AttemptId) -> None:
+        """Have it ended, and its folder put out of the way."""
+        user = await self._of(key)
+        try:
+            await asyncio.to_thread(self._agents.ask, user, "set_gang_aside", _NONE, limit=KILL_S, key=str(key))
+        except (PlaceUnavailable, Forbidden, OSError) as error:
+            raise Unconfirmed(f"the folder of attempt {key}, which is another's, is still there: {error}") from None
+        self._look_anew(user)
+
     async def forget(self, key: AttemptId) -> None:
         """Have it listed no more."""
         with contextlib.suppress(Failed, Forbidden, OSError):  # that agent is never asked about it again

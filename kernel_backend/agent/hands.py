@@ -12,7 +12,7 @@ from kernel_backend.agent.words import Greeting, Listed
 from kernel_backend.areas.base import Asked, Contents, SearchClass
 from kernel_backend.areas.own import OwnArea
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed, dump, parse
-from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.places import Places, open_place
 from kernel_backend.checkpoints.verify import files_of
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.home import attempt_folder
@@ -64,6 +64,10 @@ class Hands:
         """A piece of a rank's log."""
         return self._done(self._engine.logs(parse_attempt(key), rank, offset, tail))
 
+    def set_gang_aside(self, body: Iterator[bytes], key: str) -> None:
+        """End a gang, and put its folder out of the way."""
+        self._done(self._engine.set_aside(parse_attempt(key)))
+
     def forget(self, body: Iterator[bytes], key: str) -> None:
         """List a gang no more."""
         self._done(self._engine.forget(parse_attempt(key)))
@@ -73,6 +77,14 @@ class Hands:
     def unpack(self, body: Iterator[bytes], job: str) -> Any:
         """Put code in its place."""
         return self._area.unpack(self._here(job), b"".join(body))
+
+    def largest_number(self, body: Iterator[bytes]) -> int:
+        """The largest number of an experiment that a folder names."""
+        return self._area.largest_number()
+
+    def last_attempt(self, body: Iterator[bytes], experiment: int, trial: int, since: int) -> int:
+        """The last of the attempts that follow one by one and have a folder."""
+        return self._area.last_attempt(experiment, trial, since)
 
     def artifact(self, body: Iterator[bytes], experiment: int, trial: int, name: str) -> Contents:
         """The bytes of an artifact."""
@@ -108,69 +120,75 @@ class Hands:
 
     # Checkpoints
 
-    def free(self, body: Iterator[bytes], experiment: int, trial: int) -> int | None:
+    def free(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int | None:
         """How much room there is."""
-        return self._places.open(experiment, trial).free()
+        return self._place(experiment, trial, uid).free()
 
-    def write(self, body: Iterator[bytes], experiment: int, trial: int, checkpoint: str, name: str, size: int) -> Any:
+    def write(
+        self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, name: str, size: int
+    ) -> Any:
         """Store a part."""
-        return self._places.open(experiment, trial).write(checkpoint, name, Streamed(size, lambda: body))
+        return self._place(experiment, trial, uid).write(checkpoint, name, Streamed(size, lambda: body))
 
-    def commit(self, body: Iterator[bytes], experiment: int, trial: int) -> None:
+    def commit(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
         """Make a checkpoint exist."""
-        self._places.open(experiment, trial).commit(parse(b"".join(body)))
+        self._place(experiment, trial, uid).commit(parse(b"".join(body)))
 
-    def committed(self, body: Iterator[bytes], experiment: int, trial: int) -> list[Listed]:
+    def committed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> list[Listed]:
         """All there are."""
-        return [_listed(each) for each in self._places.open(experiment, trial).committed()]
+        return [_listed(each) for each in self._place(experiment, trial, uid).committed()]
 
     def newest_verified(
-        self, body: Iterator[bytes], experiment: int, trial: int, fence: int | None, upto: list[int] | None
+        self, body: Iterator[bytes], experiment: int, trial: int, uid: str, fence: int | None, upto: list[int] | None
     ) -> Any:
         """The newest whole one."""
         limit = (upto[0], upto[1]) if upto else None
-        found, problems = self._places.open(experiment, trial).newest_verified(fence, limit)
+        found, problems = self._place(experiment, trial, uid).newest_verified(fence, limit)
         return (_listed(found) if found else None), problems
 
-    def verify(self, body: Iterator[bytes], experiment: int, trial: int) -> None:
+    def verify(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
         """Read every part of a checkpoint."""
-        place, manifest = self._kept(body, experiment, trial)
+        place, manifest = self._kept(body, experiment, trial, uid)
         place.verify(manifest)
 
-    def stream(self, body: Iterator[bytes], experiment: int, trial: int, name: str, offset: int) -> Contents:
+    def stream(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, name: str, offset: int) -> Contents:
         """The verified bytes of a part."""
-        place, manifest = self._kept(body, experiment, trial)
+        place, manifest = self._kept(body, experiment, trial, uid)
         stream, part = place.stream(manifest, name, offset), manifest.part(name)
         assert part is not None  # else it has raised
         return Contents(max(0, part.size - offset), (bytes(piece) for piece in stream))
 
-    def set_aside(self, body: Iterator[bytes], experiment: int, trial: int, checkpoint: str) -> None:
+    def set_aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
         """Keep a damaged one where nothing lists it."""
-        self._places.open(experiment, trial).set_aside(checkpoint)
+        self._place(experiment, trial, uid).set_aside(checkpoint)
 
-    def aside(self, body: Iterator[bytes], experiment: int, trial: int) -> Any:
+    def aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
         """What was set aside."""
-        return self._places.open(experiment, trial).aside()
+        return self._place(experiment, trial, uid).aside()
 
-    def discard(self, body: Iterator[bytes], experiment: int, trial: int, checkpoint: str) -> None:
+    def discard(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
         """Delete one."""
-        self._places.open(experiment, trial).discard(checkpoint)
+        self._place(experiment, trial, uid).discard(checkpoint)
 
-    def sweep(self, body: Iterator[bytes], experiment: int, trial: int, attempt: int) -> None:
+    def sweep(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
         """Delete what was never committed."""
-        self._places.open(experiment, trial).sweep(attempt)
+        self._place(experiment, trial, uid).sweep(attempt)
 
-    def pin(self, body: Iterator[bytes], experiment: int, trial: int, checkpoint: str, pinned: bool) -> None:
+    def pin(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, pinned: bool) -> None:
         """Have one kept."""
-        self._places.open(experiment, trial).pin(checkpoint, pinned)
+        self._place(experiment, trial, uid).pin(checkpoint, pinned)
 
-    def claim(self, body: Iterator[bytes], experiment: int, trial: int, attempt: int) -> None:
+    def claim(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
         """Say that an attempt goes on from here."""
-        self._places.open(experiment, trial).claim(attempt)
+        self._place(experiment, trial, uid).claim(attempt)
 
-    def claimed(self, body: Iterator[bytes], experiment: int, trial: int) -> int:
+    def names(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
+        """The names of all that lies there."""
+        return self._place(experiment, trial, uid).names()
+
+    def claimed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int:
         """The highest claim."""
-        return self._places.open(experiment, trial).claimed()
+        return self._place(experiment, trial, uid).claimed()
 
     # Small parts
 
@@ -185,8 +203,11 @@ class Hands:
             here["checkpoints"] = self._places.where(job.experiment, job.trial)
         return job.model_copy(update=here)
 
-    def _kept(self, body: Iterator[bytes], experiment: int, trial: int) -> tuple[Checkpoints, Manifest]:
-        return self._places.open(experiment, trial), parse(b"".join(body))
+    def _place(self, experiment: int, trial: int, uid: str) -> Checkpoints:
+        return open_place(self._places.where(experiment, trial), uid)
+
+    def _kept(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> tuple[Checkpoints, Manifest]:
+        return self._place(experiment, trial, uid), parse(b"".join(body))
 
 
 def _listed(manifest: Manifest) -> Listed:

@@ -12,6 +12,7 @@ class Health(ApiHandler):
     """Is it there, and which is it?"""
 
     async def get(self) -> None:
-        """Tell the service's version and process."""
-        busy = await self.service.busy()
-        self.reply({"version": __version__, "numerics": NUMERICS, "pid": os.getpid(), "busy": busy})
+        """Tell the service's version and process, and what an admin should know of it."""
+        busy, note = await self.service.busy(), self.service.numbering.note
+        notes = [note] if note else []
+        self.reply({"version": __version__, "numerics": NUMERICS, "pid": os.getpid(), "busy": busy, "notes": notes})

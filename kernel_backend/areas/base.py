@@ -81,6 +81,12 @@ class Area(Protocol):
     def unpack(self, job: Job, archive: bytes) -> Working:
         """Put the code of an attempt in its place; where it runs, and what a person should know about that."""
 
+    def largest_number(self) -> int:
+        """Return the largest number of an experiment that any folder here names; 0 where none does."""
+
+    def last_attempt(self, experiment: int, trial: int, since: int) -> int:
+        """Return the last of the attempts that follow number `since` one by one and have a folder; else `since`."""
+
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """The bytes of an artifact; raises NotFound where its file is gone."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from pathlib import Path
 
 from kernel_backend.areas.base import Area, Asked, Contents, SearchClass
 from kernel_backend.artifacts.read import opened, pieces
 from kernel_backend.environments.kept import Environments
-from kernel_backend.home import artifact_folder, stand_in_folder
+from kernel_backend.home import artifact_folder, attempt_folder, largest_number, stand_in_folder
 from kernel_backend.launch.asker import ChildAsker
+from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.snapshots.archive import unpack
 from kernel_backend.snapshots.shipped import Working, working_folder
@@ -28,6 +30,15 @@ class OwnArea:
         """Write the code of an attempt into its folder."""
         unpack(archive, Path(job.code))
         return working_folder(job, stand_in_folder(self._home, job.experiment, job.trial))
+
+    def largest_number(self) -> int:
+        """Look through all folders."""
+        return largest_number(self._home)
+
+    def last_attempt(self, experiment: int, trial: int, since: int) -> int:
+        """Look for one folder after the other."""
+        following = (AttemptId(experiment, trial, number) for number in count(since + 1))
+        return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
 
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """The bytes of an artifact's file, which is no link."""

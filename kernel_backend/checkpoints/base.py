@@ -46,6 +46,7 @@ class Manifest(Record):
 
     experiment: int
     trial: int
+    uid: str = ""  # of the trial: its numbers may be another's where a database was lost; "" in those of before
     attempt: int
     step: int
     epoch: float
@@ -98,7 +99,7 @@ class Aside(NamedTuple):
 
 
 class Checkpoints(Protocol):
-    """The checkpoints of one trial."""
+    """The checkpoints of one trial. What lies in its place and names another trial's uid is not among them."""
 
     @property
     def where(self) -> str:
@@ -164,6 +165,9 @@ class Checkpoints(Protocol):
     def claimed(self) -> int:
         """The highest number of an attempt that has claimed; 0 where none has. Asked anew each time."""
 
+    def names(self) -> Sequence[str]:
+        """Return the names of all that lies here, checkpoints or not; raises OSError."""
+
 
 def checkpoint_id(step: int, attempt: int) -> str:
     """The name of a checkpoint, `<step>-<attempt>`."""
@@ -177,7 +181,8 @@ def digest(data: bytes | memoryview) -> str:
 
 def dump(manifest: Manifest) -> bytes:
     """A manifest as the bytes of its file: JSON with a digest of everything else in it."""
-    body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"})
+    unknown = set() if manifest.uid else {"uid"}  # of before: it stays as its writer wrote it
+    body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
     return _written({"digest": digest(_canonical(body)), **body})
 
 

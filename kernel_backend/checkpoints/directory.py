@@ -46,7 +46,8 @@ _BROKEN = {errno.EIO, errno.EISDIR, errno.ENOTDIR}
 class Directory(Verifying):
     """The checkpoints of one trial under `root`, a folder that appears with the first of them."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, uid: str | None = None) -> None:
+        super().__init__(uid)
         self._root = root
 
     @property
@@ -111,17 +112,18 @@ class Directory(Verifying):
             marker.unlink(missing_ok=True)
             _sync(marker.parent)
 
+    def names(self) -> list[str]:
+        """Return the names of all that lies here, checkpoints or not; raises OSError."""
+        return [each.name for each in self._entries()]
+
     def claim(self, attempt: int) -> None:
         """Put an empty file beside the checkpoints, and then take away those of older attempts; raises OSError."""
         make_folder(self._root)
         _touch(self._root / claim_name(attempt))
         with contextlib.suppress(OSError):  # they say nothing any more
-            for older in self._claims():
+            for older in claims_among(self.names()):
                 if older < attempt:
                     (self._root / claim_name(older)).unlink(missing_ok=True)
-
-    def _claims(self) -> list[int]:
-        return claims_among(each.name for each in self._entries())
 
     def _manifests(self) -> Iterator[Found]:
         for folder in self._folders():

@@ -46,7 +46,8 @@ _T = TypeVar("_T")
 class Remote(Verifying):
     """The checkpoints of one trial under a URL. Whatever the network does is tried again, and then an OSError."""
 
-    def __init__(self, where: str, pauses: Sequence[float] = PAUSES_S) -> None:
+    def __init__(self, where: str, uid: str | None = None, pauses: Sequence[float] = PAUSES_S) -> None:
+        super().__init__(uid)
         self._where = where.rstrip("/")
         self._pauses = pauses
         self._fs, self._root = _open(self._where)
@@ -104,16 +105,17 @@ class Remote(Verifying):
         else:
             self._delete(checkpoint, {PINNED})
 
+    def names(self) -> list[str]:
+        """Return the names of all that lies here, checkpoints or not; raises OSError."""
+        return [path.rstrip("/").rpartition("/")[2] for path in self._tried(self._beside)]
+
     def claim(self, attempt: int) -> None:
         """Put an object beside the checkpoints, and then take away those of older attempts; raises OSError."""
         self._tried(partial(self._fs.pipe_file, f"{self._root}/{claim_name(attempt)}", b"claimed\n"))
         with contextlib.suppress(OSError):  # they say nothing any more
-            for older in self._claims():
+            for older in claims_among(self.names()):
                 if older < attempt:
                     self._tried(partial(self._fs.rm_file, f"{self._root}/{claim_name(older)}"))
-
-    def _claims(self) -> list[int]:
-        return claims_among(path.rstrip("/").rpartition("/")[2] for path in self._tried(self._beside))
 
     def _manifests(self) -> Iterator[Found]:
         found = {name: names for name, names in self._objects().items() if MANIFEST in names}

@@ -7,9 +7,7 @@ from functools import partial
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.errors import CheckpointDamaged, NotFound
-from kernel_backend.model.trial import WEIGHTS, checkpoint_order
-
-BEFORE = 0  # the number of the attempt that it is told to be of: before the first
+from kernel_backend.model.trial import BEFORE, WEIGHTS, checkpoint_order
 
 
 def take_over(
@@ -29,7 +27,8 @@ def take_over(
         found = _chosen(there, id, or_newer and not weights)
         if found is None:
             raise NotFound(f"checkpoint {id} of {owner}, from which this was to begin, has been deleted")
-        copy = found.model_copy(update={"experiment": experiment, "trial": trial, "attempt": BEFORE})
+        whose = {"experiment": experiment, "trial": trial, "uid": places.uid(experiment, trial)}
+        copy = found.model_copy(update={**whose, "attempt": BEFORE})
         try:
             _copy(there, found, place, _weights(copy) if weights else copy)
             return

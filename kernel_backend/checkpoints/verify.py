@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +31,13 @@ class Found(NamedTuple):
 
 
 class Verifying(ABC):
-    """A place of checkpoints without its storage: what is here holds for a folder as for an object store."""
+    """A place of checkpoints without its storage: what is here holds for a folder as for an object store.
+
+    `uid` is the identity of the trial whose checkpoints are listed; None lists whatever is there.
+    """
+
+    def __init__(self, uid: str | None = None) -> None:
+        self._uid = uid
 
     @property
     @abstractmethod
@@ -43,8 +49,8 @@ class Verifying(ABC):
         """Keep a damaged one for inspection where nothing will list it again."""
 
     @abstractmethod
-    def _claims(self) -> list[int]:
-        """The attempts of all claims that are there."""
+    def names(self) -> list[str]:
+        """Return the names of all that lies here, checkpoints or not; raises OSError."""
 
     @abstractmethod
     def _manifests(self) -> Iterator[Found]:
@@ -89,7 +95,7 @@ class Verifying(ABC):
 
     def claimed(self) -> int:
         """The highest number of an attempt that has claimed; 0 where none has. Asked anew each time."""
-        return max(self._claims(), default=0)
+        return max(claims_among(self.names()), default=0)
 
     def verify(self, manifest: Manifest) -> None:
         """Read every part; raises CheckpointDamaged that names the first one which does not agree.
@@ -145,9 +151,11 @@ class Verifying(ABC):
         bad: dict[str, CheckpointDamaged] = {}
         for each in self._manifests():
             try:
-                found.append(self._parsed(each))
+                manifest = self._parsed(each)
             except CheckpointDamaged as error:
                 bad[each.checkpoint] = error
+            else:
+                found += [manifest] if self._uid in (None, manifest.uid) else []
         return found, bad
 
     def _parsed(self, found: Found) -> Manifest:
@@ -207,6 +215,12 @@ def claim_name(attempt: int) -> str:
 def claims_among(names: Iterable[str]) -> list[int]:
     """The attempts whose claims are among these names."""
     return [int(claim[1]) for name in names if (claim := _CLAIM.fullmatch(name))]
+
+
+def newest_attempt(names: Sequence[str]) -> int:
+    """Return the highest number of an attempt that has claimed or begun one of these checkpoints; 0 for none."""
+    begun = [attempt_of(name) for name in names if ID.fullmatch(name)]
+    return max((*claims_among(names), *begun), default=0)
 
 
 def attempt_of(checkpoint: str) -> int:

@@ -133,6 +133,8 @@ def _service() -> Iterator[Finding]:
     end = f"kill {address.pid}; running experiments go on" if address.pid else "ask the hub's admins for the same"
     where = f"at {address.url} (pid {address.pid})" if address.pid else f"of the hub, at {address.url}"
     yield Finding("service", same, f"{health['version']} {where}", "" if same else f"it is another version: {end}")
+    for note in health.get("notes", []):
+        yield Finding("database", False, note, "daylight restore FILE brings a newer backup back, where there is one")
     slots = ", ".join(f"{node.name}: {node.slots} {node.kind}, {node.used} in use" for node in nodes)
     yield Finding("slots", any(node.slots for node in nodes), slots)
 

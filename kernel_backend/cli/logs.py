@@ -61,11 +61,17 @@ def _chunks(client: Client, options: Namespace) -> Iterator[LogChunk]:
         if goes_on or over:
             yield from _stacks(overview, trial, chunk)
         if goes_on:
-            attempt, rank, offset = chunk.attempt + 1, options.rank, 0
+            attempt, rank, offset = _following(overview, trial, chunk.attempt), options.rank, 0
         elif over:
             return
         else:
             time.sleep(LOOK_S)
+
+
+def _following(overview: Overview, trial: int, attempt: int) -> int:
+    """Return the number of the attempt after `attempt`; a database that was restored may have left some out."""
+    later = [each.number for each in overview.attempts if each.trial == trial and each.number > attempt]
+    return min(later, default=attempt + 1)
 
 
 def _stacks(overview: Overview, trial: int, chunk: LogChunk) -> Iterator[LogChunk]:

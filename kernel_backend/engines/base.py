@@ -32,6 +32,7 @@ class GangStatus(Record):
     phase: Literal["pending", "running", "ended"]
     outcome: Outcome | None = None  # when ended
     result: AttemptResult | None = None  # the launcher's own record, where it lived to write one
+    token_digest: str = ""  # of the token in its folder: a gang of another attempt may have the same key; "": unknown
 
 
 class Unconfirmed(DaylightError):
@@ -67,6 +68,12 @@ class Engine(Protocol):
 
         No character is halved, at either end: one that is not written whole yet comes with what follows it. A tail
         begins where a line does; of a line that is longer, it is the end. `offset` of the answer goes on from there.
+        """
+
+    async def set_aside(self, key: AttemptId) -> None:
+        """End what runs in an attempt's folder, and put the folder out of the way: it is another attempt's.
+
+        Raises Unconfirmed as `kill` does.
         """
 
     async def forget(self, key: AttemptId) -> None:

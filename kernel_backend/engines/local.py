@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -17,12 +18,12 @@ import psutil
 from kernel_backend.devices import local_node
 from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
 from kernel_backend.engines.log import Piece, read_on, read_tail
-from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import read_after
 from kernel_backend.model.ids import AttemptId, parse_attempt
-from kernel_backend.model.job import Job
+from kernel_backend.model.job import Job, token_digest
 from kernel_backend.model.overview import LogChunk
 from kernel_backend.model.reports import AttemptResult, SpoolRecord
 from kernel_backend.model.resources import Node
@@ -53,6 +54,9 @@ class LocalEngine:
     async def submit(self, job: Job, token: str) -> None:
         """Start a launcher, unless this attempt has or had one: its lock decides, so twice is once."""
         folder = self._folder(job.id)
+        if folder.launcher() is not None and folder.token_digest() != token_digest(token):
+            await self.set_aside(job.id)
+            raise Conflict(f"{folder.path} was another attempt's; it is set aside")
         await asyncio.to_thread(folder.prepare, job, token)
         if folder.launcher() is None:
             (folder.path / "listed").touch()
@@ -81,12 +85,23 @@ class LocalEngine:
         """Up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""
         return await asyncio.to_thread(self._logs, key, rank, offset, tail)
 
+    async def set_aside(self, key: AttemptId) -> None:
+        """Kill what runs there, and rename its folder: nothing of it is found under this key any more."""
+        await asyncio.to_thread(self._set_aside, key)
+
     async def forget(self, key: AttemptId) -> None:
         """List it no more; its token is of no use now and goes."""
         self._reap(str(key))
         folder = self._folder(key).path
         for name in ("listed", "token"):
             (folder / name).unlink(missing_ok=True)
+
+    def _set_aside(self, key: AttemptId) -> None:
+        self._kill(key)
+        folder = self._folder(key).path
+        others = (folder.with_name(f"{folder.name}.other-{number}") for number in count(1))
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(next(other for other in others if not other.exists()))
 
     def _folder(self, key: AttemptId) -> AttemptFolder:
         return AttemptFolder(attempt_folder(self._home, key))
@@ -100,6 +115,10 @@ class LocalEngine:
                 yield parse_attempt(mark.parent.name)
 
     def _status(self, key: AttemptId) -> GangStatus:
+        known = self._folder(key).token_digest()  # first: how a gang is may mean that it is over, and its token goes
+        return self._look(key).model_copy(update={"token_digest": known})
+
+    def _look(self, key: AttemptId) -> GangStatus:
         folder = self._folder(key)
         child = self._started.get(str(key))
         broken = bool(child and child.poll())

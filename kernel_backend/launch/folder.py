@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from kernel_backend import lifetimes
 from kernel_backend.model.frames import Sources
-from kernel_backend.model.job import Job
+from kernel_backend.model.job import Job, token_digest
 from kernel_backend.model.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult
@@ -84,6 +84,13 @@ class AttemptFolder(NamedTuple):
     def token(self) -> str:
         """The secret by which this attempt's launcher speaks to the service."""
         return (self.path / "token").read_text().strip()
+
+    def token_digest(self) -> str:
+        """Return what the store knows this attempt by; "" where its token is gone."""
+        try:
+            return token_digest(self.token())
+        except OSError:
+            return ""
 
     def launcher(self) -> LauncherRecord | None:
         """Who launches it; None before a launcher has begun."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from kernel_backend.model.experiment import Config
@@ -15,12 +16,18 @@ OF_RANKS = re.compile(
 )
 
 
+def token_digest(token: str) -> str:
+    """Return what the store keeps of an attempt's token; by it an attempt's folder is known as that attempt's own."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
 class Job(Record):
     """An attempt, spelled out. Holds no secret: the attempt's token lies beside it in its own file (0600)."""
 
     experiment: int
     trial: int
     attempt: int
+    uid: str = ""  # of the trial: what its checkpoints name, and others' do not
     config: Config  # threads are fixed
     params: dict[str, Value]
     placement: Placement

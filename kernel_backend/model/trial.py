@@ -10,6 +10,7 @@ from kernel_backend.model.states import AttemptState, Hold, Outcome, TrialState
 
 HANG = "Hang"  # the type of a failure that no process told: the ranks made no progress
 
+BEFORE = 0  # the number of the attempt that a copy of another trial's checkpoint is told to be of: before the first
 WEIGHTS = ":weights"  # behind a checkpoint of which nothing else is taken, and with which training begins at step 0
 
 

@@ -254,6 +254,7 @@ class Checkpointer:
         manifest = Manifest(
             experiment=job.experiment,
             trial=job.trial,
+            uid=job.uid,
             attempt=job.attempt,
             step=moment.step,
             epoch=moment.epoch,

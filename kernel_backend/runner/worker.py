@@ -162,7 +162,7 @@ def build(
         job,
         ranks,
         spool,
-        open_place(job.checkpoints),
+        open_place(job.checkpoints, job.uid),
         Contents(stateful, logical, streams, ranks, config.seed),
         numerics,
         HostCopy(device),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernel_backend.model.states import Outcome
-from kernel_backend.model.trial import Attempt, Failure, checkpoint_order, checkpoint_step
+from kernel_backend.model.trial import BEFORE, Attempt, Failure, checkpoint_order, checkpoint_step
 from kernel_backend.scheduler.blame import of_storage
 
 SUSPECT = 3  # crashes at the same step after the same checkpoint
@@ -40,8 +40,10 @@ def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resum
 def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
     """The checkpoints that the trial's state comes from, oldest first.
 
-    What an attempt committed counts up to the step from which any later one began: the rest was fenced off.
+    What an attempt committed counts up to the step from which any later one began: the rest was fenced off. What
+    attempts committed that are not known does not count: a restored database has forgotten them and their reports.
     """
+    known = {BEFORE, *(attempt.number for attempt in attempts)}
     ends: dict[int, int] = {}
     least: int | None = None
     for attempt in sorted(attempts, key=lambda attempt: attempt.number, reverse=True):
@@ -52,7 +54,7 @@ def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
     own = []
     for each in committed:
         reached, committer = checkpoint_order(each)
-        if reached <= ends.get(committer, reached):
+        if committer in known and reached <= ends.get(committer, reached):
             own.append(each)
     return sorted(own, key=checkpoint_order)
 

@@ -9,7 +9,6 @@ from functools import lru_cache
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.checkpoints.taken import BEFORE
 from kernel_backend.differences.diff import causes, diff
 from kernel_backend.differences.side import Side
 from kernel_backend.differences.tensors import first_difference
@@ -20,6 +19,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.facts import known
 from kernel_backend.model.people import Person
 from kernel_backend.model.snapshot import CAPTURED, DATA, Snapshot
+from kernel_backend.model.trial import BEFORE
 from kernel_backend.service.visible import sees, visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store

@@ -8,6 +8,7 @@ import logging
 import time
 
 from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.verify import newest_attempt
 from kernel_backend.engines.base import Engine, Unconfirmed
 from kernel_backend.model import events as e
 from kernel_backend.model.ids import AttemptId
@@ -101,6 +102,16 @@ class Ends:
         with contextlib.suppress(Unconfirmed):
             await self._engine.kill(key)
             await self._engine.forget(key)
+
+    async def set_aside(self, key: AttemptId) -> None:
+        """Put away a gang of another attempt of the same key, which a database that was lost knew."""
+        _log.warning("the folder of attempt %s is another attempt's: it is set aside", key)
+        with contextlib.suppress(Unconfirmed):
+            await self._engine.set_aside(key)
+
+    def newest_attempt(self, experiment: int, trial: int) -> int:
+        """Return the number of the newest attempt that has left anything beside the trial's checkpoints; 0 for none."""
+        return newest_attempt(self._places.open(experiment, trial).names())
 
     def history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:
         """A trial's attempts and its committed checkpoints; storage is the truth about these."""

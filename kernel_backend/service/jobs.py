@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -21,6 +20,7 @@ def job_of(
         experiment=experiment.number,
         trial=trial.index,
         attempt=attempt.number,
+        uid=places.uid(experiment.number, trial.index),
         config=experiment.config,
         params=trial.params,
         placement=attempt.placement,
@@ -36,8 +36,3 @@ def job_of(
         service_url=url,
         service_uid=None if url is None else os.getuid(),
     )
-
-
-def digest(token: str) -> str:
-    """What the store keeps of an attempt's token."""
-    return hashlib.sha256(token.encode()).hexdigest()

@@ -95,6 +95,7 @@ class Loop:
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()
         self._failed = False  # something in this round
+        self._own: set[AttemptId] = set()  # gangs that are known to be of the open attempts of their keys
 
     def wake(self) -> None:
         """Have the next round now."""
@@ -118,6 +119,7 @@ class Loop:
         await self.pictures.now()
         statuses = {status.key: status for status in await self._engine.statuses()}
         attempts = self.pictures.mirror.open_attempts
+        self._own &= {attempt.id for attempt in attempts}
         for attempt in attempts:
             status = statuses.pop(attempt.id, None)
             observe = partial(self._observe, attempt, status)
@@ -136,7 +138,19 @@ class Loop:
 
     # What runs
 
+    async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
+        """Return whether a gang is this very attempt's, and not one's of a database that was lost."""
+        if not status.token_digest or attempt.id in self._own:
+            return True
+        if status.token_digest != await asyncio.to_thread(self._store.token_digest, attempt.id):
+            return False
+        self._own.add(attempt.id)
+        return True
+
     async def _observe(self, attempt: Attempt, status: GangStatus | None) -> None:
+        if status is not None and not await self._is_own(attempt, status):
+            await self._ends.set_aside(attempt.id)  # the next round misses this attempt's own
+            return
         known = self.pictures.mirror.trial(attempt.experiment, attempt.trial)
         goes_on = known is not None and known.attempt == attempt.number and known.state in GOING_ON
         if goes_on and status is not None and status.phase != "ended":

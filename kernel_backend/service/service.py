@@ -21,6 +21,7 @@ from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.job import token_digest
 from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, StoredReport
@@ -41,9 +42,9 @@ from kernel_backend.service.deeds import deed_on
 from kernel_backend.service.drafts import Drafts
 from kernel_backend.service.feed import Feed
 from kernel_backend.service.foreign import Reader
-from kernel_backend.service.jobs import digest
 from kernel_backend.service.loop import Loop
 from kernel_backend.service.notebooks import Servers
+from kernel_backend.service.numbering import Numbering
 from kernel_backend.service.overviews import Overviews
 from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.searching import SearchVerbs
@@ -81,6 +82,7 @@ class Service:
         self.checkpoints = CheckpointVerbs(store, places)
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places)
+        self.numbering = Numbering(store, places, areas, home)
         self._bus = Bus()
         self._feed = Feed(store, self._bus)
         rules = rules or Rules()
@@ -97,6 +99,7 @@ class Service:
 
     async def start(self) -> None:
         """Begin the rounds; the first one adopts what lives and requeues what died."""
+        await asyncio.to_thread(self.numbering.look)
         self._preparation.start()
         self._task = asyncio.create_task(self._loop.run(), name="loop")
 
@@ -143,7 +146,8 @@ class Service:
         return await self.overview(who, twin), False
 
     async def _add(self, who: Person, draft: Draft) -> Overview:
-        experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time())
+        beyond = await asyncio.to_thread(self.numbering.beyond, draft.owner)
+        experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time(), beyond)
         await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)
         self._changed()
         return await self.overview(who, experiment.number)
@@ -340,7 +344,7 @@ class Service:
             known = await asyncio.to_thread(self._store.token_digest, key)
         except NotFound:
             raise Unauthenticated("this token is no attempt's") from None
-        if not hmac.compare_digest(known, digest(token)):
+        if not hmac.compare_digest(known, token_digest(token)):
             raise Unauthenticated("this token is no attempt's")
         accepted = 0
         if delivery.records:

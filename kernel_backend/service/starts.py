@@ -14,8 +14,9 @@ from kernel_backend.engines.base import Engine
 from kernel_backend.errors import DaylightError, NotFound
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.job import Job
+from kernel_backend.model.job import Job, token_digest
 from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.asks import ANY_TRIAL, Key
@@ -26,7 +27,6 @@ from kernel_backend.service.asking import Asking
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus
 from kernel_backend.service.ends import Ends
-from kernel_backend.service.jobs import digest
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.searches import Searches
@@ -96,9 +96,8 @@ class Starts:
         token = secrets.token_urlsafe(32)
         resume = resume_point(*await asyncio.to_thread(self._ends.history, number, index))
         async with self._pictures.starting(key, start):
-            attempt = await asyncio.to_thread(
-                self._store.add_attempt, number, index, start.placement, resume.point, digest(token), time.time()
-            )
+            add = partial(self._add_attempt, experiment, index)
+            attempt = await asyncio.to_thread(add, start.placement, resume.point, token_digest(token))
         missing: DaylightError | None = self._beginnings.missing(number, index)
         begins_from = (await asyncio.to_thread(self._store.trial, number, index)).begins_from
         if missing is None and begins_from is not None and resume.point is None:
@@ -112,6 +111,15 @@ class Starts:
         self._bus.ring()
         launch = partial(self._launch, experiment, attempt, python, token)
         await self._apart.patiently(number, f"the start of attempt {attempt.id}", launch)
+
+    def _add_attempt(
+        self, experiment: Experiment, index: int, placement: Placement, resume_from: str | None, digest: str
+    ) -> Attempt:
+        """Number the attempt after all that have left anything: a restored database may have forgotten some."""
+        number, area = experiment.number, self._areas.of(experiment.owner)
+        newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
+        beyond = area.last_attempt(number, index, newest)
+        return self._store.add_attempt(number, index, placement, resume_from, digest, time.time(), beyond)
 
     async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
         """Put the code of an attempt in its place, and start its gang there."""

@@ -106,10 +106,10 @@ class Sharing(Protocol):
 class Store(Sharing, Protocol):
     """The memory of the service."""
 
-    def add_experiment(self, draft: Draft, at: float) -> tuple[Experiment, Trial | None]:
+    def add_experiment(self, draft: Draft, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
         """The new experiment, active, with the next number, and its first trial, queued: none where there is a search.
 
-        The trials of a search are those that it decides on.
+        The number is above all in the store, and above `beyond`. The trials of a search are those that it decides on.
         """
 
     def experiment(self, number: int) -> Experiment:
@@ -175,6 +175,15 @@ class Store(Sharing, Protocol):
     def trial(self, number: int, index: int) -> Trial:
         """One trial; raises NotFound."""
 
+    def trial_uid(self, number: int, index: int) -> str:
+        """Return the identity of a trial, which no other trial ever has; "" for one of before there were any.
+
+        Raises NotFound.
+        """
+
+    def newest_attempts(self) -> dict[tuple[int, int], int]:
+        """Return the number of each trial's newest attempt, 0 before the first, by experiment and index."""
+
     def live_trials(self) -> list[Trial]:
         """All trials that neither rest nor have ended, oldest in the queue first."""
 
@@ -195,9 +204,11 @@ class Store(Sharing, Protocol):
         resume_from: str | None,
         token_digest: str,
         at: float,
+        beyond: int = 0,
     ) -> Attempt:
         """The trial's next attempt, placed: the trial is starting, and every older attempt is fenced.
 
+        Its number is above those of all its attempts in the store, and above `beyond`.
         Raises NotFound, and IllegalTransition unless the trial was queued.
         """
 

@@ -20,7 +20,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Committed, Fact, Kept, Note, Report, SpoolRecord, Started
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Best, Trial, checkpoint_step
-from kernel_backend.store.tables import artifacts, experiments, facts, reports, to_row, to_text
+from kernel_backend.store.tables import artifacts, attempts, experiments, facts, reports, to_row, to_text
 from kernel_backend.store.transaction import Transaction, advanced, changed, get_attempt, get_trial
 
 _Insert = sqlite.Insert | postgresql.Insert
@@ -67,8 +67,10 @@ def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRe
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
     """A fenced attempt's reports and artifacts up to the step from which the next attempt went on, and nothing else."""
-    successor = get_attempt(db, key._replace(number=key.number + 1))
-    last = checkpoint_step(successor.resume_from)
+    here = attempts.c
+    later = (here.experiment == key.experiment, here.trial == key.trial, here.number > key.number)
+    query = select(here.resume_from).where(*later).order_by(here.number).limit(1)
+    last = checkpoint_step(db.execute(query).scalar_one())
     return [record for record in records if isinstance(record, Report | Kept) and record.step <= last]
 
 

@@ -50,6 +50,7 @@ from kernel_backend.store.transaction import (
     get_experiment,
     get_token_digest,
     get_trial,
+    get_uid,
 )
 
 _OPEN_EXPERIMENT = [state for state in ExperimentState if state not in EXPERIMENT_ENDED]
@@ -95,9 +96,10 @@ class SqlStore(SqlSharing, Store):
     # Experiments
 
     @override
-    def add_experiment(self, draft: Draft, at: float) -> tuple[Experiment, Trial | None]:
+    def add_experiment(self, draft: Draft, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
         with self._writing() as tx:
-            number = 1 + (tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0)
+            newest = tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0
+            number = 1 + max(newest, beyond)
             fields = {name: getattr(draft, name) for name in Draft.model_fields}
             fields["name"] = draft.name.strip()
             experiment = Experiment(number=number, state=ExperimentState.ACTIVE, created_at=at, **fields)
@@ -203,6 +205,18 @@ class SqlStore(SqlSharing, Store):
             return get_trial(db, number, index)
 
     @override
+    def trial_uid(self, number: int, index: int) -> str:
+        with self._reading() as db:
+            return get_uid(db, number, index)
+
+    @override
+    def newest_attempts(self) -> dict[tuple[int, int], int]:
+        here = tables.trials.c
+        with self._reading() as db:
+            rows = db.execute(select(here.experiment, here.index, here.attempt))
+            return {(number, index): attempt for number, index, attempt in rows}
+
+    @override
     def live_trials(self) -> list[Trial]:
         here = tables.trials.c
         query = rows_of(Trial, tables.trials).where(here.state.in_(LIVE))
@@ -229,10 +243,11 @@ class SqlStore(SqlSharing, Store):
         resume_from: str | None,
         token_digest: str,
         at: float,
+        beyond: int = 0,
     ) -> Attempt:
         with self._writing() as tx:
             before = get_trial(tx.db, number, index)
-            trial = advanced(before, events.Placed(), at, {"attempt": before.attempt + 1})
+            trial = advanced(before, events.Placed(), at, {"attempt": 1 + max(before.attempt, beyond)})
             attempt = Attempt(
                 experiment=number,
                 trial=index,

@@ -106,6 +106,7 @@ trials = Table(
     Column("failure", JsonText),
     Column("excluded", JsonText, nullable=False),
     Column("ended_at", Double),
+    Column("uid", Text, nullable=False, server_default=""),  # "" in trials of before there were any
     Index("trials_by_state", "experiment", "state"),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, insert, select, update
 
@@ -56,6 +57,14 @@ def get_token_digest(db: Connection, key: AttemptId) -> str:
     if digest is None:
         raise _missing(f"attempt {key}")
     return digest
+
+
+def get_uid(db: Connection, number: int, index: int) -> str:
+    """The identity of a trial; raises NotFound."""
+    uid: str | None = db.execute(select(trials.c.uid).where(*_by_key(trials)), _key(trials, (number, index))).scalar()
+    if uid is None:
+        raise _missing(f"trial {number}.{index}")
+    return uid
 
 
 def _by_key(table: Table) -> list[ColumnElement[bool]]:
@@ -148,7 +157,7 @@ class Transaction:
     def add(self, at: float, experiment: int, new: Added) -> Trial:
         """Store and say a new trial, queued."""
         trial = Trial(experiment=experiment, state=states.TrialState.QUEUED, queued_at=at, **vars(new))
-        self.db.execute(insert(trials), to_row(trial))
+        self.db.execute(insert(trials), to_row(trial) | {"uid": uuid4().hex})
         self.say(at, trial)
         return trial
 

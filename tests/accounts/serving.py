@@ -42,7 +42,7 @@ async def serve(home: Path, helper: Path, port: int) -> None:
         store=store,
         archive=Archive(home / "snapshots"),
         engine=AccountsEngine(agents, owner, home / "gangs"),
-        places=AccountPlaces(agents, owner),
+        places=AccountPlaces(agents, owner, store.trial_uid),
         areas=AccountAreas(agents),
         home=home,
         url=f"http://127.0.0.1:{port}",

@@ -14,11 +14,11 @@ from tests.torture.files import Files
 class TestAgentCheckpoints(CheckpointsContract):
     @pytest.fixture
     def place(self, agents: Agents) -> AgentCheckpoints:
-        return AgentCheckpoints(agents, "dave", 1, 1)
+        return AgentCheckpoints(agents, "dave", 1, 1, uid="")
 
     @pytest.fixture
     def again(self, agents: Agents):
-        return lambda: AgentCheckpoints(agents, "dave", 1, 1)
+        return lambda uid="": AgentCheckpoints(agents, "dave", 1, 1, uid)
 
     @pytest.fixture
     def files(self, ourselves: Ourselves) -> Files:

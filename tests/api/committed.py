@@ -12,6 +12,7 @@ from kernel_backend.checkpoints.base import Manifest, checkpoint_id
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import flatten, pieces
 from kernel_backend.home import checkpoint_folder
+from kernel_backend.store.sql import SqlStore
 
 
 def folder(home: Path, trial: int = 1) -> Path:
@@ -19,8 +20,17 @@ def folder(home: Path, trial: int = 1) -> Path:
     return checkpoint_folder(home, 1, trial)
 
 
+def uid(home: Path) -> str:
+    """The identity of trial 1.1."""
+    store = SqlStore(home / "daylight.db")
+    try:
+        return store.trial_uid(1, 1)
+    finally:
+        store.close()
+
+
 def commit(home: Path, step: int, attempt: int = 1, ema: float | None = None, **metrics: float) -> Path:
-    """A checkpoint whose weights are all `step`, averaged ones `ema`; the file of the model's part."""
+    """A checkpoint of trial 1.1 whose weights are all `step`, averaged ones `ema`; the file of the model's part."""
     place = Directory(folder(home))
     states: dict[str, dict[str, Tensor]] = {"model": {"weight": torch.full((1, 2), float(step))}}
     if ema is not None:
@@ -30,8 +40,8 @@ def commit(home: Path, step: int, attempt: int = 1, ema: float | None = None, **
         state[name], tensors = flatten(values)
         parts.append(place.write(checkpoint_id(step, attempt), name, pieces(tensors)))
     manifest = Manifest(
-        experiment=1, trial=1, attempt=attempt, step=step, epoch=step / 10, at=float(step), world=1, seed=0,
-        params={"width": 2}, snapshot="0" * 64, metrics=metrics, parts=tuple(parts), state=state,
+        experiment=1, trial=1, uid=uid(home), attempt=attempt, step=step, epoch=step / 10, at=float(step), world=1,
+        seed=0, params={"width": 2}, snapshot="0" * 64, metrics=metrics, parts=tuple(parts), state=state,
     )  # fmt: skip
     place.commit(manifest)
     return folder(home) / manifest.id / "model.safetensors"

@@ -22,6 +22,7 @@ from tornado.web import RequestHandler
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
 from kernel_backend.areas.own import OneArea, OwnArea
+from kernel_backend.checkpoints.base import digest
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
@@ -100,6 +101,9 @@ class StillEngine:
         text = b"hello\nworld\n"[offset:].decode() if tail is None else "world\n"
         return LogChunk(attempt=key.number, rank=rank, text=text, offset=12, size=12, ended=key in self.forgotten)
 
+    async def set_aside(self, key: AttemptId) -> None:
+        await self.kill(key)
+
     async def forget(self, key: AttemptId) -> None:
         self.ended.pop(key, None)
         self.forgotten.add(key)
@@ -166,7 +170,7 @@ class Served:
             store=store,
             archive=Archive(self.home / "snapshots"),
             engine=self.engine,
-            places=Places(str(self.home / "checkpoints")),
+            places=Places(str(self.home / "checkpoints"), store.trial_uid),
             areas=OneArea(OwnArea(self.home)),
             home=self.home,
             rules=self.rules,
@@ -253,7 +257,7 @@ def keep(served: Served, files: Mapping[str, bytes], first: int = 1) -> Path:
         name = Path(file).stem
         (folder / name).write_bytes(data)
         called = file_of(name, Path(file))
-        about = {"size": len(data), "digest": "00", "media": media_of(called), "file": called, "step": 3}
+        about = {"size": len(data), "digest": digest(data), "media": media_of(called), "file": called, "step": 3}
         records.append(Kept.model_validate({"number": number, "at": 5.0, "name": name, **about}))
     key, client = AttemptId(1, 1, 1), served.client()
     client.deliver(key, token_of(served, key), Delivery(records=tuple(records)))

@@ -9,11 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kernel_backend.checkpoints.base import digest
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.people import Person
-from tests.api.served import TOKEN, Served, keep, submit, token_of
+from tests.api.served import TOKEN, Served, ended, keep, submit, token_of
 
 BOB = Person(name="bob")
 
@@ -45,7 +46,7 @@ def test_what_was_kept_is_listed_and_read(served, client, kept):
         "step": 3,
         "at": 5.0,
         "size": 4,
-        "digest": "00",
+        "digest": digest(b"\x89PNG"),
         "media": "image/png",
         "file": "net.png",
     }
@@ -134,3 +135,13 @@ def test_one_that_is_replaced_while_it_is_read_is_read_to_its_end(served, client
             read.write(piece)
     assert read.getvalue() == before
     assert client.artifact(1, 1, "big") == b"new"
+
+
+def test_another_file_in_the_place_of_what_was_kept_is_not_taken_for_it(served, client, kept):
+    ended(served, client, KEY)
+    assert client.artifact(1, 1, "net") == b"\x89PNG"
+    for data in (b"JPEG", b"something longer"):
+        (kept / "net").write_bytes(data)
+        with pytest.raises(NotFound, match=r"'net' of 1\.1 is not the one that was kept: another file has its place"):
+            client.artifact(1, 1, "net")
+    assert len(client.artifact(1, 1, "big")) == 3_000_000

@@ -119,8 +119,9 @@ def test_what_a_trial_may_need_to_go_on_is_not_deleted(served: Served, client: C
 def test_the_checkpoint_that_an_attempt_began_from_is_not_deleted(
     served: Served, client: Client, tmp_path: Path
 ) -> None:
-    commit(tmp_path, 10, loss=0.1)
     submit(client, **RULES)
+    token_of(served, KEY)
+    commit(tmp_path, 10, loss=0.1)
     paused(served, client, KEY)
     client.resume(1)
     until(lambda: AttemptId(1, 1, 2) in served.engine.jobs, "it goes on")

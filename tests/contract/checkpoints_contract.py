@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed, checkpoint_id
+from kernel_backend.checkpoints.verify import newest_attempt
 from kernel_backend.checkpoints.writer import MODEL, flatten, load_model, pieces
 from kernel_backend.errors import CheckpointDamaged, NotFound
 from tests.torture.files import Files
@@ -23,9 +24,9 @@ def manifest(step: int, attempt: int = 1, **fields: object) -> Manifest:
     return Manifest(step=step, attempt=attempt, params={"lr": 0.1}, **(defaults | fields))
 
 
-def commit(place: Checkpoints, step: int, attempt: int = 1, data: bytes = b"some bytes") -> Manifest:
+def commit(place: Checkpoints, step: int, attempt: int = 1, data: bytes = b"some bytes", **fields: object) -> Manifest:
     written = tuple(place.write(checkpoint_id(step, attempt), name, [data]) for name in TWO_PARTS)
-    made = manifest(step, attempt, parts=written, state={"answer": 42})
+    made = manifest(step, attempt, parts=written, state={"answer": 42}, **fields)
     place.commit(made)
     return made
 
@@ -35,7 +36,10 @@ def ids(place: Checkpoints) -> list[str]:
 
 
 class CheckpointsContract:
-    """Sentences about `place`, which is empty at first; `files` are what lies in it."""
+    """Sentences about `place`, which is empty at first; `files` are what lies in it.
+
+    `again(uid)` opens it once more, for the trial of that identity.
+    """
 
     def test_a_committed_checkpoint_is_listed_and_its_parts_come_back(self, place):
         commit(place, 5, data=b"weights")
@@ -284,6 +288,27 @@ class CheckpointsContract:
         assert place.claimed() == 0
         place.claim(1)
         assert place.claimed() == 1
+
+    def test_what_names_another_trial_is_not_among_a_trials_checkpoints(self, again, files):
+        mine, others, before = again("a" * 32), again("b" * 32), again("")
+        commit(before, 10, attempt=1)
+        commit(others, 20, attempt=2, uid="b" * 32)
+        others.claim(2)
+        lying = set(files.names())
+        assert (mine.committed(), mine.newest_verified()) == ([], (None, []))
+        assert (ids(before), ids(others)) == (["10-1"], ["20-2"])
+        assert newest_attempt(mine.names()) == 2
+        commit(mine, 20, attempt=3, uid="a" * 32)
+        assert (ids(mine), ids(others)) == (["20-3"], ["20-2"])
+        assert mine.newest_verified()[0].uid == "a" * 32
+        assert lying <= set(files.names())
+
+    def test_all_names_are_told_and_none_of_an_empty_place(self, place):
+        assert list(place.names()) == []
+        place.write("20-4", "model", [b"being written"])
+        place.claim(3)
+        assert sorted(place.names()) == ["20-4", "claim-3"]
+        assert newest_attempt(place.names()) == 4
 
     def test_a_listed_model_is_loaded_from_where_it_lies(self, place):
         net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))

@@ -79,6 +79,7 @@ MADE_SINCE_0007 = (
     "DROP TABLE audit",
     "DROP INDEX experiments_by_group",
     "ALTER TABLE experiments DROP COLUMN priority",
+    "ALTER TABLE trials DROP COLUMN uid",
 )
 
 
@@ -281,6 +282,7 @@ class StoreContract:
             lambda: store.trial(9, 1),
             lambda: store.attempt(missing),
             lambda: store.token_digest(missing),
+            lambda: store.trial_uid(9, 1),
             lambda: store.accept(missing, [], at=0.0),
             lambda: store.accept(missing, [started()], at=0.0),
             lambda: store.advance_experiment(9, events.Paused(), at=0.0),
@@ -417,6 +419,31 @@ class StoreContract:
         assert store.attempts(1, 1) == [ended, second]
         assert store.open_attempts() == [second]
         assert [message.type for message in store.messages(2)] == ["attempt", "trial"] * 3
+
+    def test_no_two_trials_have_the_same_identity_and_it_stays(self, store: Store) -> None:
+        store.add_experiment(draft(), at=1.0)
+        number = search(store)
+        store.record(number, [created(1)], [Added(1, {}), Added(2, {})], at=1.0)
+        found = [store.trial_uid(1, 1), store.trial_uid(number, 1), store.trial_uid(number, 2)]
+        assert len(set(found)) == len([uid for uid in found if len(uid) == 32]) == 3
+        attempt = placed(store, number=1)
+        requeue(store, attempt)
+        assert store.trial_uid(1, 1) == found[0]
+
+    def test_numbers_go_on_beyond_what_is_named_elsewhere(self, store: Store) -> None:
+        assert [store.add_experiment(draft(), 1.0, beyond)[0].number for beyond in (0, 0, 40, 7)] == [1, 2, 41, 42]
+        first = store.add_attempt(1, 1, GANG, None, "d", 2.0, beyond=3)
+        requeue(store, first)
+        second = store.add_attempt(1, 1, GANG, None, "d", 2.0, beyond=2)
+        assert (first.number, second.number, store.trial(1, 1).attempt) == (4, 5, 5)
+        assert store.newest_attempts() == {(1, 1): 5, (2, 1): 0, (41, 1): 0, (42, 1): 0}
+
+    def test_a_fenced_attempt_is_heard_up_to_where_the_next_one_began_whatever_its_number(self, store: Store) -> None:
+        first = placed(store)
+        requeue(store, first)
+        store.add_attempt(1, 1, GANG, "20-1", "d", 6.0, beyond=7)
+        store.accept(first.id, training(1, 30), at=7.0)
+        assert [one.step for one in store.reports(1, 1)] == list(range(1, 21))
 
     def test_a_trial_keeps_its_place_in_the_queue(self, store: Store) -> None:
         store.add_experiment(draft(), at=9.0)

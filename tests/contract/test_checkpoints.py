@@ -27,7 +27,7 @@ class TestDirectory(CheckpointsContract):
 
     @pytest.fixture
     def again(self, tmp_path):
-        return lambda: Directory(tmp_path / "1" / "1")
+        return lambda uid=None: Directory(tmp_path / "1" / "1", uid)
 
     @pytest.fixture
     def files(self, tmp_path):
@@ -99,6 +99,24 @@ def test_a_place_is_a_folder_or_a_url(tmp_path):
     assert open_place("memory://runs/").where == "memory://runs"
     assert Places("memory://runs/").open(12, 1).where == "memory://runs/12/1"
     assert Places(f"{tmp_path}").where(12, 1) == f"{tmp_path}/12/1"
+
+
+@pytest.mark.parametrize("root", ["", "memory://numbered"])
+def test_places_know_the_largest_number_that_has_one(tmp_path, root):
+    places = Places(root or str(tmp_path), lambda experiment, trial: f"{experiment}.{trial}")
+    assert places.largest_number() == 0
+    for number in (3, 12):
+        commit(places.open(number, 1), 10, uid=f"{number}.1")
+    open_place(f"{root or tmp_path}/notes").write("5-1", "model", [b"of no experiment"])
+    assert places.largest_number() == 12
+    assert ids(places.open(12, 1)) == ["10-1"]
+
+
+def test_a_manifest_of_before_says_nothing_of_whose_it_is_and_stays_as_it_was_written():
+    written = dump(manifest(5))
+    assert b"uid" not in written
+    assert dump(parse(written)) == written
+    assert parse(dump(manifest(5, uid="a"))).uid == "a"
 
 
 @settings(max_examples=200, deadline=None)

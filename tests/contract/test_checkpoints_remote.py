@@ -32,7 +32,7 @@ def bucket():
 class RemoteContract(CheckpointsContract):
     @pytest.fixture
     def again(self, place):
-        return lambda: Remote(place.where)
+        return lambda uid=None: Remote(place.where, uid)
 
     @pytest.fixture
     def files(self, place):

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from kernel_backend.engines.base import Engine, GangStatus
-from kernel_backend.errors import NotFound
+from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job
+from kernel_backend.model.job import Job, token_digest
 from kernel_backend.model.states import Outcome
 from tests.builders import share
 
@@ -242,6 +242,40 @@ class EngineContract:
             await engine.forget(job().id)
             assert await status(engine, job().id) is None
             assert (await engine.logs(job().id, 0, 0)).ended
+
+        asyncio.run(go())
+
+    def test_a_gang_is_known_by_its_token(self, engine, job, home):
+        async def go():
+            await engine.submit(job(), "secret")
+            assert (await ended(engine, job().id)).token_digest == token_digest("secret")
+
+        asyncio.run(go())
+
+    def test_what_is_another_attempts_is_set_aside_and_leaves_nothing_under_its_key(self, engine, job, home):
+        async def go():
+            await engine.submit(job(seconds=60), "of another database")
+            await begun(engine, job().id)
+            await engine.set_aside(job().id)
+            assert processes(home) == []
+            found = await status(engine, job().id)
+            assert found is None or (found.phase, found.outcome) == ("ended", None)
+            assert list(await engine.records(job().id, 0)) == []
+            await engine.forget(job().id)
+            await engine.submit(job(), "secret")
+            assert (await ended(engine, job().id)).outcome is Outcome.OK
+            assert [record.number for record in await engine.records(job().id, 0)] == [1]
+
+        asyncio.run(go())
+
+    def test_a_gang_does_not_begin_in_the_folder_of_another(self, engine, job, home):
+        async def go():
+            await engine.submit(job(), "of another database")
+            await ended(engine, job().id)
+            await engine.forget(job().id)
+            with pytest.raises(Conflict, match="was another attempt's"):
+                await engine.submit(job(), "secret")
+            assert list(await engine.records(job().id, 0)) == []
 
         asyncio.run(go())
 

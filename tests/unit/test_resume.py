@@ -43,6 +43,12 @@ def test_the_fence_of_a_later_attempt_holds_for_all_before_it():
     assert lineage(history, ["10-1", "20-1", "40-1", "50-2", "30-3"]) == ["10-1", "20-1", "30-3"]
 
 
+def test_what_attempts_have_committed_that_a_restored_database_does_not_know_never_counts():
+    history = [ended(1, None), ended(4, "20-1")]
+    assert resume_point([ended(1, None)], ["20-1", "30-2", "40-3"]) == Resume("20-1")
+    assert lineage(history, ["10-0", "20-1", "30-2", "40-3", "50-4"]) == ["10-0", "20-1", "50-4"]
+
+
 def test_three_crashes_at_the_same_step_make_a_checkpoint_suspect_and_say_so_once():
     history = [ended(1, None), *crashes(3, 2, "40-1")]
     note = "3 attempts from checkpoint 40-1 failed at step 45: training goes on from checkpoint 30-1, "

@@ -1,0 +1,82 @@
+"""Number experiments after the largest number in the database and in all folders, though the database was lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+from kernel_backend.areas.base import Areas
+from kernel_backend.checkpoints.places import Places
+from kernel_backend.errors import DaylightError, InvalidRequest
+from kernel_backend.home import largest_number, names_of_attempts
+from kernel_backend.model.ids import AttemptId, parse_attempt
+from kernel_backend.store.base import Store
+
+SHOWN = 3  # attempts, in a note
+_log = logging.getLogger(__name__)
+
+
+class Numbering:
+    """What folders name that the store may know nothing of. Folders are read once: later ones are of its own numbers.
+
+    `note` says how the store is older than the folders of the service's home; "" where it is not.
+    """
+
+    def __init__(self, store: Store, places: Places, areas: Areas, home: Path) -> None:
+        self._store, self._places, self._areas, self._home = store, places, areas, home
+        self._guard = threading.Lock()
+        self._known: dict[str, int] = {}  # the largest number in an owner's folders
+        self.note = ""
+
+    def look(self) -> None:
+        """Compare the store with the home's folders, and log the note."""
+        attempts = self._store.newest_attempts()
+        newest = max((each.number for each in self._store.experiments(limit=1)), default=0)
+        self.note = forgotten(newest, largest_number(self._home), attempts, names_of_attempts(self._home))
+        if self.note:
+            _log.warning("%s", self.note)
+
+    def beyond(self, owner: str) -> int:
+        """Return the largest number that any folder names in which an experiment of this owner may leave something."""
+        with self._guard:
+            if owner not in self._known:
+                self._known[owner] = max(largest_number(self._home), self._in_area(owner), self._in_places())
+            return self._known[owner]
+
+    def _in_area(self, owner: str) -> int:
+        return self._areas.of(owner).largest_number()
+
+    def _in_places(self) -> int:
+        try:
+            return self._places.largest_number()
+        except (OSError, DaylightError) as error:  # whose checkpoints they are is compared in any case
+            _log.warning("the numbers of experiments among the checkpoints are not known: %s", error)
+            return 0
+
+
+def forgotten(newest: int, largest: int, attempts: dict[tuple[int, int], int], names: list[str]) -> str:
+    """Say what folders know and a store does not: in short, a note; "" where it knows all.
+
+    `newest` is the store's largest number of an experiment, `largest` that of the folders; `attempts` are the numbers
+    of the store's newest attempts by experiment and trial, `names` those of the attempts' folders.
+    """
+    unknown = sorted(key for key in map(_key, names) if key and key.number > attempts.get(key[:2], 0))
+    if largest <= newest and not unknown:
+        return ""
+    parts = [f"its newest experiment is #{newest}" if newest else "it knows no experiment"]
+    parts += [f"folders are there up to #{largest}"] if largest > newest else []
+    if unknown:
+        shown = ", ".join(map(str, unknown[-SHOWN:]))
+        parts.append(f"and of {len(unknown)} attempts that it does not know ({shown})")
+    return (
+        f"the database is older than its folders: {', '.join(parts)}. New experiments are numbered from "
+        f"#{max(newest, largest) + 1} on, and what is in the others' folders is left alone"
+    )
+
+
+def _key(name: str) -> AttemptId | None:
+    try:
+        return parse_attempt(name)
+    except InvalidRequest:
+        return None
