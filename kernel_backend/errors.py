@@ -98,6 +98,12 @@ class SearchFailed(DaylightError):
     http_status = 500
 
 
+class NotFinite(DaylightError):
+    """The loss of a training is nan or infinite, and stays so."""
+
+    http_status = 500
+
+
 class CheckpointDamaged(DaylightError):
     """A digest, a shape or a part does not agree with the manifest."""
 

@@ -20,6 +20,7 @@ _HARMLESS = {
     "checkpoint_every",
     "keep",
     "max_restarts",
+    "on_nan",
     "hang_timeout",
     "on_log",
     "until",

@@ -169,6 +169,7 @@ class Config(Record):
     checkpoint_every: Cadence | None = None  # None: adaptive
     keep: Keep = Keep()
     max_restarts: int = Field(5, ge=0)
+    on_nan: Literal["fail", "go-on"] = "fail"  # what three losses in a row do that are not finite
     hang_timeout: float = Field(600.0, gt=0)  # seconds without any progress
     on_log: tuple[LogPolicy, ...] = LOG_POLICIES
     env: Literal["current", "locked"] = "current"  # whose packages: the interpreter's own, or those of the lock

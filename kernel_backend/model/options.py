@@ -167,6 +167,7 @@ OPTIONS: tuple[Option, ...] = (
     _setting(
         "--max-restarts", "faults", "N", "restarts in a row without progress before it has failed [5]", most=COUNT
     ),
+    _setting("--on-nan", "faults", "WHAT", "fail or go-on: after three steps in a row whose loss is not finite [fail]"),
     _setting(
         "--hang-timeout",
         "faults",

@@ -90,6 +90,10 @@ class Functions:
         """`loss` or `metrics`, to be called with `output target input batch epoch` by name."""
         return self.prepared(role, _OF_A_STEP)
 
+    def asked(self, role: str) -> frozenset[str]:
+        """Which of the loop values of a step `loss` or `metrics` takes."""
+        return _OF_A_STEP & {each.name for each in self._definition.functions[role].parameters}
+
     def result(self, name: str) -> Any:
         """What a role or a shared function returns; it is called once."""
         if name not in self._results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,18 +19,22 @@ from kernel_backend.runner import seeds
 from kernel_backend.runner.average import Average
 from kernel_backend.runner.checkpointing import Checkpointer, Moment
 from kernel_backend.runner.data import Batch, Batches
+from kernel_backend.runner.finite import Finite
 from kernel_backend.runner.first_epoch import FirstEpoch
+from kernel_backend.runner.forwarding import forward, reseed
 from kernel_backend.runner.functions import BatchRule, loss_and_logged
 from kernel_backend.runner.generators import Kept
 from kernel_backend.runner.link import Instructions, Spool
 from kernel_backend.runner.logical import LogicalRanks
+from kernel_backend.runner.metrics import Evaluation, Metrics, Part
 from kernel_backend.runner.pace import Pace
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.reducer import Flags, Gradients, Word
 from kernel_backend.runner.target import Target
-from kernel_backend.runner.validation import Sums, add_metrics, evaluating
+from kernel_backend.runner.validation import Sums, evaluating
+from kernel_backend.runner.whence import whence
 
 FINISHED, RELEASED = 0, 85
 
@@ -48,7 +52,7 @@ class Training:
     gradients: Gradients
     logical: LogicalRanks
     loss: Callable[..., Any]
-    metrics: Callable[..., Any] | None
+    metrics: Metrics | None
     rule: BatchRule
     precision: Callable[[], AbstractContextManager[None]]
     train: Batches
@@ -56,6 +60,7 @@ class Training:
     device: torch.device
     ranks: Ranks
     streams: RandomStates | None
+    finite: Finite
     generators: Kept  # the model's own, the loss function's and the optimizer's
     first_epoch: FirstEpoch
     checkpoints: Checkpointer
@@ -66,6 +71,7 @@ class Training:
     target: Target
     step: int = 0
     passes: int = 0  # epochs that have come to their end
+    current: int = 0  # the epoch of the newest step, from 0
     began: int = 0  # the step at which this attempt began
     best: float | None = None  # of the metric that `best` means
     validated: bool = True  # an epoch that has ended has had its validation
@@ -109,10 +115,12 @@ def train(run: Training) -> int:
         word, logged = take_step(run, shares)
         run.step += 1
         run.first_epoch.take(shares)
-        run.judged, ends = {}, shares[0].last
+        run.judged, ends, run.current = {}, shares[0].last, shares[0].epoch
         run.passes = shares[0].epoch + ends
         run.over = run.step == run.config.steps or run.passes == run.epochs
         here = run.target.reached(run.units) and not run.over
+        if not run.finite.waits or word.flags.report or ends or run.over:
+            run.finite.check(run.step, run.model, last=run.over)
         if word.flags.report:
             report(run, word, logged)
         if word.flags.release and not run.over and not here:
@@ -127,6 +135,8 @@ def train(run: Training) -> int:
             commit(run)
             if not run.target.moves_on(run.units, run.step):
                 return RELEASED
+        elif run.finite.broken:
+            continue  # weights that may be lost are nothing to come back to
         elif improved or word.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
             save(run)
     run.first_epoch.finish()
@@ -155,6 +165,7 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
         run.gradients.add(loss, batch.samples, batch.total, flags._replace(logged=bool(logged)))
     word = run.gradients.finish()
     run.checkpoints.settle()
+    run.finite.take(word.loss, lambda: whence(run, shares))
     with drawing_alike(run):
         update(run)
     return word, logged
@@ -165,23 +176,10 @@ def loss_of(run: Training, rank: int, batch: Batch, logged: Sums) -> Tensor | No
     if not batch.samples:
         return None
     with run.precision():
-        loss, values = loss_and_logged(run.loss(**forward(run, run.model, batch)))
+        loss, values = loss_and_logged(run.loss(**forward(run, run.model, batch, batch.epoch)))
     for name, value in values.items():
         logged.add(name, value, batch.samples, rank)
     return loss
-
-
-def forward(run: Training, model: nn.Module, batch: Batch) -> dict[str, Any]:
-    """Send a batch through a model: the loop values that `loss` and `metrics` may ask for."""
-    data = to_device(batch.data, run.device)
-    inputs = run.rule.split(data)
-    return {
-        "output": model(*inputs.positional, **inputs.named),
-        "target": inputs.target,
-        "input": inputs.value,
-        "batch": data,
-        "epoch": batch.epoch,
-    }
 
 
 def wishes(run: Training) -> Flags:
@@ -204,13 +202,6 @@ def drawing_alike(run: Training) -> Iterator[None]:
         with run.streams.aside():
             seeds.reseed(seeds.mix(run.config.seed, "update", run.step))
             yield
-
-
-def reseed(run: Training, *where: int | str) -> None:
-    """Seed the main generators anew, and those that parts of the training keep for themselves."""
-    value = seeds.mix(run.config.seed, *where)
-    seeds.reseed(value)
-    run.generators.seed(value)
 
 
 def update(run: Training) -> None:
@@ -296,6 +287,7 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
         run.average.take_buffers(run.model)
         model = run.average.module
     sums = Sums()
+    evaluation = run.metrics.begin(run.current) if run.metrics else None
     run.progress.tick("validation", run.step)
     with evaluating(model, *run.logical.beside.values()):
         for number, shares in enumerate(data.in_order()):
@@ -304,17 +296,23 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
                 if run.streams is None:
                     reseed(run, "validation", run.step, number, rank)
                 if batch.samples:
-                    _validate_one(run, model, rank, batch, sums)
-    return sums.means(run.ranks)
+                    with run.precision():
+                        values = forward(run, model, batch, run.current)
+                        loss, _ = loss_and_logged(run.loss(**values))
+                        sums.add("loss", loss, batch.samples, rank)
+                        if evaluation is not None:
+                            evaluation.add(Part(number, rank, batch.samples, values))
+        judged = sums.means(run.ranks)
+        return judged | finish_metrics(run, evaluation) if evaluation is not None else judged
 
 
-def _validate_one(run: Training, model: nn.Module, rank: int, batch: Batch, sums: Sums) -> None:
+def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:
+    """The metrics of all samples; what is drawn for them follows from the step, too."""
+    run.progress.tick("validation", run.step)
+    if run.streams is None:
+        reseed(run, "validation", run.step, "metrics")
     with run.precision():
-        values = forward(run, model, batch)
-        loss, _ = loss_and_logged(run.loss(**values))
-        sums.add("loss", loss, batch.samples, rank)
-        if run.metrics:
-            add_metrics(sums, run.metrics(**values), batch.samples, rank)
+        return evaluation.finish()
 
 
 def save(run: Training) -> None:
@@ -347,17 +345,3 @@ def moment(run: Training) -> Moment:
 def by_metric(schedule: LRScheduler) -> bool:
     """Whether a schedule is stepped by the validation's metric."""
     return isinstance(schedule, ReduceLROnPlateau)
-
-
-def to_device(data: Any, device: torch.device) -> Any:
-    """The batch with its tensors on the device; on a CPU it is there already."""
-    if device.type == "cpu":
-        return data
-    if isinstance(data, Tensor):
-        return data.to(device, non_blocking=True)
-    if isinstance(data, Mapping):
-        return {name: to_device(value, device) for name, value in data.items()}
-    if isinstance(data, list | tuple):
-        values = [to_device(value, device) for value in data]
-        return type(data)(*values) if hasattr(data, "_fields") else values
-    return data.to(device) if hasattr(data, "to") else data

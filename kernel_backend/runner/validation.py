@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -80,20 +80,23 @@ def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
             start += each.nbytes
 
 
-def add_metrics(sums: Sums, values: Any, count: int, logical: int) -> None:
-    """Take in what the `metrics` role says of a batch; raises InvalidDefinition unless it is a dict."""
-    if not isinstance(values, Mapping):
-        raise InvalidDefinition(
-            f"metrics() returned a {type(values).__name__}; it must return a dict such as "
-            '{"accuracy": (output.argmax(1) == target).float()}'
-        )
-    for name, value in values.items():
-        sums.add(name, value, count, logical)
+def number(name: str, value: Any) -> float:
+    """Return a metric's value as a number; raises InvalidDefinition where it is none."""
+    if isinstance(value, Tensor):
+        if value.numel() == 1:
+            return float(value.detach())
+        kind = f"a tensor of shape {tuple(value.shape)}"
+    else:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            kind = f"a {type(value).__name__}"
+    raise InvalidDefinition(f"metric {name} is {kind}: return a tensor with one value per sample, or a number")
 
 
 def _sum(name: str, value: Any, count: int) -> Tensor | float:
     if not isinstance(value, Tensor):
-        return float(value) * count
+        return number(name, value) * count
     values: Tensor = value.detach().double()
     if values.numel() == 1:
         return values.reshape(()) * count

@@ -16,6 +16,7 @@ from kernel_backend.artifacts.run import run
 from kernel_backend.checkpoints.places import open_place
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.job import Job
 from kernel_backend.model.progress import patience
 from kernel_backend.model.reports import Fact, Note, Started
@@ -27,15 +28,17 @@ from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.declared import Declared, changes
 from kernel_backend.runner.digests import weights
+from kernel_backend.runner.finite import Finite
 from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
 from kernel_backend.runner.functions import BatchRule, Functions
 from kernel_backend.runner.generators import Kept
 from kernel_backend.runner.keeping import Keeper
 from kernel_backend.runner.left_behind import left_behind
 from kernel_backend.runner.link import Instructions, Spool
-from kernel_backend.runner.load import load
+from kernel_backend.runner.load import MODULE, Loaded, load
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.loop import Training, train
+from kernel_backend.runner.metrics import Metrics
 from kernel_backend.runner.pace import Pace
 from kernel_backend.runner.prepared import prepared
 from kernel_backend.runner.progress import Progress
@@ -86,7 +89,7 @@ def work(
     constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
     functions = Functions(loaded, job.params, config.seed, constants)
     numerics = exact.numerics(device, config, ranks.size, choice.name)
-    training = build(job, functions, ranks, device, numerics, code_id, instructions, spool, progress)
+    training = build(job, loaded, functions, ranks, device, numerics, code_id, instructions, spool, progress)
     if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
         spool.say(Note(text=text))
     watch(training)
@@ -112,6 +115,7 @@ def work(
 
 def build(
     job: Job,
+    loaded: Loaded,
     functions: Functions,
     ranks: Ranks,
     device: torch.device,
@@ -145,6 +149,9 @@ def build(
     scaler = GradScaler(device.type, enabled=config.amp == "fp16")
     loss = functions.step_function("loss")
     metrics = functions.step_function("metrics") if functions.has("metrics") else None
+    measured = None
+    if metrics is not None:
+        measured = Metrics(metrics, functions.asked("metrics"), ranks, device)
     unseen = exact.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)])
     beside = modules_beside(model, loss=loss, metrics=metrics)
     logical = LogicalRanks(model, mine, count, beside)
@@ -178,7 +185,7 @@ def build(
         gradients=gradients(config, model, scaler, ranks, everyones),
         logical=logical,
         loss=loss,
-        metrics=metrics,
+        metrics=measured,
         rule=BatchRule(model),
         precision=precision(config, device),
         train=data,
@@ -186,6 +193,7 @@ def build(
         device=device,
         ranks=ranks,
         streams=streams,
+        finite=Finite(config.on_nan == "fail", loss_line(job, loaded)),
         generators=Kept(model=model, loss=loss, metrics=metrics, optimizer=optimizer, average=average),
         first_epoch=FirstEpoch(job, ranks, spool, code_id, validates),
         checkpoints=checkpoints,
@@ -195,6 +203,14 @@ def build(
         instructions=instructions,
         target=Target(job.until, ranks, instructions, progress),
     )
+
+
+def loss_line(job: Job, loaded: Loaded) -> str:
+    """Where the loss function is written, as `cell [4] line 12`."""
+    line = loaded.definition.functions["loss"].line
+    sources = Sources(Path(job.code), Path(job.cwd), loaded.snapshot)
+    frame = users_frame(Call(str(Path(job.code) / f"{MODULE}.py"), line, "loss"), sources)
+    return frame.where if frame else f"line {line}"
 
 
 def gradients(config: Config, model: nn.Module, scaler: GradScaler, ranks: Ranks, everyones: list[range]) -> Gradients:
@@ -221,6 +237,7 @@ def steps_known(config: Config, data: Batches) -> dict[str, int]:
 def begin(training: Training, numerics: dict[str, str]) -> str | None:
     """Put all ranks at the same place: a checkpoint's, or rank 0's own beginning. The checkpoint's id, if one."""
     training.checkpoints.check()
+    _must_sample_alike(training)
     manifest = training.checkpoints.restore()
     if manifest is None:
         share(list(training.model.parameters()), training.ranks)
@@ -235,6 +252,7 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     training.step = training.began = manifest.step
     training.best, training.validated = facts["best"], facts["validated"]
     training.passes, training.judged = facts.get("passes", 0), dict(manifest.metrics)
+    training.current = max(0, training.passes - (not training.validated))
     training.train.restore(facts["data"])
     training.first_epoch.restore(facts.get("first_epoch"))
     total = training.total_steps
@@ -261,6 +279,16 @@ def started(
         resumed_from=resumed,
         runtime=numerics,
     )
+
+
+def _must_sample_alike(training: Training) -> None:
+    """Raise InvalidDefinition where a sampler of the user's gives each rank indices of its own."""
+    mine = [data.sampled for data in (training.train, training.validation) if data is not None]
+    if any(each != mine for each in training.ranks.all_gather_object(mine)):
+        raise InvalidDefinition(
+            "the sampler of a DataLoader gives other indices on each rank: it must give those of all ranks, and each "
+            "global batch is shared out then. Leave out what splits them by rank"
+        )
 
 
 def _tell_nondeterminism(spool: Spool, operation: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from kernel_backend.errors import CheckpointFailed, InvalidDefinition
+from kernel_backend.errors import CheckpointFailed, InvalidDefinition, NotFinite
 from kernel_backend.model.trial import Failure
 
 
@@ -26,6 +26,7 @@ def again(failure: Failure | None, before: Failure | None) -> TypeGuard[Failure]
     """
     if failure is None or of_storage(failure):
         return False
-    if failure.type == InvalidDefinition.__name__:  # the same definition is as invalid the next time
+    # The same definition is as invalid the next time, and the same steps lead to the same weights.
+    if failure.type in (InvalidDefinition.__name__, NotFinite.__name__):
         return True
     return failure.raised and failure.same_as(before) and (failure.step is not None or failure.frames != ())

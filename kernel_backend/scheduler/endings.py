@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kernel_backend.errors import InvalidDefinition
+from kernel_backend.errors import InvalidDefinition, NotFinite
 from kernel_backend.model import events as e
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.resources import node_of
@@ -105,6 +105,8 @@ def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[Log
 def _repeated(failure: Failure) -> str:
     if failure.type == InvalidDefinition.__name__:
         return "not tried again: the definition must be changed first"
+    if failure.type == NotFinite.__name__:
+        return "not tried again: the same steps would lead there once more"
     place = "before the first step" if failure.step is None else f"at step {failure.step}"
     return f"not tried again: the same error {place} twice in a row"
 

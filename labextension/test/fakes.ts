@@ -143,6 +143,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       checkpoint_every: null,
       keep: { best: 1, latest: 2, best_overall: null },
       max_restarts: 5,
+      on_nan: 'fail',
       hang_timeout: 600,
       on_log: [],
       env: 'current',

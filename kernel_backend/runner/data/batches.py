@@ -67,6 +67,11 @@ class Batches:
         """Samples in the batches of an epoch; None where that is not known yet."""
         return self._data.samples_per_epoch
 
+    @property
+    def sampled(self) -> str | None:
+        """A digest of what a sampler of the user's draws in the first epoch; None where there is none."""
+        return None if isinstance(self._data, Stream) else self._data.sampled
+
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
         """The batches of training from step `first` (counted from 0, over all epochs) to `until`, or without end.
 

@@ -11,9 +11,12 @@ from torch import Tensor
 
 from kernel_backend.runner.data.loading import Loading
 from kernel_backend.runner.data.order import Order
+from kernel_backend.runner.data.sampled import Sampled
 from kernel_backend.runner.data.samples import by_index
 from kernel_backend.runner.data.shares import Batch, Cut, Share, Step
 from kernel_backend.runner.data.source import Source
+
+Indices = Callable[[int, int], Tensor]  # those of the samples at places from the first number to the second
 
 
 class Indexed:
@@ -24,7 +27,11 @@ class Indexed:
     ) -> None:
         """`digested` asks for digests of the samples of the first epoch."""
         self._digested = digested
-        self._count = len(source.dataset)
+        self._sampled = None
+        if source.sampler is not None:
+            self._sampled = Sampled(source.sampler, source.role, len(source.dataset), seed, tag)
+        self._count = len(source.dataset) if self._sampled is None else self._sampled.count
+        self.sampled = None if self._sampled is None else self._sampled.digest
         self._cut, self._seed = cut, seed
         self.loading = loading(by_index(source, seed, tag))
         self.samples_per_epoch = cut.used(self._count)
@@ -35,8 +42,9 @@ class Indexed:
         return self._read(self._planned(first, until))
 
     def in_order(self) -> Iterator[list[Batch]]:
-        """All batches once, unshuffled."""
-        return self._read(self._step(0, number, torch.arange) for number in range(self.per_epoch))
+        """All batches once, unshuffled; those of a sampler as it draws them in the first epoch."""
+        indices = torch.arange if self._sampled is None else _slices(self._sampled.epoch(0))
+        return self._read(self._step(0, number, indices) for number in range(self.per_epoch))
 
     def state(self) -> dict[str, Any]:
         """Nothing: the step says it all."""
@@ -49,14 +57,19 @@ class Indexed:
         return (step.batches(data) for step, data in self.loading.read(steps))
 
     def _planned(self, first: int, until: int | None) -> Iterator[Step]:
-        order, ordered = None, -1
+        indices, ordered = None, -1
         for step in itertools.count(first) if until is None else range(first, until):
             epoch, number = divmod(step, self.per_epoch)
-            if order is None or epoch != ordered:
-                order, ordered = Order(self._seed, epoch, self._count), epoch
-            yield self._step(epoch, number, order.slice)
+            if indices is None or epoch != ordered:
+                indices, ordered = self._order(epoch), epoch
+            yield self._step(epoch, number, indices)
 
-    def _step(self, epoch: int, number: int, indices: Callable[[int, int], Tensor]) -> Step:
+    def _order(self, epoch: int) -> Indices:
+        if self._sampled is not None:
+            return _slices(self._sampled.epoch(epoch))
+        return Order(self._seed, epoch, self._count).slice
+
+    def _step(self, epoch: int, number: int, indices: Indices) -> Step:
         start = number * self._cut.size
         total = min(self._cut.size, self._count - start)
         position = epoch * self._count + start
@@ -65,3 +78,7 @@ class Indexed:
             for each in self._cut.shares(total)
         ]
         return Step(shares, total, epoch, number == self.per_epoch - 1, self._digested and epoch == 0)
+
+
+def _slices(drawn: Tensor) -> Indices:
+    return lambda start, stop: drawn[start:stop]

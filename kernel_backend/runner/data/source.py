@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset, default_collate
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.data.sampled import own_sampler
 
 AUTO_WORKERS = min(2, os.cpu_count() or 1)
 
@@ -35,6 +36,7 @@ class Source(NamedTuple):
     stream: bool = False
     batch_size: int | None = None  # of a user's DataLoader; taken as global
     drop_last: bool = False
+    sampler: Any = None  # of a user's DataLoader, where it is no plain permutation
     wishes: Wishes = Wishes()
 
     @property
@@ -93,6 +95,7 @@ def _of_loader(loader: DataLoader[Any], role: str) -> Source:
         collate=loader.collate_fn,
         batch_size=loader.batch_size,
         drop_last=loader.drop_last,
+        sampler=None if inner.stream else own_sampler(loader.sampler, inner.length),
         wishes=Wishes(
             workers=loader.num_workers,
             prefetch=loader.prefetch_factor,

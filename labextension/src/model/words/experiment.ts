@@ -56,6 +56,7 @@ export interface Config {
   checkpoint_every: Cadence | null;
   keep: Keep;
   max_restarts: number;
+  on_nan: 'fail' | 'go-on';
   hang_timeout: number;
   on_log: LogPolicy[];
   env: 'current' | 'locked';

@@ -1,0 +1,109 @@
+"""A loss that stays nan or infinite ends a training, with the step and the layer or parameter it came from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.errors import NotFinite
+
+IN_A_ROW = 3  # steps: a gradient scaler that looks for its scale may lose one or two
+
+
+class Finite:
+    """How many steps in a row have had a loss that is not finite."""
+
+    def __init__(self, ends: bool, place: str) -> None:
+        """`ends` tells whether such a training is to end; `place` is where the loss function is written."""
+        self._ends, self._place = ends, place
+        self._streak: Tensor | int = 0
+        self._reason = ""
+        self._loss: Tensor | float = 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is on a GPU, and to be asked seldom: each look makes the host wait."""
+        return isinstance(self._streak, Tensor)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the newest loss is known not to be finite."""
+        return self._ends and not self.waits and bool(self._streak)
+
+    def take(self, loss: Tensor | float, find: Callable[[], str]) -> None:
+        """Take in a step's loss, before its update; `find` says what a first one that is not finite comes from."""
+        if not self._ends:
+            return
+        self._loss = loss
+        if isinstance(loss, Tensor) and loss.device.type != "cpu":
+            self._streak = (self._streak + 1) * (~torch.isfinite(loss)).int()
+            return
+        finite = math.isfinite(float(loss))
+        if not finite and self._streak == 0:
+            self._reason = find()
+        self._streak = 0 if finite else self._streak + 1
+
+    def check(self, step: int, model: nn.Module, last: bool) -> None:
+        """Raise NotFinite after too many such losses in a row, or where the `last` step leaves weights like that."""
+        streak = int(self._streak) if self._ends else 0
+        if streak == 0 or (streak < IN_A_ROW and not (last and bad_parameter(model))):
+            return
+        reason = self._reason or bad_parameter(model)
+        raise NotFinite(
+            f"the loss is {_word(float(self._loss))} since step {step - streak + 1} ({self._place})"
+            f"{': ' if reason else ''}{reason}. A lower learning rate or --clip 1.0 may help; --on-nan go-on trains on"
+        )
+
+
+def bad_parameter(model: nn.Module) -> str:
+    """Name the first parameter that is not finite; empty where all are."""
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            return f"parameter {name} is {_word_of(parameter)}"
+    return ""
+
+
+def bad_value(name: str, value: Any) -> str:
+    """Say what of a batch is not finite; empty where all is."""
+    if isinstance(value, Tensor):
+        is_bad = value.is_floating_point() and not torch.isfinite(value).all()
+        return f"the {name} of the batch has {_word_of(value)}" if is_bad else ""
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return next((found for each in parts if (found := bad_value(name, each))), "")
+
+
+@contextmanager
+def first_bad_layer(model: nn.Module) -> Iterator[list[str]]:
+    """Collect the layers, in the order in which they end, whose output is not finite while the model runs within."""
+    found: list[str] = []
+
+    def heard(name: str, module: nn.Module, output: Any) -> None:
+        if not found and bad_value("output", output):
+            found.append(f"layer {name or 'model'} ({type(module).__name__}) gives {_word_in(output)}")
+
+    hooks = [
+        module.register_forward_hook(lambda module, _, output, name=name: heard(name, module, output))
+        for name, module in model.named_modules()
+    ]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _word_in(value: Any) -> str:
+    return bad_value("output", value).rpartition(" ")[2]
+
+
+def _word_of(values: Tensor) -> str:
+    return "nan" if torch.isnan(values).any() else "inf"
+
+
+def _word(loss: float) -> str:
+    return "nan" if math.isnan(loss) else "-inf" if loss < 0 else "inf"

@@ -1,0 +1,147 @@
+"""Batches joined to one: what a model gave for each of them, as if all samples had been one batch."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from kernel_backend.errors import InvalidDefinition
+
+
+class NotJoined:
+    """Stands for a part of the batches that has no row per sample; raises InvalidDefinition when it is used."""
+
+    def __init__(self, way: str, kind: str) -> None:
+        self._said = f"{way} ({kind}) has no row for each sample, so the batches' cannot be joined"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InvalidDefinition(self._said)
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        raise InvalidDefinition(self._said)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise InvalidDefinition(self._said)
+
+
+def host_copy(value: Any) -> Any:
+    """Return a copy of a batch's value whose tensors are on the host and share memory with nothing."""
+    return _mapped(lambda each: each.detach().cpu().clone(memory_format=torch.contiguous_format), value)
+
+
+def moved(value: Any, device: torch.device) -> Any:
+    """Return the value with its tensors on the device."""
+    return _mapped(lambda each: each.to(device), value)
+
+
+def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return change(value)
+    if _is_array(value):
+        return value.copy()
+    if isinstance(value, Mapping) or _is_dataclass(value):
+        return _rebuilt(value, {name: _mapped(change, each) for name, each in _fields(value).items()})
+    if isinstance(value, list | tuple):
+        return _sequence(value, [_mapped(change, each) for each in value])
+    return value
+
+
+def size_of(value: Any) -> int:
+    """Return about how many bytes a value takes."""
+    if isinstance(value, Tensor) or _is_array(value):
+        return int(value.nbytes)
+    if isinstance(value, Mapping) or _is_dataclass(value):
+        return sum(map(size_of, _fields(value).values()))
+    if isinstance(value, list | tuple):
+        return sum(map(size_of, value))
+    return sys.getsizeof(value)
+
+
+def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
+    """Return the values of batches of so many samples as the value of one batch; `way` names them in messages.
+
+    Tensors with a row per sample are put one after the other; a number of each batch becomes their mean, weighted by
+    samples. Raises InvalidDefinition where rows differ in shape.
+    """
+    first = values[0]
+    if all(isinstance(each, Tensor) for each in values):
+        return _tensors(counts, values, way)
+    if all(_is_array(each) for each in values):
+        joined = _tensors(counts, [torch.as_tensor(each) for each in values], way)
+        return joined.numpy() if isinstance(joined, Tensor) else joined
+    same_kind = all(type(each) is type(first) for each in values)
+    if same_kind and (isinstance(first, Mapping) or _is_dataclass(first)):
+        fields = [_fields(each) for each in values]
+        if all(each.keys() == fields[0].keys() for each in fields):
+            return _rebuilt(
+                first, {name: join(counts, [f[name] for f in fields], f"{way}[{name!r}]") for name in fields[0]}
+            )
+    if same_kind and isinstance(first, list | tuple):
+        return _lists(counts, values, way)
+    equal = same_kind and isinstance(first, str | int | float | bool | None) and all(each == first for each in values)
+    return first if equal else NotJoined(way, type(first).__name__)
+
+
+def _tensors(counts: Sequence[int], values: Sequence[Tensor], way: str) -> Any:
+    if all(_has_rows(each, count) for each, count in zip(values, counts, strict=True)):
+        shapes = {tuple(each.shape[1:]): tuple(each.shape) for each in values}
+        if len(shapes) > 1:
+            one, other = list(shapes.values())[:2]
+            raise InvalidDefinition(f"batches of {way} differ in shape, {one} and {other}")
+        return torch.cat(list(values))
+    if all(each.dim() == 0 for each in values):
+        mean = sum(float(each) * count for each, count in zip(values, counts, strict=True)) / sum(counts)
+        return torch.tensor(mean, dtype=values[0].dtype if values[0].is_floating_point() else torch.float64)
+    if all(each.shape == values[0].shape and torch.equal(each, values[0]) for each in values):
+        return values[0]
+    return NotJoined(way, f"a tensor of shape {tuple(values[0].shape)}")
+
+
+def _lists(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
+    """Columns of a batch are joined one by one; a list with an entry per sample is put behind the one before."""
+    first = values[0]
+    pairs = list(zip(values, counts, strict=True))
+    of_rows = all(_has_rows(part, count) for each, count in pairs for part in each)
+    if not of_rows and all(len(each) == count for each, count in pairs):
+        return _sequence(first, [part for each in values for part in each])
+    if all(len(each) == len(first) for each in values):
+        parts = [join(counts, column, f"{way}[{number}]") for number, column in enumerate(zip(*values, strict=True))]
+        return _sequence(first, parts)
+    return NotJoined(way, type(first).__name__)
+
+
+def _has_rows(value: Any, count: int) -> bool:
+    return (isinstance(value, Tensor) or _is_array(value)) and value.ndim > 0 and len(value) == count
+
+
+def _is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _fields(value: Any) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+
+
+def _rebuilt(value: Any, fields: dict[Any, Any]) -> Any:
+    """The fields as an object of the value's class; of a mapping with a constructor of its own, as a dict."""
+    return type(value)(**fields) if _is_dataclass(value) else fields
+
+
+def _sequence(value: Any, parts: list[Any]) -> Any:
+    if hasattr(value, "_fields"):
+        return type(value)(*parts)
+    return tuple(parts) if isinstance(value, tuple) else parts

@@ -1,0 +1,94 @@
+"""What `metrics` says of a validation is the value of the whole set: on any number of slots, over both backends."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+from gang import DIGITS, Trial
+from sklearn.metrics import f1_score, r2_score, roc_auc_score
+
+pytestmark = pytest.mark.distributed
+
+METRICS = 'def metrics(output, target): return {"accuracy": (output.argmax(1) == target).float()}\n'
+# None of these but `accuracy` is a mean over samples; the whole validation set is of both classes, not every share is.
+NUMBERS = """
+from sklearn.metrics import f1_score, r2_score, roc_auc_score
+def metrics(output, target, epoch, batch):
+    scores = output.softmax(1)[:, 1]
+    return {
+        "f1": f1_score(target, output.argmax(1), average="macro"),
+        "rmse": (scores - target).square().mean().sqrt(),
+        "r2": r2_score(target, scores),
+        "auc": roc_auc_score(target, scores),
+        "accuracy": (output.argmax(1) == target).float().mean(),
+        "first": batch[0][0, 0],
+        "epoch": epoch,
+    }
+"""
+OBJECTS = """
+import torchmetrics
+class Spread:
+    def reset(self): self.values = []
+    def update(self, output, target): self.values.append(output[:, 0])
+    def compute(self): return torch.cat(self.values).std()
+def metrics():
+    both = torchmetrics.MetricCollection({
+        "f1": torchmetrics.F1Score(task="multiclass", num_classes=2, average="macro"),
+        "accuracy": torchmetrics.Accuracy(task="multiclass", num_classes=2, average="micro"),
+    })
+    return {"both": both, "auc": torchmetrics.AUROC(task="multiclass", num_classes=2), "spread": Spread()}
+"""
+EVERY_SETTING = pytest.mark.parametrize(
+    ("slots", "backend"), [(1, "torch"), (2, "torch"), (4, "torch"), (2, "horovod"), (4, "horovod")]
+)
+
+
+def outputs(trial: Trial) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Inputs, targets and the newest checkpoint's outputs of the validation set."""
+    module: dict = {}
+    exec(DIGITS, module)
+    x, y = module["dataset"]()[70:90]
+    net = module["model"]().eval()
+    net.load_state_dict(trial.model())
+    with torch.no_grad():
+        return x, y, net(x)
+
+
+@EVERY_SETTING
+def test_a_number_is_that_of_the_whole_validation_set(trial, slots, backend):
+    trained = trial(source=DIGITS.replace(METRICS, NUMBERS), slots=slots, backend=backend)
+    ran = trained.run()
+    assert ran.codes == [0] * slots, ran.logs()
+    first, second = ran.reports("validation").values()
+    x, target, output = outputs(trained)
+    scores = output.softmax(1)[:, 1]
+    expected = {
+        "f1": f1_score(target, output.argmax(1), average="macro"),
+        "rmse": float((scores - target).square().mean().sqrt()),
+        "r2": r2_score(target, scores),
+        "auc": roc_auc_score(target, scores),
+        "accuracy": float((output.argmax(1) == target).float().mean()),
+        "first": float(x[0, 0]),
+        "epoch": 1.0,
+    }
+    assert {name: second[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+    assert first["epoch"] == 0.0
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torchmetrics") is None, reason="torchmetrics is not installed")
+@EVERY_SETTING
+def test_objects_of_torchmetrics_are_merged_over_all_ranks(trial, slots, backend):
+    trained = trial(source=DIGITS.replace(METRICS, OBJECTS), slots=slots, backend=backend)
+    ran = trained.run()
+    assert ran.codes == [0] * slots, ran.logs()
+    _, target, output = outputs(trained)
+    expected = {
+        "f1": f1_score(target, output.argmax(1), average="macro"),
+        "accuracy": float((output.argmax(1) == target).float().mean()),
+        "auc": roc_auc_score(target, output.softmax(1)[:, 1]),
+        "spread": float(output[:, 0].std()),
+    }
+    found = ran.reports("validation")[12]
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-5)
