@@ -175,11 +175,25 @@ def loss_of(run: Training, rank: int, batch: Batch, logged: Sums) -> Tensor | No
     """The mean loss of one share, None where it is empty; values to log are added to `logged`."""
     if not batch.samples:
         return None
-    with run.precision():
+    with run.precision(), lone_sample_told(batch):
         loss, values = loss_and_logged(run.loss(**forward(run, run.model, batch, batch.epoch)))
     for name, value in values.items():
         logged.add(name, value, batch.samples, rank)
     return loss
+
+
+@contextmanager
+def lone_sample_told(batch: Batch) -> Iterator[None]:
+    """Say what to do where BatchNorm refuses a share of one sample."""
+    try:
+        yield
+    except ValueError as error:
+        if batch.samples > 1 or "Expected more than 1 value per channel" not in str(error):
+            raise
+        raise InvalidDefinition(
+            f"BatchNorm cannot train on one sample, and this batch of {batch.total} leaves a slot one: choose another "
+            "--batch-size, or drop the last batch by returning a DataLoader with drop_last=True"
+        ) from error
 
 
 def wishes(run: Training) -> Flags:

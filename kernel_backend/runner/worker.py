@@ -143,6 +143,8 @@ def build(
     data = batches("train_data", "sample", digested=True)
     functions.know(**steps_known(config, data))
     model = functions.model().to(device)
+    if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules()):
+        data.keep_pairs()
     average = Average(model, config.ema) if config.ema is not None else None
     optimizer = functions.optimizer(model)
     schedule = functions.schedule(optimizer)

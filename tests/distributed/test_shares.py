@@ -83,3 +83,17 @@ def test_training_reports_are_of_the_global_batch_with_the_values_that_loss_logs
     for step, metrics in alone.reports("training").items():
         assert set(metrics) == {"loss", "distance"}
         assert gang.reports("training")[step] == pytest.approx(metrics, rel=1e-4)
+
+
+@pytest.mark.parametrize(("slots", "batch_size"), [(1, 23), (2, 23), (2, 17), (4, 22)])
+def test_a_small_last_batch_leaves_no_slot_with_one_sample_for_batch_norm(trial, slots, batch_size):
+    """Of 70 samples 1, 2 and 4 are left over."""
+    trained = trial(slots=slots, batch_size=batch_size, epochs=1)
+    ran = trained.run()
+    assert set(ran.codes) == {0}, ran.logs()
+
+
+def test_batch_norm_with_one_sample_is_told_where_it_cannot_be_helped(trial):
+    ran = trial(slots=1, batch_size=1).run()
+    assert ran.codes == [1]
+    assert "BatchNorm cannot train on one sample, and this batch of 1" in ran.failures()[0].message

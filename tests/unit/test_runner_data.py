@@ -12,6 +12,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.data import share, source
 from kernel_backend.runner.data.order import Order
+from kernel_backend.runner.data.shares import Cut
 from kernel_backend.runner.data.source import AUTO_WORKERS, draws_nothing
 from tests.samples import Flow, Noisy, batches, rows
 
@@ -179,3 +180,36 @@ def test_a_sample_computes_with_one_thread_as_it_would_in_a_worker():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_with_pairs_no_share_is_one_sample_alone_and_none_is_lost(ranks):
+    for size in range(3, 9):
+        for count in range(2, 40):
+            cut = Cut(size, False, range(ranks), ranks, pairs=True)
+            taken = []
+            for number in range(cut.per_epoch(count)):
+                batch = range(count)[cut.batch(number, count)]
+                shares = [batch[each] for each in cut.shares(len(batch))]
+                assert 1 not in map(len, shares), (size, count, number, shares)
+                taken += [sample for each in shares for sample in each]
+            assert taken == list(range(count))
+
+
+def test_a_share_is_one_sample_only_where_pairs_are_asked_for_in_vain():
+    plain = Cut(6, False, range(2), 2)
+    assert plain.batch(3, 19) == slice(18, 19)
+    assert plain._replace(pairs=True).batch(3, 19) == slice(17, 19)
+    assert plain._replace(pairs=True).shares(1) == [slice(0, 1), slice(1, 1)]
+    assert plain._replace(pairs=True).shares(4) == plain.shares(4)
+
+
+@pytest.mark.parametrize("data", [Noisy(19), Flow(19)], ids=["by index", "a stream"])
+def test_samples_are_the_same_with_pairs_and_without(data):
+    def indices(pairs):
+        found = batches(data, range(4), 4)
+        if pairs:
+            found.keep_pairs()
+        return [row[-1] for row in rows(found.steps(0, 4))]
+
+    assert indices(True) == indices(False)

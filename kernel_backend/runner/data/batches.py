@@ -87,6 +87,10 @@ class Batches:
         batches = self._data.in_order()
         return RandomStates().apart(batches) if self._data.loading.disturbs else batches
 
+    def keep_pairs(self) -> None:
+        """Let no share be one sample alone, where that can be: BatchNorm cannot train on one. Before `steps`."""
+        self._data.keep_pairs()
+
     def state(self) -> dict[str, Any]:
         """The place in the data after the batch that came last, as JSON; empty where the step says it all."""
         return self._data.state()

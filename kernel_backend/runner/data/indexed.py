@@ -46,6 +46,10 @@ class Indexed:
         indices = torch.arange if self._sampled is None else _slices(self._sampled.epoch(0))
         return self._read(self._step(0, number, indices) for number in range(self.per_epoch))
 
+    def keep_pairs(self) -> None:
+        """From now on no share is one sample alone, where that can be."""
+        self._cut = self._cut._replace(pairs=True)
+
     def state(self) -> dict[str, Any]:
         """Nothing: the step says it all."""
         return {}
@@ -70,8 +74,8 @@ class Indexed:
         return Order(self._seed, epoch, self._count).slice
 
     def _step(self, epoch: int, number: int, indices: Indices) -> Step:
-        start = number * self._cut.size
-        total = min(self._cut.size, self._count - start)
+        batch = self._cut.batch(number, self._count)
+        start, total = batch.start, batch.stop - batch.start
         position = epoch * self._count + start
         shares = [
             Share(position + each.start, indices(start + each.start, start + each.stop))

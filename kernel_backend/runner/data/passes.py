@@ -59,6 +59,10 @@ class Passes(Dataset[Any]):
         self._opening = Draws(source.dataset, seed, f"pass {tag}")
         self._parts: Iterator[Part] = iter(())
 
+    def keep_pairs(self) -> None:
+        """Share batches so that no share is one sample alone."""
+        self._cut = self._cut._replace(pairs=True)
+
     def __getitem__(self, start: Start | None) -> Part | None:
         if start is not None:
             self._parts = self._read(start)

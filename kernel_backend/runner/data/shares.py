@@ -66,6 +66,7 @@ class Cut(NamedTuple):
     drop_last: bool
     mine: range
     ranks: int
+    pairs: bool = False  # no share is one sample alone: BatchNorm cannot train on one
 
     def per_epoch(self, samples: int) -> int:
         """How many batches: a small one at the end counts, unless it is to be dropped and not the only one."""
@@ -76,14 +77,28 @@ class Cut(NamedTuple):
         """How many samples of an epoch lie in its batches."""
         return min(samples, self.per_epoch(samples) * self.size)
 
+    def batch(self, number: int, samples: int) -> slice:
+        """Return which of an epoch's samples are in a batch; with pairs a single last one gets company."""
+        start, stop = number * self.size, min((number + 1) * self.size, samples)
+        if self.pairs and self.size > 2 and samples % self.size == 1 and samples > 1:
+            start -= stop == samples
+            stop -= stop == samples - 1
+        return slice(start, stop)
+
     def shares(self, total: int) -> list[slice]:
         """The slices of a batch of `total` that this process computes."""
-        return [share(total, rank, self.ranks) for rank in self.mine]
+        sharing = self.ranks
+        if self.pairs and total < 2 * self.ranks:
+            sharing = max(1, total // 2)
+        return [share(total, min(rank, sharing), sharing) for rank in self.mine]
 
 
 def share(count: int, rank: int, size: int) -> slice:
-    """The slice of a batch of `count` that a rank takes: consecutive, and as equal as can be."""
-    return slice(rank * count // size, (rank + 1) * count // size)
+    """The slice of a batch of `count` that a rank takes: consecutive, and as equal as can be.
+
+    It is empty for a rank beyond `size`.
+    """
+    return slice(rank * count // size, min(count, (rank + 1) * count // size))
 
 
 def _share(position: int, indices: list[int]) -> Share:

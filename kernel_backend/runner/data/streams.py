@@ -30,7 +30,8 @@ class Stream:
         digested: bool,
     ) -> None:
         """`note` is told what finding the place has cost; `digested` asks for digests of the first epoch's samples."""
-        self.loading = loading(Passes(source, cut, seed, tag, digested))
+        self._passes = Passes(source, cut, seed, tag, digested)
+        self.loading = loading(self._passes)
         self._cut, self._note = cut, note
         self._place = Place(length=source.length)
 
@@ -59,6 +60,10 @@ class Stream:
             yield part.batches
             if part.last:
                 return
+
+    def keep_pairs(self) -> None:
+        """Share batches so that no share is one sample alone; before the first of them is read."""
+        self._passes.keep_pairs()
 
     def state(self) -> dict[str, Any]:
         """The place after the batch that was handed out last, not after those that were read ahead. JSON.
