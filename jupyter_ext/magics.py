@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from jupyter_ext.host import headless, notebook_path, wants_widget
 from jupyter_ext.job import Job
 from jupyter_ext.line import words
 from jupyter_ext.recorder import Recorder
-from jupyter_ext.submit import Checked, Session, check, read, send
+from jupyter_ext.submit import Checked, Session, Wanted, check, read, send
 from jupyter_ext.waiting import show, wait
 from kernel_backend import discovery
 from kernel_backend.client import Client
@@ -69,7 +68,7 @@ class DaylightMagics(Magics):
         if options.out and not options.out.isidentifier():
             wrong.append(f"--out {options.out}: this is no name of a variable")
         asked = read(options, wrong)
-        capture = capture_file(file) if file is not None else self._capture(cell or "", asked.wanted.captured)
+        capture = capture_file(file) if file is not None else self._capture(cell or "", asked.wanted)
         widget = wants_widget(options.view, self.kernel)
         session = Session(self.kernel.user_ns, self.recorder.imported, self.told) if file is None else None
         checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space)
@@ -107,11 +106,19 @@ class DaylightMagics(Magics):
         elif not options.quiet:
             show(client, overview, captured, widget=widget)
 
-    def _capture(self, cell: str, captured: Sequence[str]) -> Capture:
+    def _capture(self, cell: str, wanted: Wanted) -> Capture:
         number = len(self.kernel.history_manager.input_hist_raw) - 1
         line = self._first_line()
         cells = self.recorder.cells
-        capture = capture_cell(cells, cell, self.kernel.user_ns, number=number, line=line, captured=captured)
+        capture = capture_cell(
+            cells,
+            cell,
+            self.kernel.user_ns,
+            number=number,
+            line=line,
+            captured=wanted.captured,
+            draws_anew=not wanted.state_check,
+        )
         needed = {piece.cell for piece in capture.pieces if piece.cell is not None}
         changed = edited(notebook_path(self.kernel), cells, needed, self.recorder.started)
         return replace(capture, warnings=(*capture.warnings, *changed))

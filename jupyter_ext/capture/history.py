@@ -21,6 +21,8 @@ class History:
         self.binds: list[dict[str, bool]] = []  # by time: name -> only perhaps
         self.read: list[set[str]] = []  # by time, through the functions that are called
         self.ambient: list[int] = []
+        self.by_chance: set[int] = set()  # times of what comes out otherwise in each process
+        self.by_hash: set[int] = set()  # of what does perhaps, for it depends on the order of a set
         self.stars: list[int] = []
         self.settings: dict[str, list[int]] = defaultdict(list)  # by package: times of what sets something in it
         self.unseen: list[int] = []  # those that run a text which is made when they run
@@ -29,6 +31,10 @@ class History:
             done = follower.run(statement, displayed=time in displayed)
             # Random numbers are drawn from a state that a seed has made and each draw changes.
             drawn = {state for state in done.drawn if state in self.binders}
+            if done.by_chance or not done.surely_drawn <= self.binders.keys() | done.seeded:
+                self.by_chance.add(time)
+            if done.by_hash:
+                self.by_hash.add(time)
             binds = {**dict.fromkeys(done.bound, True), **statement.binds, **dict.fromkeys(done.seeded, False)}
             self.binds.append(binds)
             self.read.append(done.read | drawn)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from jupyter_ext.capture.cells import Cell
+from jupyter_ext.capture.chance import unseeded
 from jupyter_ext.capture.compiles import uncompiled
 from jupyter_ext.capture.deleted import deleted
 from jupyter_ext.capture.executed import Executed
@@ -26,6 +27,7 @@ from jupyter_ext.capture.values import Values, made_by_target, places, unused, v
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.definition import LOOP_VALUES, is_role
 from kernel_backend.model.snapshot import Captured, Piece
+from kernel_backend.text import size
 
 _FUTURE = re.compile(r"from\s+__future__\s+import\s+(.+)")
 
@@ -44,6 +46,7 @@ class Capture:
     problems: tuple[Problem, ...] = ()
     captured: tuple[Captured, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)  # of captured values, by their names in the archive
+    drawn: tuple[str, ...] = ()  # those of the captured ones that nobody named: they are drawn without a seed
     compared: tuple[str, ...] = ()  # names whose values in the notebook, before the cell, must be those in the job
 
     def where(self, line: int) -> str:
@@ -61,7 +64,14 @@ class Capture:
         names = list(dict.fromkeys(str(each.cell) if each.cell is not None else str(each.file) for each in self.pieces))
         listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
         cells = "" if self.pieces[-1].cell is None else "cell " if len(names) == 1 else "cells "
-        return f"{count} line{'' if count == 1 else 's'} from {cells}{listed}"
+        return f"{count} line{'' if count == 1 else 's'} from {cells}{listed}{self._values_drawn}"
+
+    @property
+    def _values_drawn(self) -> str:
+        """` and the notebook's x (3.2 MB), which is drawn without a seed`."""
+        found = [f"{each.name} ({size(each.bytes)})" for each in self.captured if each.name in self.drawn]
+        verb = "is" if len(found) == 1 else "are"
+        return f", with the notebook's {', '.join(found)}, which {verb} drawn without a seed" if found else ""
 
 
 @contextlib.contextmanager
@@ -85,11 +95,13 @@ def capture_cell(
     number: int | None = None,
     line: int = 1,
     captured: Sequence[str] = (),
+    draws_anew: bool = False,
 ) -> Capture:
     """What `target` needs of the executed cells in `history` (oldest first), as one module.
 
     `number` is the target's execution count and `line` where its text begins in its cell (2 below a cell magic).
     The values of `captured` names travel in files, which the module reads where the names were last bound.
+    So do those of values that are drawn without a seed, unless the job `draws_anew`.
     Raises nothing: what stands in the way is in `problems`, all of it.
     """
     cells = [_numbered(each, index) for index, each in enumerate(history)]
@@ -97,7 +109,12 @@ def capture_cell(
     executed = Executed([*cells, Cell(_plain(target), number=number)])
     held = values(captured, namespace)
     past = History(executed.statements, executed.displayed)
-    sliced = Slice(past, executed.start, [*_shared(executed), *held.needs], held.written)
+    shared = _shared(executed)
+    sliced = Slice(past, executed.start, [*shared, *held.needs], held.written)
+    drawn = unseeded(executed, sliced, None if draws_anew else namespace)
+    if drawn.held.written:
+        held = held.with_others(drawn.held)
+        sliced = Slice(past, executed.start, [*shared, *held.needs], held.written)
     written = written_in(sliced, namespace, executed)
     found = settings(zip(executed.cells, executed.parsed, strict=True))
     taken = [time for time in sorted(sliced.needed) if time < executed.start]
@@ -123,6 +140,7 @@ def capture_cell(
         kept_out=kept_out,
         problems=(
             *held.problems,
+            *drawn.problems,
             *made_by_target(sliced, held),
             *problems(executed, sliced, written.left, namespace, line),
             *deleted(executed, sliced),
@@ -130,6 +148,7 @@ def capture_cell(
         ),
         compared=sliced.compared,
         captured=tuple(writer.captured),
+        drawn=tuple(drawn.held.written),
         files={held.written[name].file(name): held.written[name].data for name in held.written},
     )
 

@@ -26,8 +26,19 @@ _KNOWN = (frozenset(dir(builtins)) - _OF_IPYTHON) | _MODULE_NAMES
 class Slice:
     """What the statements from `start` on, and the names `also`, need: `needed` times, and names `missing`."""
 
-    def __init__(self, history: History, start: int, also: Iterable[str] = (), captured: Iterable[str] = ()) -> None:
-        """`captured` names travel as values: nothing that makes or changes them is needed."""
+    def __init__(
+        self,
+        history: History,
+        start: int,
+        also: Iterable[str] = (),
+        captured: Iterable[str] = (),
+        *,
+        alone: bool = False,
+    ) -> None:
+        """`captured` names travel as values: nothing that makes or changes them is needed.
+
+        `alone`: without what is set in the process for whatever runs there.
+        """
         self.history, self.captured = history, frozenset(captured)
         self.start, self.end = start, len(history.executed)
         self.needed: set[int] = set()
@@ -40,9 +51,10 @@ class Slice:
             self._take(time, self.end)
         self._queue += [(name, self.end, True) for name in also]
         self._work()
-        self._due += [time for time in self.history.ambient if time < start]
-        self._due += self._settings(_ALWAYS_IMPORTED, start)
-        self._work()
+        if not alone:
+            self._due += [time for time in self.history.ambient if time < start]
+            self._due += self._settings(_ALWAYS_IMPORTED, start)
+            self._work()
 
     @property
     def read(self) -> frozenset[str]:
@@ -57,6 +69,10 @@ class Slice:
         """
         used = {name for name, time in self._resolved if time >= self.start}
         return tuple(sorted(name for name in used if self._stays(name)))
+
+    def makers(self, name: str) -> set[int]:
+        """The times of all that one name's value before `start` depends on."""
+        return Slice(self.history, self.end, [name], self.captured, alone=True).needed
 
     def _stays(self, name: str) -> bool:
         binders, changers = self.history.binders.get(name, ()), self.history.changers.get(name, ())

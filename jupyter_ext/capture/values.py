@@ -15,7 +15,7 @@ from jupyter_ext.capture.slice import Slice
 from kernel_backend.model.snapshot import Captured
 from kernel_backend.model.values import nearest
 from kernel_backend.snapshots.archive import MAX_BYTES
-from kernel_backend.snapshots.captured import Written, write
+from kernel_backend.snapshots.captured import TooLarge, Written, write
 from kernel_backend.text import size
 
 
@@ -26,6 +26,15 @@ class Values:
     written: dict[str, Written] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+
+    def add(self, name: str, namespace: Mapping[str, object], most: int = MAX_BYTES) -> None:
+        """Write the value of a name; raises Refused where it is no value, a secret, or of more than `most` bytes."""
+        self.written[name] = _written(name, namespace, most)
+        self.kinds[name] = type(namespace[name]).__name__
+
+    def with_others(self, others: Values) -> Values:
+        """These and others."""
+        return Values({**self.written, **others.written}, {**self.kinds, **others.kinds}, self.problems)
 
     @property
     def needs(self) -> list[str]:
@@ -52,9 +61,8 @@ def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Valu
     found = Values()
     for name in dict.fromkeys(names):
         try:
-            found.written[name] = _written(name, namespace or {})
-            found.kinds[name] = type((namespace or {})[name]).__name__
-        except _Refused as refused:
+            found.add(name, namespace or {})
+        except Refused as refused:
             found.problems.append(Problem("capture", name, None, f"--capture {name}: {refused}"))
     return found
 
@@ -85,36 +93,39 @@ def unused(sliced: Slice, found: Values) -> Iterator[str]:
             yield f"--capture {name}: it travels, and nothing in the cell uses it"
 
 
-class _Refused(Exception):
-    pass
+class Refused(Exception):
+    """Why a value cannot travel."""
 
 
-def _written(name: str, namespace: Mapping[str, object]) -> Written:
+def _written(name: str, namespace: Mapping[str, object], most: int) -> Written:
     if name not in namespace:
-        raise _Refused(f"the notebook has no '{name}'{nearest(name, [each for each in namespace if each[:1] != '_'])}")
+        raise Refused(f"the notebook has no '{name}'{nearest(name, [each for each in namespace if each[:1] != '_'])}")
     value = namespace[name]
     if SECRET.search(name) and isinstance(value, str | bytes):
-        raise _Refused("its name says that it is a secret, and snapshots hold none. Read it from os.environ")
+        raise Refused("its name says that it is a secret, and snapshots hold none. Read it from os.environ")
     if isinstance(value, type | types.FunctionType | types.ModuleType):
-        raise _Refused(f"'{name}' is a {type(value).__name__}, which travels as code")
+        raise Refused(f"'{name}' is a {type(value).__name__}, which travels as code")
     if found := find_secrets(f"{name} = {text_of(value)}", known_secrets()):
         what = f"it holds what looks like {found[0][1]}, and snapshots hold none. Read it from os.environ"
-        raise _Refused(f"{what}. If it is none, give what holds it another name in '{name}', or leave it out of it")
-    _check_size(_bytes(value))
+        raise Refused(f"{what}. If it is none, give what holds it another name in '{name}', or leave it out of it")
+    _check_size(_bytes(value), most)
     try:
-        written = write(value)
-    except _Refused:
+        written = write(value, most)
+    except TooLarge as large:
+        _check_size(large.bytes, most)
         raise
     except Exception as error:  # whatever its own code raises while it is pickled
-        raise _Refused(f"a {type(value).__name__} cannot be stored: {type(error).__name__}: {error}") from None
-    _check_size(len(written.data))
+        raise Refused(f"a {type(value).__name__} cannot be stored: {type(error).__name__}: {error}") from None
+    _check_size(len(written.data), most)
     return written
 
 
-def _check_size(count: int) -> None:
+def _check_size(count: int, most: int) -> None:
     if count > MAX_BYTES:
-        most = f"more than a snapshot holds ({size(MAX_BYTES)})"
-        raise _Refused(f"it has {size(count)}, {most}. Write it to a file that the job reads")
+        limit = f"more than a snapshot holds ({size(MAX_BYTES)})"
+        raise Refused(f"it has {size(count)}, {limit}. Write it to a file that the job reads")
+    if count > most:
+        raise Refused(f"it has {size(count)}, more than {size(most)}")
 
 
 def _bytes(value: object) -> int:

@@ -1,8 +1,9 @@
 """Whether the definition makes the values that the notebook had: looked at on rank 0, before the first step.
 
 Where one differs, the definition is imported once more, in another process, with other seeds, threads and hashes, and
-without what a launcher tells its ranks. What then is the notebook's follows from being a rank, and what differs between
-the two is made by chance: the person is told of either. The rest is what the cells do not make.
+without what a launcher tells its ranks. What then is the notebook's follows from being a rank, and modules that differ
+between the two have first weights that the job draws: the user is told of either. Other values that chance makes are
+refused, and so is what the cells do not make.
 
     python -m kernel_backend.runner.state_check CODE CWD SEED ANSWER
 """
@@ -24,7 +25,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.job import OF_RANKS
 from kernel_backend.model.snapshot import DEFINITION, Snapshot, State
 from kernel_backend.runner.load import Loaded, load
-from kernel_backend.snapshots.state import digest_of, shown
+from kernel_backend.snapshots.state import digest_of, is_module, shown
 
 AGAIN_S = 600.0  # for the second import
 _NOTHING = "nothing"
@@ -44,7 +45,7 @@ def check_state(
     changes: Callable[[], Iterable[str]] = tuple,
     strict: bool = True,
 ) -> None:
-    """Compare the module with the notebook's values; says a note about those that chance makes.
+    """Compare the module with the notebook's values; says a note about first weights that chance makes.
 
     `alive` is called every second of a second import, `changes` for sentences about what may be the cause. Raises
     InvalidDefinition with all the others, or says them, too, where it is not `strict`: a rerun finds out what another
@@ -63,21 +64,24 @@ def check_state(
     by_chance = [
         name for name in differing if name not in of_rank and again.get(name, here.get(name)) != here.get(name)
     ]
-    for names, say in ((of_rank, _of_rank), (by_chance, _by_chance)):
+    values = vars(loaded.module)
+    first_weights = [name for name in by_chance if is_module(values.get(name))]
+    for names, say in ((of_rank, _of_rank), (first_weights, _first_weights)):
         if names:
             note(say([f"{name}{made_in.get(name, '')}" for name in names]))
-    explained = {*of_rank, *by_chance}
-    lines = []
-    for name in differing:
-        if name not in explained:
-            value = vars(loaded.module).get(name)
-            lines.append(f"{_differs(name, snapshot.state[name], value, here.get(name))}{made_in.get(name, '')}")
-    if lines:
-        lines += changes()
-    if lines and not strict:
-        note("; ".join(lines))
-    elif lines:
-        raise InvalidDefinition("\n".join([*lines, _way_out([name for name in differing if name not in explained])]))
+    drawn = [name for name in by_chance if name not in first_weights]
+    others = [name for name in differing if name not in {*of_rank, *by_chance}]
+    lines = [
+        f"{_differs(name, snapshot.state[name], values.get(name), here.get(name))}{made_in.get(name, '')}"
+        for name in others
+    ]
+    lines += changes() if lines else ()
+    chance = [_by_chance([f"{name}{made_in.get(name, '')}" for name in drawn], drawn)] if drawn else []
+    if strict and (lines or chance):
+        raise InvalidDefinition("\n".join([*lines, *([_way_out(others)] if lines else ()), *chance]))
+    for text in ["; ".join(lines), *chance]:
+        if text:
+            note(text)
 
 
 def digests(namespace: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:
@@ -106,11 +110,20 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
             queue += ast.iter_child_nodes(node)
 
 
-def _by_chance(names: list[str]) -> str:
-    verb = "differs" if len(names) == 1 else "differ"
+def _by_chance(places: list[str], names: list[str]) -> str:
+    verb = "differs" if len(places) == 1 else "differ"
     return (
-        f"{', '.join(names)} {verb} from the notebook's, and from one run to the next: made by chance. "
-        "Seed what it is drawn from, or add --capture to take the notebook's"
+        f"{', '.join(places)} {verb} from the notebook's, and from one run to the next: made by chance. "
+        "Seed what it is drawn from (or sort what comes out of a set) and run the cell again, or add "
+        f"--capture {','.join(names)} to take the notebook's, or --no-state-check to go on with the job's"
+    )
+
+
+def _first_weights(places: list[str]) -> str:
+    verb, pronoun = ("differs", "it has") if len(places) == 1 else ("differ", "they have")
+    return (
+        f"{', '.join(places)} {verb} from the notebook's: made by chance, {pronoun} the weights that the job's --seed "
+        "draws. Add --capture to take the notebook's"
     )
 
 

@@ -38,12 +38,23 @@ class Written(NamedTuple):
         return f"{CAPTURED}/{name}.{_SUFFIX[self.format]}"
 
 
-def write(value: object) -> Written:
-    """The value in the plainest format that gives it back equal; raises whatever pickle raises where there is none."""
+class TooLarge(Exception):
+    """A value takes more bytes than it may: so many when that was seen."""
+
+    def __init__(self, bytes: int) -> None:
+        super().__init__(f"more than {bytes} bytes")
+        self.bytes = bytes
+
+
+def write(value: object, most: int | None = None) -> Written:
+    """The value in the plainest format that gives it back equal; raises whatever pickle raises where there is none.
+
+    Raises TooLarge where a pickle has more than `most` bytes: what an object holds is not known before.
+    """
     for attempt in (_as_npy, _as_safetensors, _as_parquet, _as_json):
         if (written := attempt(value)) is not None:
             return written
-    return _as_pickle(value)
+    return _as_pickle(value, most)
 
 
 def read(format: str, data: bytes, namespace: Mapping[str, Any]) -> Any:
@@ -191,8 +202,20 @@ class _Unpickler(pickle.Unpickler):
         return functools.reduce(getattr, rest, self._namespace[first])
 
 
-def _as_pickle(value: object) -> Written:
-    buffer = io.BytesIO()
+class _Bounded(io.BytesIO):
+    def __init__(self, most: int | None) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: Any) -> int:
+        count = super().write(data)
+        if self._most is not None and self.tell() > self._most:
+            raise TooLarge(self.tell())
+        return count
+
+
+def _as_pickle(value: object, most: int | None) -> Written:
+    buffer = _Bounded(most)
     pickler = _Pickler(buffer)
     pickler.dump(value)
     return Written("pickle", buffer.getvalue(), tuple(pickler.needs))

@@ -55,7 +55,7 @@ def shown(value: object, digest: str) -> str:
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None and math.prod(shape) > 8:
         return f"{type(value).__name__} of {str(dtype).removeprefix('torch.')} {tuple(shape)} ({digest[:8]})"
-    if (shape is not None and dtype is None) or _is_module(value):
+    if (shape is not None and dtype is None) or is_module(value):
         return f"{type(value).__name__} ({digest[:8]})"
     text = " ".join(_repr.repr(value).split())
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 14]}... ({digest[:8]})"
@@ -209,7 +209,8 @@ _repr.maxdict = _repr.maxlist = _repr.maxtuple = _repr.maxset = 8
 _repr.maxstring = _repr.maxother = _repr.maxlong = _SHOWN
 
 
-def _is_module(value: object) -> bool:
+def is_module(value: object) -> bool:
+    """Whether it is a module of torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.nn.Module)
 

@@ -15,6 +15,7 @@ cfg = {"lr": 0.3}
 names = list({"a", "b", "c", "d", "e", "f", "g", "h"})
 weights = torch.randn(3)
 draw = random.random()
+net = torch.nn.Linear(3, 1)
 seeded = random.Random(1).random()
 """
 
@@ -40,15 +41,27 @@ def test_values_that_the_cells_do_not_make_end_it_before_the_first_step(trial):
     assert attempt.step == 0
 
 
-def test_values_that_chance_makes_are_a_warning(trial):
+def test_values_that_chance_makes_end_it_before_the_first_step(trial):
     import torch
 
     attempt = run(trial, cfg={"lr": 0.3}, draw=0.5, weights=torch.zeros(3), names=["h", "a"])
+    failure = attempt.failures()[0]
+    assert failure.type == "InvalidDefinition"
+    assert "draw (cell [4]), weights (cell [4]), names (cell [4]) differ" in failure.message
+    assert "made by chance" in failure.message
+    assert "--capture draw,weights,names" in failure.message
+    assert "cfg" not in failure.message
+    assert attempt.step == 0
+
+
+def test_first_weights_that_chance_makes_are_left_to_the_seed_of_the_job(trial):
+    import torch
+
+    attempt = run(trial, net=torch.nn.Linear(3, 1))
     assert set(attempt.codes) == {0}, attempt.logs()
     (note,) = [text for text in attempt.notes() if "made by chance" in text]
-    for name in ("draw (cell [4])", "weights (cell [4])", "names (cell [4])"):
-        assert name in note
-    assert "cfg" not in note
+    assert note.startswith("net (cell [4]) differs from the notebook's")
+    assert "--seed" in note
 
 
 def test_equal_values_say_nothing(trial):

@@ -39,8 +39,11 @@ def change_package(world: World, package: str, path: tuple[str, ...]) -> None:
     world.changed |= world.package(package)
 
 
-def draw(world: World, package: str, path: tuple[str, ...]) -> None:
+def draw(world: World, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
     """A call in a package that may draw random numbers, or seed where they come from."""
+    if path and path[-1] in libraries.SEEDING_ALL:
+        world.out.seeded |= libraries.ALL_STATES
+        return
     state = libraries.random_state(package, path)
     if state is None:
         return
@@ -48,6 +51,13 @@ def draw(world: World, package: str, path: tuple[str, ...]) -> None:
         world.out.seeded.add(state)
     else:
         world.out.drawn.add(state)
+        world.out.surely_drawn |= {state} if surely else set()
+
+
+def in_order(world: World, value: Iterable[Thing]) -> None:
+    """Something depends on the order of these."""
+    if any(each.unordered for each in value):
+        world.out.by_hash = True
 
 
 def contain(world: World, name: str, receiver: Value, arguments: list[Value]) -> None:

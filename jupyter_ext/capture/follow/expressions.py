@@ -65,7 +65,9 @@ def _display(world: World, node: ast.List | ast.Set | ast.Tuple) -> Value:
     inside: set[Thing] = set()
     for each in node.elts:
         inside |= world.visit(each)
-    return world.holding(node, inside) if inside or not isinstance(node, ast.Tuple) else NOTHING
+    if not inside and isinstance(node, ast.Tuple):
+        return NOTHING
+    return world.holding(node, inside, unordered=isinstance(node, ast.Set))
 
 
 def _text(world: World, node: ast.AST) -> Value:
@@ -97,7 +99,8 @@ def _operator(world: World, node: ast.BinOp) -> Value:
         return NOTHING
     names = _OPERATORS.get(type(node.op), ())
     found = call_methods(world, left, names, [right], node) | call_methods(world, right, names, [left], node)
-    return frozenset(found | world.holding(node, parts_of(left) | parts_of(right), opaque=True))
+    unordered = any(each.unordered for each in left | right)
+    return frozenset(found | world.holding(node, parts_of(left) | parts_of(right), opaque=True, unordered=unordered))
 
 
 def _walrus(world: World, node: ast.NamedExpr) -> Value:
@@ -115,6 +118,7 @@ def _comprehension(world: World, node: ast.ListComp | ast.SetComp | ast.DictComp
     before = world.frame
     inner = world.open(frozenset(each.id for each in targets if isinstance(each, ast.Name)), before)
     inside: set[Thing] = set()
+    by_hash = world.out.by_hash
     for generator in node.generators:
         found = iterate(world, world.visit(generator.iter))
         world.frame = inner
@@ -124,7 +128,9 @@ def _comprehension(world: World, node: ast.ListComp | ast.SetComp | ast.DictComp
     for each in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
         inside |= world.visit(each)
     world.frame = before
-    return world.holding(node, inside)
+    if isinstance(node, ast.SetComp):  # has no order itself
+        world.out.by_hash = by_hash
+    return world.holding(node, inside, unordered=isinstance(node, ast.SetComp))
 
 
 def _generator(world: World, node: ast.GeneratorExp) -> Value:

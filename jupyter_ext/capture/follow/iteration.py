@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.changes import contain, use
+from jupyter_ext.capture.follow.changes import contain, in_order, use
 from jupyter_ext.capture.follow.functions import enter
 from jupyter_ext.capture.follow.objects import apply, call_methods
 from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of, reach
@@ -17,6 +17,7 @@ _NOWHERE = ast.Pass()  # in the code: the loop itself calls these
 def iterate(world: World, value: Value) -> Value:
     """Take all of it; what its elements may be."""
     use(world, value)
+    in_order(world, value)
     found = set(parts_of(value))
     for each in value:
         if each.call is not None:

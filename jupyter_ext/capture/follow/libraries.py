@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 
@@ -17,6 +18,7 @@ STORING = _names(
     "write writelines",  # files
     "__setitem__ __delitem__ __setattr__ __iadd__",
 )
+OF_SETS = _names("copy union intersection difference symmetric_difference")  # return another set
 # Methods that change what they are called on, and perhaps what that holds; one that ends in an underscore does too.
 CHANGING = _names(
     "load_state_dict train eval step backward zero_grad apply cuda to half double float",  # modules, optimizers
@@ -89,6 +91,35 @@ _STATES = {
     "numpy": "the state of numpy.random",
     "torch": "the state of torch's generator",
 }
+ALL_STATES = frozenset(_STATES.values())
+SEEDING_ALL = _names("seed_everything set_seed set_seeds seed_all set_global_seed fix_seed")
+# Functions of sklearn that draw from numpy's state where no `random_state` is given.
+_SHUFFLING = _names(
+    "train_test_split shuffle resample make_classification make_regression make_blobs make_moons make_circles",
+    "make_multilabel_classification make_friedman1 make_swiss_roll make_s_curve KMeans MiniBatchKMeans",
+    "RandomForestClassifier RandomForestRegressor ExtraTreesClassifier ExtraTreesRegressor MLPClassifier MLPRegressor",
+    "SGDClassifier SGDRegressor TSNE ShuffleSplit StratifiedShuffleSplit GaussianMixture",
+)
+_SEED_ARGUMENTS = _names("generator random_state seed rng")
+# Methods of tensors that draw.
+_DRAWING_METHODS = _names("normal_ uniform_ random_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_ multinomial")
+# Another value in each process, by package and the last name.
+_CHANCE = {
+    "time": _names("time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time"),
+    "datetime": _names("now utcnow today"),
+    "uuid": _names("uuid1 uuid4"),
+    "os": _names("urandom getpid"),
+    "secrets": _names("token_hex token_bytes token_urlsafe randbelow randbits choice"),
+    "tempfile": _names("mkdtemp mkstemp TemporaryDirectory NamedTemporaryFile"),
+}
+# Generators that are seeded by chance where they are given nothing.
+_GENERATORS = {
+    "random": _names("Random SystemRandom seed"),
+    "numpy": _names("default_rng RandomState SeedSequence PCG64 MT19937 seed"),
+    "torch": _names("seed"),
+}
+# What makes a sequence of the elements of what it is given, in their order.
+ORDERING = _names("list tuple enumerate iter zip map array fromkeys join DataFrame Series Index deque islice chain pop")
 # Calls on a module that set something: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
 _SETTING = re.compile(
     r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
@@ -124,9 +155,39 @@ def random_state(package: str, path: tuple[str, ...]) -> str | None:
     draws = (
         (package == "random" and name[:1].islower())
         or (package == "numpy" and "random" in path[:-1] and name not in ("default_rng", "RandomState", "Generator"))
+        or (package == "sklearn" and name in _SHUFFLING)
         or (package == "torch" and (name in _DRAWS or name in ("manual_seed", "seed", "set_rng_state")))
     )
-    return _STATES[package] if draws else None
+    return _STATES["numpy" if package == "sklearn" else package] if draws else None
+
+
+def draws_by_method(name: str, node: ast.Call) -> str | None:
+    """Return the package whose state a method of an object draws from, `df.sample(frac=1)`, if any."""
+    if seeded(node):
+        return None
+    if name in _DRAWING_METHODS:
+        return "torch"
+    sizes = [each for each in node.args if not isinstance(each, ast.Tuple | ast.List)]
+    if name == "sample" and (sizes or any(each.arg in ("n", "frac") for each in node.keywords)):
+        return "numpy"
+    return None
+
+
+def seeded(node: ast.Call) -> bool:
+    """Whether a call is given what it draws from."""
+    return any(each.arg in _SEED_ARGUMENTS and not _is_none(each.value) for each in node.keywords)
+
+
+def by_chance(package: str, path: tuple[str, ...], node: ast.Call) -> bool:
+    """Whether a call returns something else in each process."""
+    name = path[-1] if path else ""
+    if name in _GENERATORS.get(package, ()):
+        return all(map(_is_none, node.args)) and not any(not _is_none(each.value) for each in node.keywords)
+    return name in _CHANCE.get(package, ())
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def random_states(package: str) -> set[str]:

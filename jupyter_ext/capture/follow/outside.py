@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.changes import change, change_package, contain, draw, mark_unknown, use
+from jupyter_ext.capture.follow.changes import change, change_package, contain, draw, in_order, mark_unknown, use
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.objects import apply, call_methods
 from jupyter_ext.capture.follow.syntax import is_type
@@ -39,12 +39,19 @@ def call_outside(
         full = (*inner, *path) if isinstance(node.func, ast.Attribute) or not inner else inner
         name = full[-1] if full else name
         scalar = scalar and libraries.is_scalar(each.package, name or "")
-        draw(world, each.package or "", full)
+        given_one = libraries.seeded(node) or any(value.stateful for value in every)
+        if not given_one or libraries.seeds(name or ""):
+            draw(world, each.package or "", full, surely=True)
+        world.out.by_chance = world.out.by_chance or libraries.by_chance(each.package or "", full, node)
         if isinstance(node.func, ast.Attribute) and libraries.sets(path) and each in receiver:
             change_package(world, each.package or "", path)
         elif not isinstance(node.func, ast.Attribute) and libraries.sets(inner):
             change_package(world, each.package or "", inner)
     name = name or ""
+    if not packages and (drawn_from := libraries.draws_by_method(name, node)) is not None:
+        draw(world, drawn_from, ("random", "rand"), surely=True)
+    if name in libraries.ORDERING:
+        in_order(world, every | receiver if name == "pop" else every)
     drawing = package in libraries.DRAWING
     use(world, every)
     for each in every | parts_of(every):
@@ -164,13 +171,14 @@ def _of_object(
             every |= objects
     if name in libraries.FRESH:
         return world.holding(node, NOTHING, opaque=True)
+    unordered = any(each.unordered for each in objects) and name in libraries.OF_SETS
     if name in libraries.COPYING:
-        return world.holding(node, parts_of(objects))
+        return world.holding(node, parts_of(objects), unordered=unordered)
     if not node.args or name in libraries.SAME:
         found = frozenset(objects | parts_of(objects) | every)
         return found | world.holding(node, found, opaque=True)
     used = frozenset(each for each in objects if each.stateful)
-    return used | world.holding(node, objects | every, opaque=True)
+    return used | world.holding(node, objects | every, opaque=True, unordered=unordered)
 
 
 def _result(world: World, node: ast.Call, name: str, every: Value) -> Value:
@@ -184,7 +192,8 @@ def _result(world: World, node: ast.Call, name: str, every: Value) -> Value:
         if name == "defaultdict":
             return world.holding(node, parts_of(every), grows=True)
         named = NOTHING.union(*[every & world.visit(each.value) for each in node.keywords])
-        return world.holding(node, parts_of(every) | named | {each for each in every if each.function or each.is_class})
+        inside = parts_of(every) | named | {each for each in every if each.function or each.is_class}
+        return world.holding(node, inside, unordered=name in ("set", "frozenset"))
     if name in libraries.SAME:
         return every | parts_of(every)
     return world.holding(node, every, opaque=True)

@@ -26,6 +26,7 @@ class Thing:
     names: set[str] = field(default_factory=set)  # of the notebook
     opaque: bool = False
     stateful: bool = False
+    unordered: bool = False  # a set
     grows: bool = False  # by being looked at, as a defaultdict does
     function: Function | None = None
     classes: list[Thing] = field(default_factory=list)  # of an instance; of a class its bases

@@ -1,0 +1,79 @@
+"""Values that the job would draw anew: those that are small travel by themselves, the others are refused."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jupyter_ext.capture.executed import Executed
+from jupyter_ext.capture.problems import Problem
+from jupyter_ext.capture.slice import Slice
+from jupyter_ext.capture.values import Refused, Values
+
+LIMIT = 32 * 2**20  # bytes of each value
+_TRAINS = re.compile(r"\.(fit|backward)\(")
+_FILES = (
+    ("numpy", "ndarray", 'np.save("{0}.npy", {0})', 'np.load("{0}.npy")'),
+    ("torch", "Tensor", 'torch.save({0}, "{0}.pt")', 'torch.load("{0}.pt")'),
+    ("pandas", "DataFrame", '{0}.to_pickle("{0}.pkl")', 'pd.read_pickle("{0}.pkl")'),
+    ("pandas", "Series", '{0}.to_pickle("{0}.pkl")', 'pd.read_pickle("{0}.pkl")'),
+)
+
+
+@dataclass
+class Unseeded:
+    """What is drawn without a seed, by name: the values that travel, and a problem for each that cannot."""
+
+    held: Values = field(default_factory=Values)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] | None) -> Unseeded:
+    """Return the needed values of the notebook that come out otherwise each time they are made.
+
+    A module's first weights are left to the seed of the job, unless a cell has trained it.
+    """
+    found, history = Unseeded(), sliced.history
+    doubtful = (history.by_chance | history.by_hash) & sliced.needed
+    if namespace is None or not doubtful:
+        return found
+    for name in sliced.compared:
+        makers = sliced.makers(name) & sliced.needed if name in namespace else set[int]()
+        drawing, hashing = makers & history.by_chance, makers & history.by_hash
+        if not (drawing or hashing):
+            continue
+        if _is_learnt(namespace[name]) and not any(_TRAINS.search(executed.text(time)) for time in makers):
+            continue
+        try:
+            found.held.add(name, namespace, LIMIT)
+        except Refused as refused:
+            if drawing:  # the order of a set is perhaps the same: the job compares
+                found.problems.append(_refused(name, namespace[name], str(refused), executed, max(drawing)))
+    return found
+
+
+def _is_learnt(value: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module | torch.optim.Optimizer)
+
+
+def _refused(name: str, value: object, why: str, executed: Executed, time: int) -> Problem:
+    cell, line = executed.cell(time).number, executed.statements[time].start
+    what = f"'{name}' depends on what cell [{cell}] line {line} draws without a seed, so that a job would have another"
+    save, load = _lines(name, value)
+    way_out = (
+        f"Seed it there and run the cell again, or keep it: {save} in a cell of its own and {name} = {load} in this"
+        f" one, or add --capture {name}. With --no-state-check the job draws its own."
+    )
+    return Problem("unseeded", name, cell, f"{what}, and it does not travel by itself: {why}. {way_out}")
+
+
+def _lines(name: str, value: object) -> tuple[str, str]:
+    """How the value is written to a file, and read again."""
+    for library, kind, save, load in _FILES:
+        module = sys.modules.get(library)
+        if module is not None and isinstance(value, getattr(module, kind, ())):
+            return save.format(name), load.format(name)
+    return f'pickle.dump({name}, open("{name}.pkl", "wb"))', f'pickle.load(open("{name}.pkl", "rb"))'
