@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
-from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets, text_of
+from jupyter_ext.capture.secrets import find_secrets, is_secret, known_secrets, text_of
 from jupyter_ext.leaks import leaks, without_secrets
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from jupyter_ext.surroundings import Room, Surroundings, surroundings
@@ -251,7 +251,7 @@ def _state(capture: Capture, session: Session) -> dict[str, State]:
     """States of the values that the job must have too; a secret is not even shown as a digest."""
     known = known_secrets()
     values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
-    states = {name: state_of(value) for name, value in values.items() if not SECRET.search(name)}
+    states = {name: state_of(value) for name, value in values.items() if not is_secret(name, value)}
     return {
         name: state
         for name, state in states.items()

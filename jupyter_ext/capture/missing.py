@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.makers import maker
-from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets
+from jupyter_ext.capture.secrets import find_secrets, is_secret, known_secrets
 from jupyter_ext.capture.slice import Slice
 
 _SMALL = 2048  # characters of a literal that may travel
@@ -75,7 +75,7 @@ def _line(name: str, namespace: Mapping[str, object] | None, may_be_value: bool)
     if (source := _importable(value)) is not None:
         module, own = source
         return f"from {module} import {own}" if own == name else f"from {module} import {own} as {name}"
-    text = _literal(value) if may_be_value and not SECRET.search(name) else None
+    text = _literal(value) if may_be_value and not is_secret(name, value) else None
     if text is None or find_secrets(f"{name} = {text}", known_secrets()):
         return None
     return f"{name} = {text}"

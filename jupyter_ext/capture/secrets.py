@@ -7,8 +7,15 @@ import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
+from itertools import pairwise
 
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)  # names of variables of the environment
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of `HF_TOKEN`, `hfToken`, `hf-token`
+# Words of names whose values are secrets, whatever they look like, and of those that may as well be a column's.
+_STRONG = re.compile(
+    r".*passw(?:or)?ds?|passphrase|.*secrets?|.*credentials?|pwd|(?:api|access|private|secret|auth)keys?"
+)
+_WEAK = re.compile(r"key|.*token")
+_OF_KEYS = {"api", "access", "private", "secret", "auth", "account", "service", "encryption"}
 OVERRIDE = "daylight: not a secret"  # in a comment on the line
 _SHORTEST = 8  # characters of a variable's value that is looked for elsewhere
 
@@ -134,9 +141,42 @@ def find_secrets(text: str, known: Iterable[str] = (), code: bool = True) -> lis
     return found
 
 
+def names_secret(name: str) -> bool:
+    """Whether a name says, by a whole word, that its value is a secret: `HF_TOKEN` does, `tokens` does not."""
+    return _strong(name) or any(_WEAK.fullmatch(word) for word in _words(name))
+
+
+def is_secret(name: str, value: object) -> bool:
+    """Whether name and value are those of a secret: numbers, switches, paths and, of a `key`, plain words are none."""
+    if not names_secret(name):
+        return False
+    if isinstance(value, str | bytes):
+        text = value if isinstance(value, str) else value.decode(errors="replace")
+        return _may_be_one(text.strip(), _strong(name))
+    if isinstance(value, Mapping):
+        return any(is_secret(name, each) for each in value.values())
+    return isinstance(value, list | tuple | set | frozenset) and any(is_secret(name, each) for each in value)
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _strong(name: str) -> bool:
+    words = _words(name)
+    of_keys = any(one in _OF_KEYS and other in ("key", "keys", "token") for one, other in pairwise(words))
+    return of_keys or any(_STRONG.fullmatch(word) for word in words)
+
+
+def _may_be_one(value: str, strong: bool) -> bool:
+    if not _tells(value) or value.startswith(("/", "~/", "./")) or _PATH.fullmatch(value):
+        return False
+    return strong or not re.fullmatch(r"[-+]?[\d._,]{1,9}|[a-z]{1,12}|[A-Z][a-z]{0,11}", value)
+
+
 def known_secrets(environment: Mapping[str, str] = os.environ) -> list[str]:
     """The values of this process's variables whose names say that they are secrets; paths and single words are none."""
-    named = (value for name, value in environment.items() if SECRET.search(name))
+    named = (value for name, value in environment.items() if names_secret(name))
     return [
         value
         for value in named

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from jupyter_ext.capture.cells import Cell, Magic, Parsed, magics_run
-from jupyter_ext.capture.secrets import SECRET, find_secrets
+from jupyter_ext.capture.secrets import find_secrets, is_secret
 
 # What to do about one that is kept out.
 KEPT_OUT = "stop Daylight's service, set it in a shell and start the service there (daylight serve): jobs inherit it"
@@ -34,7 +34,7 @@ def settings(cells: Iterable[tuple[Cell, Parsed]]) -> Settings:
         for magic in magics_run(cell, parsed):
             requirements |= dict.fromkeys(_requirements(magic))
             name, value = _variable(magic)
-            if name and (SECRET.search(name) or find_secrets(value)):
+            if name and (is_secret(name, value) or find_secrets(value)):
                 warnings.append(
                     f"{name}, set by %{magic.name} in cell [{cell.number}], looks like a secret and stays out of the "
                     f"snapshot: {KEPT_OUT}"

@@ -11,7 +11,7 @@ from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.follow.libraries import STORING
 from jupyter_ext.capture.names import root
 from jupyter_ext.capture.reader import read
-from jupyter_ext.capture.secrets import SECRET, find_secrets
+from jupyter_ext.capture.secrets import find_secrets, is_secret, names_secret
 
 
 @lru_cache(maxsize=4096)
@@ -50,8 +50,43 @@ def _made_by_magic(statement: ast.stmt) -> Iterator[str]:
 
 
 def _sets_secret(statement: Statement) -> bool:
-    texts = (ast.unparse(node) for node, path in _stores(statement) if "environ" in path)
-    return any(SECRET.search(text) or find_secrets(text) for text in texts)
+    nodes = [node for node, path in _stores(statement) if "environ" in path]
+    return any(_holds_secret(node) or find_secrets(ast.unparse(node)) for node in nodes)
+
+
+def _holds_secret(statement: ast.stmt) -> bool:
+    """Whether what a statement sets is a secret: by name and value where both are written out, else by any name."""
+    texts: set[str] = set()
+    written = set[ast.AST]()
+    for node in ast.walk(statement):
+        for name, key, value in _pairs(node):
+            if not isinstance(value, ast.Constant):
+                texts.add(name)
+            elif is_secret(name, value.value):
+                return True
+            written |= {key, value}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name):
+            texts.add(node.id)
+        elif isinstance(node, ast.Constant) and node not in written:
+            texts.add(str(node.value))
+    return any(map(names_secret, texts))
+
+
+def _pairs(node: ast.AST) -> Iterator[tuple[str, ast.AST, ast.expr]]:
+    """Names that are written out, with their values: `environ["A"] = "1"`, `setdefault("A", "1")`, `update(A="1")`."""
+    found: list[tuple[ast.AST | None, ast.expr]] = []
+    if isinstance(node, ast.Assign):
+        found = [(each.slice, node.value) for each in node.targets if isinstance(each, ast.Subscript)]
+    elif isinstance(node, ast.Call) and len(node.args) == 2:
+        found = [(node.args[0], node.args[1])]
+    elif isinstance(node, ast.Dict):
+        found = list(zip(node.keys, node.values, strict=True))
+    elif isinstance(node, ast.keyword) and node.arg:
+        yield node.arg, node, node.value
+    for key, value in found:
+        if isinstance(key, ast.Constant):
+            yield str(key.value), key, value
 
 
 def _stores(statement: Statement) -> Iterator[tuple[ast.stmt, tuple[str | None, ...]]]:

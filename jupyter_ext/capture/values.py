@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import xxhash
 
 from jupyter_ext.capture.problems import Problem
-from jupyter_ext.capture.secrets import SECRET, find_secrets, known_secrets, text_of
+from jupyter_ext.capture.secrets import find_secrets, is_secret, known_secrets, text_of
 from jupyter_ext.capture.slice import Slice
 from kernel_backend.model.snapshot import Captured
 from kernel_backend.model.values import nearest
@@ -101,7 +101,7 @@ def _written(name: str, namespace: Mapping[str, object], most: int) -> Written:
     if name not in namespace:
         raise Refused(f"the notebook has no '{name}'{nearest(name, [each for each in namespace if each[:1] != '_'])}")
     value = namespace[name]
-    if SECRET.search(name) and isinstance(value, str | bytes):
+    if is_secret(name, value) and isinstance(value, str | bytes):
         raise Refused("its name says that it is a secret, and snapshots hold none. Read it from os.environ")
     if isinstance(value, type | types.FunctionType | types.ModuleType):
         raise Refused(f"'{name}' is a {type(value).__name__}, which travels as code")

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_ext import magics
 from jupyter_ext.capture import capture_cell, capture_file
-from jupyter_ext.capture.secrets import find_secrets, known_secrets
+from jupyter_ext.capture.secrets import find_secrets, is_secret, known_secrets
 from jupyter_ext.project import Imported
 from jupyter_ext.submit import Checked, Session, Wanted, check, describe
 from kernel_backend.errors import CaptureError
@@ -338,3 +338,67 @@ def test_what_stays_behind_is_told_once_in_a_kernel_and_not_kept_with_the_snapsh
     assert not any("MY_API_TOKEN" in each for each in describe(first).warnings)
     again = check(capture, {}, session=Session({}, Imported(), told=capture.kept_out))
     assert again.passing == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_TOKEN", "hunter2xyz"),
+        ("hfToken", "hunter2xyz"),
+        ("GITHUBTOKEN", "hunter2xyz"),
+        ("WANDB_API_KEY", "swordfish"),
+        ("APIKEY", "swordfish"),
+        ("API_KEYS", ["swordfish"]),
+        ("PGPASSWORD", "swordfish"),
+        ("db_password", "1234"),
+        ("client_secret", b"swordfish"),
+        ("credentials", {"user": "Ada Lovelace2"}),
+        ("key", "9f8d7c6b5a"),
+    ],
+)
+def test_a_name_says_by_a_whole_word_that_its_value_is_a_secret(name: str, value: object):
+    assert is_secret(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TOKENIZERS_PARALLELISM", "false"),
+        ("tokens", ["swordfish9x"]),
+        ("keypoints", "swordfish9x"),
+        ("keys", ["swordfish9x"]),
+        ("monkey_business", "swordfish9x"),
+        ("secretary", "swordfish9x"),
+        ("MAX_TOKEN", "512"),
+        ("token", [1, 2, 3]),
+        ("token", np.ones(3)),
+        ("sort_key", "name"),
+        ("eos_token", "</s>"),
+        ("KEY_FILE", "/etc/keys/id9x"),
+        ("API_KEY", ""),
+        ("HF_TOKEN", "..."),
+    ],
+)
+def test_other_names_and_values_are_none(name: str, value: object):
+    assert not is_secret(name, value)
+
+
+def test_values_that_are_merely_called_so_are_compared_and_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    cells = [
+        "tokens = ['a', 'b']\nkeypoints = [1, 2]\nkey = 'name'",
+        "%env TOKENIZERS_PARALLELISM=false",
+        "import os\nos.environ['TOKENIZERS_PARALLELISM'] = 'true'",
+        "os.environ.setdefault('MAX_TOKENS', '5')",
+        f"os.environ['HF_TOKEN'] = '{PASSWORD}'",
+        "os.environ.update(MY_KEY=tokens[0], OTHER='1')",
+        "hf_token = input(); os.environ['OTHER'] = hf_token",
+    ]
+    held = {"tokens": ["a", "b"], "keypoints": [1, 2], "key": "name"}
+    checked = check(capture_cell(cells, ROLES.format("tokens, keypoints, key")), {}, session=Session(held, Imported()))
+    assert set(checked.state) == {"tokens", "keypoints", "key"}
+    assert checked.capture.environment == {"TOKENIZERS_PARALLELISM": "false"}
+    assert "os.environ['TOKENIZERS_PARALLELISM'] = 'true'" in checked.capture.source
+    assert "'MAX_TOKENS', '5'" in checked.capture.source
+    assert not any(each in checked.capture.source for each in ("HF_TOKEN", "MY_KEY", "hf_token"))
+    assert sum("sets what looks like a secret" in each for each in checked.capture.kept_out) == 3
