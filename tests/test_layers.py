@@ -29,6 +29,7 @@ PARTS: dict[str, set[str]] = {
     "patience": WORDS,
     "peers": WORDS,
     "discovery": WORDS | {"home", "lifetimes"},
+    "backup": WORDS | {"home", "discovery"},
     **dict.fromkeys(DECISIONS, WORDS),
     **dict.fromkeys(SEAMS, WORDS | DECISIONS | {"home", "devices", "overlay"}),
     "environments": WORDS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
@@ -49,7 +50,8 @@ PARTS: dict[str, set[str]] = {
     | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience", "peers"},
     "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts"},
     "cli": WORDS
-    | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app", "patience"},
+    | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app", "patience"}
+    | {"backup"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {"jupyter_ext": {"artifacts", "checkpoints", "search"}}  # job.load() makes a model, job.to_optuna() a study

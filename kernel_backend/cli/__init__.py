@@ -20,6 +20,7 @@ def verbs() -> dict[str, Verb]:
     from kernel_backend.cli import (
         act,
         artifacts,
+        backup,
         checkpoints,
         compare,
         doctor,
@@ -40,6 +41,7 @@ def verbs() -> dict[str, Verb]:
         artifacts.ARTIFACTS,
         *sharing.VERBS,
         *act.VERBS,
+        *backup.VERBS,
         page.OPEN,
         doctor.DOCTOR,
     ]

@@ -33,28 +33,29 @@ def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resum
     point = trusted[-1] if trusted else None
     newest = line[-1] if line else None
     if newest is None or newest == point or attempts[-1].resume_from != newest:
-        return Resume(point)
+        return Resume(point, _forgotten(attempts, point))
     return Resume(point, _doubt(newest, doubted[newest], point))
+
+
+def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
+    """Return the checkpoints of attempts that are known; a database that was restored may have forgotten some.
+
+    A search must not go on from the others: it would never hear what its trial has reported up to there.
+    """
+    known = {BEFORE, *(attempt.number for attempt in attempts)}
+    return [each for each in committed if checkpoint_order(each)[1] in known]
 
 
 def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
     """The checkpoints that the trial's state comes from, oldest first.
 
-    What an attempt committed counts up to the step from which any later one began: the rest was fenced off. What
-    attempts committed that are not known does not count: a restored database has forgotten them and their reports.
+    What an attempt committed counts up to the step from which any later one began: the rest was fenced off.
     """
-    known = {BEFORE, *(attempt.number for attempt in attempts)}
-    ends: dict[int, int] = {}
-    least: int | None = None
-    for attempt in sorted(attempts, key=lambda attempt: attempt.number, reverse=True):
-        if least is not None:
-            ends[attempt.number] = least
-        step = checkpoint_step(attempt.resume_from)
-        least = step if least is None else min(least, step)
     own = []
     for each in committed:
         reached, committer = checkpoint_order(each)
-        if committer in known and reached <= ends.get(committer, reached):
+        fences = [checkpoint_step(later.resume_from) for later in attempts if later.number > committer]
+        if committer == BEFORE or reached <= min(fences, default=reached):
             own.append(each)
     return sorted(own, key=checkpoint_order)
 
@@ -76,6 +77,15 @@ def progressed(attempts: Sequence[Attempt], committed: Sequence[str]) -> bool:
     """
     reached = max((checkpoint_step(each) for each in lineage(attempts, committed)), default=0)
     return reached > max((checkpoint_step(attempt.resume_from) for attempt in attempts), default=0)
+
+
+def _forgotten(attempts: Sequence[Attempt], point: str | None) -> str | None:
+    if point is None or remembered(attempts, [point]) or (attempts and attempts[-1].resume_from == point):
+        return None
+    return (
+        f"training goes on from checkpoint {point}, of an attempt that this database does not know, since it is older: "
+        "what that attempt reported is missing"
+    )
 
 
 def _failed_at(attempt: Attempt) -> Place | None:

@@ -16,7 +16,7 @@ from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.states import ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.endings import ending
-from kernel_backend.scheduler.resume import progressed
+from kernel_backend.scheduler.resume import progressed, remembered
 from kernel_backend.service.bus import Bus
 from kernel_backend.service.searches import Searches
 from kernel_backend.store.base import Store
@@ -114,6 +114,8 @@ class Ends:
         return newest_attempt(self._places.open(experiment, trial).names())
 
     def history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:
-        """A trial's attempts and its committed checkpoints; storage is the truth about these."""
-        committed = self._places.open(experiment, trial).committed()
-        return self._store.attempts(experiment, trial), [manifest.id for manifest in committed]
+        """A trial's attempts and the committed checkpoints that count; storage is the truth about these."""
+        attempts = self._store.attempts(experiment, trial)
+        committed = [manifest.id for manifest in self._places.open(experiment, trial).committed()]
+        searches = self._store.experiment(experiment).config.search is not None
+        return attempts, remembered(attempts, committed) if searches else committed

@@ -47,7 +47,11 @@ def _no_database(at: str) -> InvalidRequest:
 
 
 def connect(url: URL) -> Engine:
-    """An engine whose connections begin a transaction with `BEGIN IMMEDIATE` under the option `writes`."""
+    """An engine whose connections begin a transaction with `BEGIN IMMEDIATE` under the option `writes`.
+
+    Under the option `lazily` a commit may be lost with the power; any other is on the disk before it returns. A kill
+    loses neither.
+    """
     if url.get_backend_name() == "postgresql":
         return create_engine(url, pool_pre_ping=True, max_overflow=30)
     if url.get_backend_name() != "sqlite" or not url.database:
@@ -55,14 +59,14 @@ def connect(url: URL) -> Engine:
     engine = create_engine(url, max_overflow=30, connect_args={"timeout": _BUSY_SECONDS})
     journal = "DELETE" if is_network(Path(url.database), _mounts()) else "WAL"
     event.listen(engine, "connect", lambda raw, _: _configure(raw, journal))
-    event.listen(engine, "begin", _begin)
+    lazy = "NORMAL" if journal == "WAL" else "FULL"  # of another journal, a lazy commit could break the file
+    event.listen(engine, "begin", lambda connection: _begin(connection, lazy))
     return engine
 
 
 def _configure(raw: sqlite3.Connection, journal: str) -> None:
     raw.isolation_level = None  # the driver must begin no transaction of its own: `_begin` does
     _set_journal(raw, journal)
-    raw.execute(f"PRAGMA synchronous = {'NORMAL' if journal == 'WAL' else 'FULL'}")
     raw.execute("PRAGMA foreign_keys = ON")
 
 
@@ -78,10 +82,15 @@ def _set_journal(raw: sqlite3.Connection, journal: str) -> None:
             time.sleep(0.05)
 
 
-def _begin(connection: Connection) -> None:
+def _begin(connection: Connection, lazy: str) -> None:
+    options = connection.get_execution_options()
+    if not options.get("writes", False):
+        connection.exec_driver_sql("BEGIN")
+        return
+    # Before the transaction: within one it changes nothing.
+    connection.exec_driver_sql(f"PRAGMA synchronous = {lazy if options.get('lazily', False) else 'FULL'}")
     # A write takes its lock at once: one that read first and then wrote could find the lock taken, and fail.
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _mounts() -> str:

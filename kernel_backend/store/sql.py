@@ -67,6 +67,7 @@ class SqlStore(SqlSharing, Store):
     def __init__(self, at: str | Path) -> None:
         self._engine = connect(database_url(at))
         self._writer = self._engine.execution_options(writes=True)
+        self._lazy_writer = self._engine.execution_options(writes=True, lazily=True)
         self._lock = threading.Lock()  # writers queue here; polling for the database's own lock is slow and unfair
         with in_our_words(self._engine):
             migrate(self._engine)
@@ -83,8 +84,10 @@ class SqlStore(SqlSharing, Store):
 
     @override
     @contextmanager
-    def _writing(self) -> Iterator[Transaction]:
-        with self._lock, in_our_words(self._engine), self._writer.begin() as db:
+    def _writing(self, *, lazily: bool = False) -> Iterator[Transaction]:
+        """Write; `lazily` where a loss of power may lose it, for it is told or found out anew."""
+        writer = self._lazy_writer if lazily else self._writer
+        with self._lock, in_our_words(self._engine), writer.begin() as db:
             transaction = Transaction(db)
             yield transaction
             transaction.finish()
@@ -319,7 +322,7 @@ class SqlStore(SqlSharing, Store):
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
         if not records:  # a heartbeat
             return self.attempt(key).accepted
-        with self._writing() as tx:
+        with self._writing(lazily=True) as tx:  # the spool keeps it until its attempt has ended
             return take_in(tx, key, records, at)
 
     @override
@@ -379,7 +382,7 @@ class SqlStore(SqlSharing, Store):
 
     @override
     def keep_claims(self, made: Sequence[Claim], gone: Sequence[Claim] = ()) -> None:
-        with self._writing() as tx:
+        with self._writing(lazily=True) as tx:
             keep_claims(tx.db, made, gone)
 
     @override

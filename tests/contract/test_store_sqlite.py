@@ -19,7 +19,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sharing_contract import SharingContract
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 from store_contract import MADE_SINCE_0007, StoreContract, check_bests_of_before, draft, placed, training
 
 from kernel_backend.errors import DaylightError, InvalidRequest
@@ -31,6 +31,7 @@ from kernel_backend.store.sql import SqlStore
 from kernel_backend.store.tables import metadata
 
 ROOT = Path(__file__).parents[2]
+NORMAL, FULL = 1, 2  # of PRAGMA synchronous
 
 
 @pytest.fixture
@@ -194,6 +195,22 @@ def test_a_killed_writer_has_stored_every_batch_that_it_acknowledged_once(file: 
         assert accepted >= acknowledged
         assert [one.step for one in store.reports(1, 1)] == list(range(1, accepted + 1))
         store.close()
+
+
+def test_what_a_client_was_promised_is_on_the_disk_before_it_hears_so(file: Path) -> None:
+    store, found = SqlStore(file), []
+    event.listen(
+        store._engine, "commit", lambda db: found.append(db.exec_driver_sql("PRAGMA synchronous").scalar_one())
+    )
+    store.add_experiment(draft(), at=1.0)
+    store.advance_experiment(1, e.Paused(), at=2.0)
+    store.advance_experiment(1, e.Resumed(), at=3.0)
+    attempt = placed(store, number=1)
+    assert found == [FULL] * 4
+    store.accept(attempt.id, training(1, 5), at=4.0)  # the spool has it, until this attempt is closed
+    store.advance_attempt(attempt.id, e.Ended(), at=5.0)
+    assert found[4:] == [NORMAL, FULL]
+    store.close()
 
 
 FILL_THE_DISK = """

@@ -8,7 +8,7 @@ import pytest
 
 from kernel_backend.model.states import AttemptState, Outcome
 from kernel_backend.model.trial import Attempt, Failure, checkpoint_step
-from kernel_backend.scheduler.resume import Resume, lineage, progressed, resume_point
+from kernel_backend.scheduler.resume import Resume, lineage, progressed, remembered, resume_point
 from tests.builders import attempt
 
 
@@ -43,10 +43,18 @@ def test_the_fence_of_a_later_attempt_holds_for_all_before_it():
     assert lineage(history, ["10-1", "20-1", "40-1", "50-2", "30-3"]) == ["10-1", "20-1", "30-3"]
 
 
-def test_what_attempts_have_committed_that_a_restored_database_does_not_know_never_counts():
+def test_what_an_attempt_has_committed_that_a_restored_database_does_not_know_is_taken_and_told_of_once():
+    before = [ended(1, None)]
+    point, note = resume_point(before, ["20-1", "30-2"])
+    assert (point, note) == ("30-2", note)
+    assert note.startswith("training goes on from checkpoint 30-2, of an attempt that this database does not know")
+    assert resume_point([*before, ended(3, "30-2")], ["20-1", "30-2"]) == Resume("30-2")
+    assert resume_point([*before, ended(3, "20-1")], ["20-1", "30-2"]) == Resume("20-1")  # a later one was fenced off
+
+
+def test_a_search_goes_on_from_what_it_remembers():
     history = [ended(1, None), ended(4, "20-1")]
-    assert resume_point([ended(1, None)], ["20-1", "30-2", "40-3"]) == Resume("20-1")
-    assert lineage(history, ["10-0", "20-1", "30-2", "40-3", "50-4"]) == ["10-0", "20-1", "50-4"]
+    assert remembered(history, ["10-0", "20-1", "30-2", "40-3", "50-4"]) == ["10-0", "20-1", "50-4"]
 
 
 def test_three_crashes_at_the_same_step_make_a_checkpoint_suspect_and_say_so_once():

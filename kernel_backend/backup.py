@@ -1,0 +1,163 @@
+"""Copy a home's database to a file while it is in use, and put such a copy back.
+
+Standard library only. Snapshots, checkpoints, artifacts and logs are plain files, and no part of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from kernel_backend import discovery
+from kernel_backend.errors import Conflict, InvalidRequest, NotFound
+from kernel_backend.home import largest_number
+
+DATABASE = "daylight.db"
+_MIGRATIONS = Path(__file__).parent / "store" / "migrations" / "versions"
+_BUSY_S = 20.0
+
+
+class Contents(NamedTuple):
+    """What a database holds: how many experiments, and the newest one's number; 0 where there is none."""
+
+    experiments: int
+    newest: int
+
+
+class Restored(NamedTuple):
+    """What was put back, where the database of before is now, and from which number on experiments are made."""
+
+    contents: Contents
+    before: Path | None
+    next_number: int
+
+
+def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
+    """Copy the database of `home` to the file `to`, whole and verified, while a service may go on writing to it.
+
+    Raises NotFound where there is no database, and InvalidRequest where `to` exists (unless `force`) or cannot be
+    written.
+    """
+    database = home / DATABASE
+    if not database.is_file():
+        raise NotFound(f"there is no database in {home}: nothing was submitted there yet")
+    if to.exists() and not force:
+        raise InvalidRequest(f"{to} exists: name another file, or replace it with --force")
+    try:
+        with _copied(database, to.absolute()) as (copy, contents):
+            os.replace(copy, to)
+            _sync(to.absolute().parent)
+    except (OSError, sqlite3.Error) as error:
+        raise InvalidRequest(f"{database} cannot be copied to {to}: {error}") from None
+    return contents
+
+
+def restore(home: Path, file: Path) -> Restored:
+    """Make a copy that `back_up` has made the database of `home`; the one of before is kept beside it.
+
+    Raises NotFound where there is no such file, InvalidRequest where it is no database that this version can use, and
+    Conflict while a service runs.
+    """
+    if not file.is_file():
+        raise NotFound(f"there is no file {file}")
+    _check(file)
+    with discovery.lock(home) as ours:
+        if not ours:
+            running = discovery.find(home)
+            end = f"kill {running.pid}" if running else "wait until it has ended"
+            raise Conflict(f"a service uses the database of {home}: end it first ({end}); running trainings go on")
+        try:
+            with _copied(file.absolute(), home / DATABASE) as (copy, contents):
+                before = _put_away(home / DATABASE)
+                os.replace(copy, home / DATABASE)
+                _sync(home)
+        except (OSError, sqlite3.Error) as error:
+            raise InvalidRequest(f"{file} cannot be copied to {home / DATABASE}: {error}") from None
+    return Restored(contents, before, 1 + max(contents.newest, largest_number(home)))
+
+
+@contextlib.contextmanager
+def _copied(database: Path, to: Path) -> Iterator[tuple[Path, Contents]]:
+    """A verified copy beside `to`, in one file and on the disk, which is gone afterwards unless it was renamed."""
+    descriptor, name = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}-")  # its owner's alone
+    os.close(descriptor)
+    copy = Path(name)
+    try:
+        with _opened(database, "rw") as source, _opened(copy, "rw") as target:
+            source.backup(target)
+            target.execute("PRAGMA journal_mode = DELETE")  # else it would be of three files
+            _verify(target, database)
+            contents = _contents(target)
+        with copy.open("rb") as file:
+            os.fsync(file.fileno())
+        yield copy, contents
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+def _check(file: Path) -> None:
+    try:
+        with _opened(file, "ro") as database:
+            _verify(database, file)
+            _contents(database)
+            (schema,) = database.execute("SELECT version_num FROM alembic_version").fetchone()
+    except (sqlite3.Error, TypeError) as error:
+        raise InvalidRequest(f"{file} is no backup of Daylight's database: {error}") from None
+    known = {each.name.partition("_")[0] for each in _MIGRATIONS.glob("*.py")}
+    if schema not in known:
+        raise InvalidRequest(
+            f"{file} has schema {schema}, and this version of Daylight knows up to {max(known)}: upgrade Daylight first"
+        )
+
+
+def _verify(database: sqlite3.Connection, file: Path) -> None:
+    (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise InvalidRequest(f"{file} is damaged: {found}")
+
+
+def _contents(database: sqlite3.Connection) -> Contents:
+    return Contents(*database.execute("SELECT count(*), coalesce(max(number), 0) FROM experiments").fetchone())
+
+
+def _put_away(database: Path) -> Path | None:
+    """Give a database, damaged or not, another name, by which it stays when it is replaced; nobody uses it."""
+    if not database.exists():
+        return None
+    away = _free(database.with_name(f"{database.name}.before-{time.strftime('%Y%m%d-%H%M%S')}"))
+    with contextlib.suppress(sqlite3.Error), _opened(database, "rw") as whole:
+        whole.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    for suffix in ("-wal", "-shm"):  # what is left of the log would be played into the database that follows
+        with contextlib.suppress(FileNotFoundError):
+            database.with_name(database.name + suffix).rename(away.with_name(away.name + suffix))
+    os.link(database, away)
+    return away
+
+
+def _free(path: Path) -> Path:
+    others = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return path if not path.exists() else next(other for other in others if not other.exists())
+
+
+@contextlib.contextmanager
+def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode={mode}", uri=True, timeout=_BUSY_S)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
