@@ -18,12 +18,14 @@ from kernel_backend.model.reports import Note, Report
 from kernel_backend.runner import seeds
 from kernel_backend.runner.average import Average
 from kernel_backend.runner.checkpointing import Checkpointer, Moment
+from kernel_backend.runner.coupled import tell_if_coupled
 from kernel_backend.runner.data import Batch, Batches
 from kernel_backend.runner.finite import Finite
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.forwarding import forward, reseed
 from kernel_backend.runner.functions import BatchRule, loss_and_logged
 from kernel_backend.runner.generators import Kept
+from kernel_backend.runner.joining import host_copy
 from kernel_backend.runner.link import Instructions, Spool
 from kernel_backend.runner.logical import LogicalRanks
 from kernel_backend.runner.metrics import Evaluation, Metrics, Part
@@ -52,6 +54,7 @@ class Training:
     gradients: Gradients
     logical: LogicalRanks
     loss: Callable[..., Any]
+    loss_asks: frozenset[str]  # the loop values that it takes
     metrics: Metrics | None
     rule: BatchRule
     precision: Callable[[], AbstractContextManager[None]]
@@ -156,27 +159,37 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
     logged = Sums()
     flags = wishes(run)
+    compared: list[Part] | None = [] if run.step == 0 and run.logical.count > 1 else None
     run.gradients.begin()
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         run.logical.take(rank)
         if run.streams is None:
             reseed(run, "step", run.step, rank)
-        loss = loss_of(run, rank, batch, logged)
+        loss = loss_of(run, rank, batch, logged, compared)
         run.gradients.add(loss, batch.samples, batch.total, flags._replace(logged=bool(logged)))
     word = run.gradients.finish()
     run.checkpoints.settle()
+    if compared is not None:
+        tell_if_coupled(run, compared, float(word.loss))
     run.finite.take(word.loss, lambda: whence(run, shares))
     with drawing_alike(run):
         update(run)
     return word, logged
 
 
-def loss_of(run: Training, rank: int, batch: Batch, logged: Sums) -> Tensor | None:
-    """The mean loss of one share, None where it is empty; values to log are added to `logged`."""
+def loss_of(run: Training, rank: int, batch: Batch, logged: Sums, compared: list[Part] | None = None) -> Tensor | None:
+    """The mean loss of one share, None where it is empty; values to log are added to `logged`.
+
+    A copy of what the loss function is given is added to `compared`.
+    """
     if not batch.samples:
         return None
     with run.precision(), lone_sample_told(batch):
-        loss, values = loss_and_logged(run.loss(**forward(run, run.model, batch, batch.epoch)))
+        given = forward(run, run.model, batch, batch.epoch)
+        if compared is not None:
+            own = {name: host_copy(given[name]) for name in run.loss_asks}
+            compared.append(Part(0, rank, batch.samples, own))
+        loss, values = loss_and_logged(run.loss(**given))
     for name, value in values.items():
         logged.add(name, value, batch.samples, rank)
     return loss

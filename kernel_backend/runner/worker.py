@@ -187,6 +187,7 @@ def build(
         gradients=gradients(config, model, scaler, ranks, everyones),
         logical=logical,
         loss=loss,
+        loss_asks=functions.asked("loss"),
         metrics=measured,
         rule=BatchRule(model),
         precision=precision(config, device),
