@@ -40,6 +40,10 @@ class Functions:
         """Whether the definition has this role."""
         return role in self._definition.roles
 
+    def needs_model(self, role: str) -> bool:
+        """Whether a role asks for the model, or for a function that does."""
+        return any(function.name == "model" for function in self._definition.needs(role))
+
     @property
     def asks_rank(self) -> bool:
         """Whether any function asks for its rank, or for how many there are."""

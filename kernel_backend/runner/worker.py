@@ -99,6 +99,8 @@ def work(
     try:
         resumed = begin(training, numerics)
         guarantee = exact.guarantee(config, ranks.size, device, functions.asks_rank, training.generators.ways)
+        if training.train.is_stream and functions.needs_model("train_data"):
+            guarantee = "none: train_data() reads a stream with the model, one batch ahead of the steps"
         spool.say(started(training, choice, resumed, numerics | exact.libraries(device, choice.name), guarantee))
         code = train(training)
     finally:
@@ -134,7 +136,7 @@ def build(
         spool.say(Note(text=text))
 
     def batches(role: str, tag: str, digested: bool = False) -> Batches:
-        data, workers = source(functions.result(role), role), config.loader_workers
+        data, workers = source(functions.result(role), role), loader_workers(config, functions, role)
         return Batches(data, config.batch_size, config.seed, tag, mine, count, workers, device, note, digested)
 
     validates = functions.has("validation_data")
@@ -206,6 +208,22 @@ def build(
         instructions=instructions,
         target=Target(job.until, ranks, instructions, progress),
     )
+
+
+def loader_workers(config: Config, functions: Functions, role: str) -> int | None:
+    """How many processes are to load a role's samples; None: as suits the data.
+
+    None at all where it asks for the model, of which a process would have a copy that is never trained. Raises
+    InvalidDefinition where some were asked for.
+    """
+    if not functions.needs_model(role):
+        return config.loader_workers
+    if config.loader_workers:
+        raise InvalidDefinition(
+            f"{role}() asks for model, and a loader process has a copy of it that is never trained: leave out "
+            f"--loader-workers {config.loader_workers}, or write --loader-workers 0"
+        )
+    return 0
 
 
 def loss_line(job: Job, loaded: Loaded) -> str:

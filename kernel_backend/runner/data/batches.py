@@ -68,6 +68,11 @@ class Batches:
         return self._data.samples_per_epoch
 
     @property
+    def is_stream(self) -> bool:
+        """Whether the samples have no index, and can only be read from their beginning."""
+        return isinstance(self._data, Stream)
+
+    @property
     def sampled(self) -> str | None:
         """A digest of what a sampler of the user's draws in the first epoch; None where there is none."""
         return None if isinstance(self._data, Stream) else self._data.sampled
