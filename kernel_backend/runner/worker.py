@@ -49,6 +49,7 @@ from kernel_backend.runner.saving import HostCopy
 from kernel_backend.runner.state_check import check_state
 from kernel_backend.runner.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.target import Target
+from kernel_backend.runner.trackers import silence_trackers
 from kernel_backend.runner.tree import TreeGradients, shares_of
 from kernel_backend.runner.validation import share
 
@@ -68,6 +69,8 @@ def work(
     exact.hear_nondeterminism(partial(_tell_nondeterminism, spool))
     # What a cell draws at its top level: torch's own first seed is another in every process that imports it.
     seeds.reseed(seeds.mix(config.seed, "init", "definition"))
+    if not spool.speaks:
+        silence_trackers()
     code_id = code_of(Path(job.code))
     watch_files(job)
     loaded = load(Path(job.code), Path(job.cwd))

@@ -100,6 +100,14 @@ def test_who_was_asked_to_leave_by_others_says_so_and_who_was_asked_here_does_no
     assert ending(trial(TrialState.RELEASING), attempt(4), Outcome.RELEASED, None, False, 5).notes == ()
 
 
+def test_a_loss_that_is_not_finite_is_not_tried_again():
+    """In a search the trial has failed, and counts as the worst at its target."""
+    not_finite = user_error().model_copy(update={"type": "NotFinite"})
+    assert follow(trial(), Outcome.FAILED, not_finite, progress=True)[0] is TrialState.FAILED
+    (note,) = ending(trial(), attempt(), Outcome.FAILED, not_finite, True, 5).notes
+    assert note == "not tried again: the same steps would lead there once more"
+
+
 def test_the_same_error_of_the_users_code_twice_before_the_first_step_ends_it_too():
     before = trial(failures=1, failure=user_error(step=None))
     assert follow(before, Outcome.FAILED, user_error(step=None))[0] is TrialState.FAILED

@@ -1,0 +1,75 @@
+"""Trackers of experiments that a definition uses: one run for a gang, and not one per rank."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# How trackers are told by a variable to send nothing; their calls stay valid.
+_SILENT = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
+_WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")  # modules that have a FileWriter
+
+
+def silence_trackers() -> None:
+    """Have Weights & Biases, Neptune and TensorBoard's writers write nothing in this process: rank 0's do.
+
+    Call it before the user's code is imported.
+    """
+    os.environ.update(_SILENT)
+    for name in _WRITERS:
+        if name in sys.modules:
+            _replace_writer(sys.modules[name])
+    sys.meta_path.insert(0, _Finder())
+
+
+class _Nowhere:
+    """What a SummaryWriter writes through, without a file."""
+
+    def __init__(self, log_dir: str = "", *rest: Any, **options: Any) -> None:
+        self._log_dir = str(log_dir)
+
+    def get_logdir(self) -> str:
+        """The folder that was asked for."""
+        return self._log_dir
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _nothing
+
+
+def _nothing(*values: Any, **named: Any) -> None: ...
+
+
+class _Finder:
+    """Replaces the writers of these modules when they are imported."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find one of the modules as it would be found without us."""
+        if name not in _WRITERS:
+            return None
+        sys.meta_path.remove(self)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def executed(module: ModuleType) -> None:
+                execute(module)
+                _replace_writer(module)
+
+            spec.loader.exec_module = executed  # type: ignore[method-assign]
+        return spec
+
+
+def _replace_writer(module: ModuleType) -> None:
+    module.FileWriter = _Nowhere  # type: ignore[attr-defined]
