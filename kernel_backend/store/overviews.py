@@ -1,23 +1,37 @@
-"""Experiments as a person looks at them: seven queries, however many there are, one more for each of many trials."""
+"""Experiments as a person looks at them: a few queries, however many there are, and a few more for each of many trials.
+
+Of many trials the database picks those that are looked at: to read thousands of them would take longer than to answer.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Text, and_, func, or_, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, or_, select, type_coerce
 
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.looked_at import MOST, Glance, looked_at
+from kernel_backend.model.looked_at import BEST, MOST, TROUBLED
 from kernel_backend.model.overview import ATTEMPTS, Overview
-from kernel_backend.model.states import Hold, TrialState
-from kernel_backend.model.trial import Attempt, Best, Trial
+from kernel_backend.model.states import LIVE, Hold, TrialState
+from kernel_backend.model.trial import Attempt, Trial
 from kernel_backend.store.listing import count_trials
 from kernel_backend.store.stream import last_seq
-from kernel_backend.store.tables import AnyRecord, artifacts, attempts, events, from_row, rows_of, trials
+from kernel_backend.store.tables import (
+    IS_NOTE,
+    AnyRecord,
+    artifacts,
+    attempts,
+    events,
+    from_row,
+    inside,
+    rows_of,
+    trials,
+)
 
 NOTES = 50  # of an experiment: the newest, each text once
+NOTES_READ = 200  # the newest, among which those are looked for
 
 
 def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
@@ -27,9 +41,11 @@ def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
     numbers = [experiment.number for experiment in found]
     counts = count_trials(db, numbers)
     many = {each.number: each for each in found if sum(counts[each.number].values()) > MOST}
-    shown = _shown(db, numbers, many)
-    their_trials = _by_experiment(db, Trial, _trials(shown))
-    their_attempts = _by_experiment(db, Attempt, _attempts(shown))
+    # One by one: an index helps with each of them, and not with one or the other.
+    shown: list[ColumnElement[bool]] = [trials.c.experiment.in_([number for number in numbers if number not in many])]
+    shown += [_of(number, _looked_at(db, each)) for number, each in many.items()]
+    their_trials = _by_experiment(db, Trial, map(_trials, shown))
+    their_attempts = _by_experiment(db, Attempt, map(_attempts, shown))
     notes = defaultdict(list)
     for note in db.execute(_notes(numbers)):
         notes[note.experiment].append(str(note.data["text"]))
@@ -48,32 +64,32 @@ def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
     ]
 
 
-def _by_experiment(db: Connection, kind: type[AnyRecord], query: Select[Any]) -> dict[int, list[AnyRecord]]:
+def _by_experiment(db: Connection, kind: type[AnyRecord], queries: Iterable[Select[Any]]) -> dict[int, list[AnyRecord]]:
     found = defaultdict(list)
-    for row in db.execute(query):
-        found[row.experiment].append(from_row(kind, row))
+    for query in queries:
+        for row in db.execute(query):
+            found[row.experiment].append(from_row(kind, row))
     return found
 
 
-def _shown(db: Connection, numbers: Sequence[int], many: Mapping[int, Experiment]) -> ColumnElement[bool]:
-    """Which trials are sent: those that are looked at of experiments with `many`, and all of the others."""
-    here = trials.c
-    some = [and_(here.experiment == number, here.index.in_(_looked_at(db, each))) for number, each in many.items()]
-    return or_(here.experiment.in_([number for number in numbers if number not in many]), *some)
+def _of(number: int, indices: set[int]) -> ColumnElement[bool]:
+    return and_(trials.c.experiment == number, trials.c.index.in_(indices))
 
 
 def _looked_at(db: Connection, experiment: Experiment) -> set[int]:
-    here, metric = trials.c, experiment.config.metric
-    engine = type_coerce(here.holds, Text).contains(Hold.ENGINE.value)
-    troubled = or_(here.failure.is_not(None), engine)
-    glances = select(here.index, here.state, here.best, troubled).where(here.experiment == experiment.number)
-    return looked_at(
-        [
-            Glance(index, TrialState(state), best and Best.model_construct(**best), troubled)
-            for index, state, best, troubled in db.execute(glances)
-        ],
-        metric,
+    """The same indices as `model.looked_at` picks, by the database."""
+    here = trials.c
+    value = inside(db, here.best, "value").as_float()
+    troubled = or_(here.failure.is_not(None), type_coerce(here.holds, Text).contains(Hold.ENGINE.value))
+    ended_last = case((here.state == TrialState.FAILED, 0), else_=1)
+    indices = select(here.index).where(here.experiment == experiment.number)
+    best_first = value.desc() if experiment.config.metric.mode == "max" else value
+    queries = (
+        indices.where(here.state.in_(LIVE)),
+        indices.where(here.best.is_not(None)).order_by(best_first, here.index).limit(BEST),
+        indices.where(troubled).order_by(ended_last.desc(), here.index.desc()).limit(TROUBLED),
     )
+    return {index for query in queries for index in db.execute(query).scalars()}
 
 
 def _trials(shown: ColumnElement[bool]) -> Select[Any]:
@@ -99,9 +115,13 @@ def _newest_artifacts(numbers: Sequence[int]) -> Select[Any]:
 
 
 def _notes(numbers: Sequence[int]) -> Select[Any]:
+    """The newest of each experiment, oldest first."""
     here = events.c
+    place = func.row_number().over(partition_by=here.experiment, order_by=here.seq.desc()).label("place")
+    newest = select(here.seq, place).where(here.experiment.in_(numbers), IS_NOTE).subquery()
     return (
         select(here.experiment, here.data)
-        .where(here.experiment.in_(numbers), here.type == "note")
+        .join(newest, newest.c.seq == here.seq)
+        .where(newest.c.place <= NOTES_READ)
         .order_by(here.experiment, here.seq)
     )

@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json, to_jsonable_python
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Dialect,
     Double,
     ForeignKey,
@@ -23,7 +25,10 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    cast,
     select,
+    text,
+    type_coerce,
 )
 
 from kernel_backend.model.record import Record
@@ -55,6 +60,7 @@ class JsonText(TypeDecorator[Any]):
 Seq = BigInteger().with_variant(Integer(), "sqlite")
 
 metadata = MetaData()
+IS_NOTE = text("type = 'note'")  # with the word in the statement, which the index is chosen by
 
 # One row: the newest sequence number. Whoever writes locks it first, so numbers become visible in order.
 sequence = Table("sequence", metadata, Column("value", Seq, primary_key=True, autoincrement=False))
@@ -142,6 +148,8 @@ events = Table(
     Column("type", Text, nullable=False),
     Column("data", JsonText, nullable=False),
     Index("events_by_experiment", "experiment", "seq"),
+    # Of all that is said of an experiment little are notes, and whoever looks at it reads them.
+    Index("notes_by_experiment", "experiment", "seq", sqlite_where=IS_NOTE, postgresql_where=IS_NOTE),
 )
 
 # The hot path. No foreign key: its attempt is read in the same transaction, and nothing is ever deleted.
@@ -251,6 +259,12 @@ audit = Table(
     Column("on", Text, nullable=False),
     Column("detail", Text, nullable=False),
 )
+
+
+def inside(db: Connection, column: Column[Any], key: str) -> Any:
+    """Return what a column of JSON objects has under a key; say what it is by `as_float` or `as_string`."""
+    held = cast(column, JSON) if db.dialect.name == "postgresql" else type_coerce(column, JSON)
+    return held[key]
 
 
 def to_row(record: Record) -> dict[str, Any]:

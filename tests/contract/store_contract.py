@@ -7,7 +7,7 @@ import random
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from alembic.script import ScriptDirectory
@@ -21,6 +21,7 @@ from kernel_backend.model.curves import Told, join
 from kernel_backend.model.effects import Added, Moved
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.looked_at import Glance, looked_at
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Committed, Fact, Kept, Kind, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
@@ -80,6 +81,7 @@ MADE_SINCE_0007 = (
     "DROP INDEX experiments_by_group",
     "ALTER TABLE experiments DROP COLUMN priority",
     "ALTER TABLE trials DROP COLUMN uid",
+    "DROP INDEX notes_by_experiment",
 )
 
 
@@ -696,6 +698,36 @@ class StoreContract:
         assert store.overviews(search="#1") == [seen]
         pruned = Message(seq=9999, at=4.0, experiment=number, type="trial", data=pruned_at(store, number, 20))
         assert seen.after(pruned).trial_counts == store.overview(number).trial_counts
+
+    @pytest.mark.parametrize("mode", ["min", "max"])
+    def test_the_database_picks_the_trials_that_the_rule_picks(self, store: Store, mode: Literal["min", "max"]) -> None:
+        metric = Metric(name="error", mode=mode)
+        config = Config(epochs=27, metric=metric, search=Search(method="asha"))
+        number = store.add_experiment(draft(config=config), at=1.0)[0].number
+        entries = [created(index) for index in range(1, 121)]
+        store.record(number, entries, [Added(entry.number, {}) for entry in entries], at=1.0)
+        draws = random.Random(0)
+        for index in range(1, 121):
+            value = draws.choice([-2.5e-8, 0.0, 1.0, 10.0, 9.5, 1e300, draws.random()])
+            best = None if draws.random() < 0.2 else Best(value=value, step=1, epoch=1.0)
+            failure = Failure(rank=0, type="OSError", message="no") if draws.random() < 0.1 else None
+            store.update_trial(number, index, at=2.0, best=best, failure=failure, attempt=1)
+            if index % 40:  # the others wait
+                hold = Hold.ENGINE if draws.random() < 0.05 else Hold.SEARCH
+                store.advance_trial(number, index, events.Held(), at=2.0, holds={hold})
+            if index % 7 == 0 and index % 40:
+                store.advance_trial(number, index, events.Prune(), at=3.0)
+        picked = looked_at([Glance.at(trial) for trial in store.trials(number)], metric)
+        assert {trial.index for trial in store.overview(number).trials} == picked
+
+    def test_the_newest_notes_are_warnings_each_text_once(self, store: Store) -> None:
+        many, few = placed(store).id, placed(store).id
+        for index in range(150):
+            store.note(many, f"note {index // 2}", at=3.0)
+        store.note(few, "alone", at=4.0)
+        warnings = {each.experiment.number: each.warnings for each in store.overviews()}
+        assert warnings == {1: tuple(f"note {index}" for index in range(25, 75)), 2: ("alone",)}
+        assert store.overview(1).warnings == warnings[1]
 
     def test_overviews_are_found_like_experiments(self, store: Store) -> None:
         for name, owner in (("Digits", "ada"), ("other", "ada"), ("digits again", "bob")):
