@@ -19,7 +19,7 @@ Every byte was compared with its digest when it was downloaded. In this folder, 
 
     import sys; sys.path.insert(0, "code"); import definition
     from safetensors.torch import load_file
-    model = definition.model({arguments}); model.load_state_dict(load_file("{weights}.safetensors"))
+    model = definition.{function}({arguments}); model.load_state_dict(load_file("{weights}.safetensors"))
 {more}
 code/             what was submitted: definition.py, the project's files, and snapshot.json about where it came from
 requirements.txt  what was installed, for pip
@@ -35,18 +35,18 @@ def readme(experiment: Experiment, manifest: Manifest, source: str, snapshot: Sn
     averaged = manifest.part("ema") is not None
     return _TEXT.format(
         title=f"{what}: {', '.join(fact for fact in facts if fact)}.",
-        arguments=_arguments(manifest, source, snapshot),
+        **_call(manifest, source, snapshot),
         weights="ema" if averaged else "model",
         more='    # these are averaged; the plain ones: load_file("model.safetensors")\n' if averaged else "",
     )
 
 
-def _arguments(manifest: Manifest, source: str, snapshot: Snapshot) -> str:
-    """The hyperparameters as `model` was given them; `...` where it asks for more, which only a job has."""
+def _call(manifest: Manifest, source: str, snapshot: Snapshot) -> dict[str, str]:
+    """The function that makes the model, and the hyperparameters it was given; `...` for what only a job has."""
     try:
-        model = parse(source, snapshot.roles_from).functions["model"]
+        model = parse(source, snapshot.roles_from, snapshot.contract).functions["model"]
     except InvalidDefinition:  # of another version of ours
-        return "..."
+        return {"function": "model", "arguments": "..."}
     given = [f"{name}={value!r}" for name, value in model.hyperparameters(manifest.params).items()]
     others = [f"{each.name}=..." for each in model.parameters if each.kind != "hyperparameter"]
-    return ", ".join([*given, *others])
+    return {"function": model.attribute, "arguments": ", ".join([*given, *others])}

@@ -22,7 +22,7 @@ from kernel_backend.data import Declared, declare
 from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
 from kernel_backend.model.assignments import Line, parse_line
 from kernel_backend.model.binding import bind_space
-from kernel_backend.model.definition import Definition
+from kernel_backend.model.definition import CONTRACT, Definition
 from kernel_backend.model.experiment import LONGEST_NAME, Config, Submission, parse_size
 from kernel_backend.model.options import OPTIONS
 from kernel_backend.model.overview import Overview
@@ -54,6 +54,7 @@ class Wanted:
     data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
     commits: tuple[str, ...] = ()  # external versions of data
     name: str | None = None
+    allow_unused: bool = False  # whether what is named much like a role may stay unused
 
     @property
     def texts(self) -> dict[str, Value]:
@@ -67,6 +68,7 @@ class Wanted:
         found += [word for path in self.data for word in ("--data", path)]
         found += [word for commit in self.commits for word in ("--commit", commit)]
         found += [] if self.state_check else ["--no-state-check"]
+        found += ["--allow-unused"] if self.allow_unused else []
         found += ["--project-limit", size_word(self.limit)] if self.limit != LIMIT else []
         return found
 
@@ -88,6 +90,7 @@ def wanted(options: Namespace) -> Wanted:
         data=tuple(options.data or ()),
         commits=tuple(options.commit or ()),
         name=getattr(options, "name", None),
+        allow_unused=getattr(options, "allow_unused", False),
     )
 
 
@@ -157,7 +160,7 @@ class Checked:
     @property
     def lasting(self) -> tuple[str, ...]:
         """Those of the warnings that hold for whoever trains the snapshot again, too."""
-        hints = map(self.capture.relocate, self.definition.hints)
+        hints = map(self.capture.relocate, (*self.definition.hints, *self.definition.unused))
         missing = [each for each in self.capture.requirements if "==" not in each]
         lacks = [
             f"{each}, of a pip install in a cell, is not installed in this Python: a job lacks it" for each in missing
@@ -201,6 +204,7 @@ def check(
     ]
     try:
         definition = parse(capture.source, capture.roles_from)
+        problems += [] if asked.allow_unused else _unused(capture, definition)
         params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)
     except InvalidDefinition as error:
         message = capture.relocate(error.message)
@@ -216,6 +220,11 @@ def check(
     around = surroundings(Path.cwd(), known_secrets(), room)
     passing = _passing(capture, travelling, session)
     return Checked(capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing)
+
+
+def _unused(capture: Capture, definition: Definition) -> list[Problem]:
+    way_out = "Rename it, use it, or add --allow-unused."
+    return [Problem("unused", "", None, f"{capture.relocate(each)} {way_out}") for each in definition.unused]
 
 
 def _choices(space: Space) -> dict[str, Value]:
@@ -351,6 +360,7 @@ def describe(checked: Checked) -> Snapshot:
         numerics=NUMERICS,
         pieces=checked.capture.pieces,
         roles_from=checked.capture.roles_from,
+        contract=CONTRACT,
         environment=record(),
         warnings=checked.lasting,
         requirements=checked.capture.requirements,

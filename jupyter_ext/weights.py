@@ -73,7 +73,7 @@ def _state(client: Client, number: int, manifest: Manifest, weights: Weights) ->
 
 def _model(client: Client, number: int, params: dict[str, Value]) -> torch.nn.Module:
     source, snapshot = client.source(number)
-    function = parse(source, snapshot.roles_from).functions["model"]
+    function = parse(source, snapshot.roles_from, snapshot.contract).functions["model"]
     asked = {each.name for each in function.parameters if each.kind != "hyperparameter"}
     others = sorted(asked - {"run"})
     if others:
@@ -82,7 +82,7 @@ def _model(client: Client, number: int, params: dict[str, Value]) -> torch.nn.Mo
             f"%dl source {number}, and load the weights into it"
         )
     given: dict[str, Any] = {"run": _silent()} if "run" in asked else {}
-    made = _module(client, number, snapshot).model(**function.hyperparameters(params), **given)
+    made = getattr(_module(client, number, snapshot), function.attribute)(**function.hyperparameters(params), **given)
     return cast("torch.nn.Module", made)
 
 

@@ -26,6 +26,7 @@ from jupyter_ext.capture.slice import Slice
 from jupyter_ext.capture.values import Values, made_by_target, places, unused, values
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.definition import LOOP_VALUES, is_role
+from kernel_backend.model.other_names import role_of
 from kernel_backend.model.snapshot import Captured, Piece
 from kernel_backend.text import size
 
@@ -188,7 +189,9 @@ def _shared(executed: Executed) -> list[str]:
         for name in statement.binds:
             functions.pop(name, None)
         functions |= {node.name: (time, node) for node in statement.nodes if isinstance(node, FunctionNode)}
-    queue = [node for name, (time, node) in functions.items() if time >= executed.start and is_role(name)]
+    queue = [
+        node for name, (time, node) in functions.items() if time >= executed.start and (is_role(name) or role_of(name))
+    ]
     shared: dict[str, None] = {}
     while queue:
         for name in _required(queue.pop().args):

@@ -7,10 +7,13 @@ from pathlib import PurePath
 from typing import Any
 
 from kernel_backend.differences.side import Side
+from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.experiment import Cadence, Config
+from kernel_backend.model.parse import parse
 from kernel_backend.model.record import Record
 from kernel_backend.model.search import Search
+from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.space import Parameter, Space
 from kernel_backend.model.trial import WEIGHTS
 
@@ -87,12 +90,23 @@ def daylight(a: Side, b: Side) -> Iterator[Difference]:
     if before.numerics != after.numerics:
         text = f"Daylight's numerics {before.numerics} -> {after.numerics}: seeds or sums are made in another way"
         yield Difference(kind="daylight", name="numerics", text=text)
+    if before.contract != after.contract:
+        text = f"the contract of definitions {before.contract} -> {after.contract}: roles may have other names since 2"
+        yield Difference(kind="daylight", name="contract", text=text, harmless=_roles(a) == _roles(b))
     versions = [
         f"{side.version} ({(side.environment.daylight or '')[:12]})".removesuffix(" ()") for side in (before, after)
     ]
     if versions[0] != versions[1]:
         text = f"Daylight {versions[0]} -> {versions[1]}"
         yield Difference(kind="daylight", name="version", text=text, harmless=before.numerics == after.numerics)
+
+
+def _roles(side: Side) -> str:
+    try:
+        source = side.files[DEFINITION].decode()
+        return parse(source, side.snapshot.roles_from, side.snapshot.contract).summary
+    except InvalidDefinition as error:
+        return error.message
 
 
 def _shown(value: Any) -> str:

@@ -79,7 +79,7 @@ def _fitted(definition: Definition, given: Mapping[str, Value], parameter: Param
         raise ValueError(f"{name} is both given, {given[name]!r}, and searched, {parameter.domain}: leave one out")
     own = definition.hyperparameters[name]
     if parameter.when is not None and own.required:
-        elsewhere = f"{name} (line {own.line}) counts only where {parameter.when}"
+        elsewhere = f"{name} ({own.place}) counts only where {parameter.when}"
         raise ValueError(f"{elsewhere}: write a default for the other trials into the signature")
     if space.of(name):
         definition.fitted(name, [])  # the functions get a list of blocks by this name

@@ -20,6 +20,7 @@ ROLES = (
     "model", "train_data", "validation_data", "test_data", "optimizer", "loss", "step", "metrics",
     "schedule", "collate", "sampler", "augment", "prepare", "on_epoch",
 )  # and step_<key>
+REQUIRED = ("model", "train_data", "loss")
 LOOP_VALUES = frozenset({
     "params", "named_params", "input", "output", "target", "batch", "epoch", "index", "device", "rank",
     "world", "run", "optimizer", "steps", "epochs",
@@ -27,6 +28,16 @@ LOOP_VALUES = frozenset({
 # fmt: on
 # What this version's runner can train; a role outside of it is refused before anything is submitted.
 TRAINED = ("prepare", "model", "train_data", "optimizer", "loss", "schedule", "validation_data", "metrics")
+# The contract by which a definition is read. 2: other names of roles are accepted, and AdamW has a hyperparameter `lr`.
+# A snapshot keeps the one by which it was made, so that it trains in the same way for ever.
+CONTRACT = 2
+# Loop values that a role can ask for, for messages.
+CAN_ASK = {
+    "loss": "output, target, input, batch, epoch",
+    "metrics": "output, target, input, batch, epoch",
+    "optimizer": "params, named_params",
+    "schedule": "optimizer, steps, epochs",
+}
 _STEP = re.compile(r"step_\w+")
 
 
@@ -34,20 +45,37 @@ class Parameter(Record):
     """An argument of a role or of a shared function, and where its value comes from."""
 
     name: str
+    source: str = ""  # the loop value or function whose value it gets, where that has another name
     kind: Literal["loop", "function", "hyperparameter"]
     required: bool
     default: Value = None
     annotation: str | None = None
-    line: int
+    line: int  # 0: of the default optimizer
     is_tuple: bool = False  # the default is written as a tuple, which JSON does not know
+
+    @property
+    def value_of(self) -> str:
+        """The name of the loop value or of the function that it gets."""
+        return self.source or self.name
+
+    @property
+    def place(self) -> str:
+        """`line 4`, for messages."""
+        return f"line {self.line}" if self.line else "of AdamW, as there is no optimizer"
 
 
 class Function(Record):
     """A role, or a function whose result roles share."""
 
     name: str
+    written: str = ""  # the function's own name, where it is taken for the role `name`
     line: int
     parameters: tuple[Parameter, ...]
+
+    @property
+    def attribute(self) -> str:
+        """The name by which the module has it."""
+        return self.written or self.name
 
     def hyperparameters(self, values: Mapping[str, Value]) -> dict[str, Any]:
         """The keyword arguments of this function that are hyperparameters, taken from all the `values`.
@@ -69,18 +97,23 @@ class Definition(Record):
     roles: tuple[str, ...]  # in written order
     functions: dict[str, Function]  # roles and shared functions
     hyperparameters: dict[str, Parameter]
-    hints: tuple[str, ...] = ()  # what looks like a slip, yet can be trained
+    hints: tuple[str, ...] = ()  # what the user should know, yet can be trained
+    unused: tuple[str, ...] = ()  # what looks like a role, is none, and is used by nothing
 
     @property
     def summary(self) -> str:
-        """`functions: model train_data loss`."""
-        return f"{self.form}: {' '.join(self.roles)}"
+        """`functions: model train_data criterion (as loss)`."""
+        return f"{self.form}: {' '.join(map(self._told, self.roles))}"
+
+    def _told(self, role: str) -> str:
+        written = self.functions[role].written
+        return f"{written} (as {role})" if written else role
 
     def needs(self, name: str) -> list[Function]:
         """The function of this name, and all those whose results it asks for, or they do."""
         found = [self.functions[name]]
         for function in found:
-            asked = (self.functions[each.name] for each in function.parameters if each.kind == "function")
+            asked = (self.functions[each.value_of] for each in function.parameters if each.kind == "function")
             found += [each for each in asked if each not in found]
         return found
 
@@ -105,9 +138,10 @@ class Definition(Record):
         return values
 
     def _untrained(self, role: str) -> str:
+        written = f"{self._told(role)} (line {self.functions[role].line})"
         return (
-            f"{role} (line {self.functions[role].line}) is a role that this version does not train with; those that "
-            f"it does are {', '.join(TRAINED)}. Leave it out, or give the function another name"
+            f"{written} is a role that this version does not train with; those that it does are {', '.join(TRAINED)}. "
+            "Leave it out, or give the function another name"
         )
 
     def unknown(self, name: str) -> str:
@@ -120,11 +154,17 @@ class Definition(Record):
         if name not in given:
             if parameter.required:
                 raise ValueError(
-                    f"{name} (line {parameter.line}) has no value: write {name}=VALUE on the first line, "
-                    f"a default into the signature, or a function named {name}"
+                    f"{name} ({parameter.place}) has no value: write {name}=VALUE on the first line, "
+                    f"a default into the signature, or a function named {name}{self._can_ask(name)}"
                 )
             return parameter.default
         return self.fitted(name, given[name])
+
+    def _can_ask(self, name: str) -> str:
+        """What the role that has this argument can ask for besides, as the end of a sentence."""
+        roles = (role for role in CAN_ASK if role in self.roles)
+        owner = next((role for role in roles if name in (each.name for each in self.functions[role].parameters)), None)
+        return f". By name {owner} can have {CAN_ASK[owner]}" if owner else ""
 
     def fitted(self, name: str, value: Value) -> Value:
         """The value as hyperparameter `name` takes it; raises ValueError that tells what it takes."""
@@ -134,7 +174,7 @@ class Definition(Record):
         try:
             return coerce(value, parameter.annotation, parameter.default)
         except ValueError as wanted:
-            raise ValueError(f"{name}={value!r}: {name} (line {parameter.line}) takes {wanted}") from None
+            raise ValueError(f"{name}={value!r}: {name} ({parameter.place}) takes {wanted}") from None
 
 
 def is_role(name: str) -> bool:

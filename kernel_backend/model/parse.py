@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.definition import LOOP_VALUES, ROLES, Definition, Function, Parameter, is_role, is_step
+from kernel_backend.model.definition import (
+    CONTRACT,
+    LOOP_VALUES,
+    REQUIRED,
+    ROLES,
+    Definition,
+    Function,
+    Parameter,
+    is_role,
+    is_step,
+)
+from kernel_backend.model.other_names import by_place
 from kernel_backend.model.record import Value
-from kernel_backend.model.syntax import module_tree
-from kernel_backend.model.values import as_value, coerce, literal, nearest
+from kernel_backend.model.syntax import FunctionNode, module_tree
+from kernel_backend.model.unused import bound, hints, taken_as, unused
+from kernel_backend.model.values import as_value, coerce, literal
 
 # What exists only once a model trains: a function that is called before that cannot ask for it.
 _WHILE_TRAINING = LOOP_VALUES - {"device", "rank", "world", "run", "steps", "epochs"}
@@ -20,32 +33,48 @@ _INSTEAD = {
     "loss": "def loss(output, target):\n    return nn.functional.cross_entropy(output, target)",
 }
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+@dataclass(frozen=True)
+class _Found:
+    """The functions of a module by the names of the roles that they are, else by their own."""
+
+    nodes: Mapping[str, FunctionNode]
+    taken: Mapping[str, str]  # other names of roles -> the role
+    keys: frozenset[str]  # of the models that `model` returns
 
 
-def parse(source: str, roles_from: int = 1) -> Definition:
+def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definition:
     """What `source` defines, where functions above line `roles_from` are helpers and no roles.
 
-    Raises InvalidDefinition (`details["line"]`, `details["text"]`) for a syntax error, a missing role, a role
-    that is no function, an argument that cannot be injected, or one name with two defaults.
+    `contract` is the one by which its snapshot was made. Raises InvalidDefinition (`details["line"]`,
+    `details["text"]`; `details["missing"]` where roles are missing) for a syntax error, a missing role, a role that
+    is no function, an argument that cannot be injected, or one name with two defaults.
     """
     tree = _tree(source)
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
-    roles = [name for name, node in _in_order(nodes) if node.lineno >= roles_from and is_role(name)]
+    own = [node for node in nodes.values() if node.lineno >= roles_from]
+    taken = taken_as(tree, own) if contract > 1 else {}
+    roles = [role for node in sorted(own, key=_line) if (role := taken.get(node.name, node.name)) and is_role(role)]
+    nodes |= {role: nodes[name] for name, role in taken.items()}
     _require(tree, roles, roles_from)
-    keys = _model_keys(nodes["model"])
+    found = _Found(nodes, taken, _model_keys(nodes["model"]))
     functions: dict[str, Function] = {}
-    for name in roles:
-        _add(name, nodes, keys, functions, within=())
+    for role in roles:
+        _add(role, found, functions, within=())
     definition = Definition(
         roles=tuple(roles),
         functions=functions,
-        hyperparameters=_merged(functions),
-        hints=tuple(_hints(tree, roles_from)),
+        hyperparameters=_merged(functions) | (_of_adamw(functions) if contract > 1 else {}),
+        hints=(*_by_place(functions), *hints(tree, own, taken)),
+        unused=tuple(unused(tree, own, taken, roles, roles_from)),
     )
     if "prepare" in roles:
         _check_prepare(definition)
     return definition
+
+
+def _line(node: FunctionNode) -> int:
+    return node.lineno
 
 
 def _tree(source: str) -> ast.Module:
@@ -60,29 +89,28 @@ def _tree(source: str) -> ast.Module:
         raise InvalidDefinition(f"this is no Python source: {error}", line=1, text="") from None
 
 
-def _in_order(nodes: Mapping[str, FunctionNode]) -> list[tuple[str, FunctionNode]]:
-    return sorted(nodes.items(), key=lambda item: item[1].lineno)
-
-
 def _require(tree: ast.Module, roles: list[str], roles_from: int) -> None:
-    for name, line, how in _bound_otherwise(tree, roles_from):
+    for name, line, how in bound(tree, roles_from):
+        if how is None or name not in ROLES:
+            continue
         raise InvalidDefinition(
             f"{name} is {how} on line {line}, and a role is a function: write def {name}(...), or take another name",
             line=line,
             text=name,
         )
-    missing = [role for role in ("model", "train_data") if role not in roles]
-    if not any(role == "loss" or is_step(role) for role in roles):
-        missing.append("loss")
+    missing = [role for role in REQUIRED if role not in roles]
+    if any(is_step(role) for role in roles) and "loss" in missing:
+        missing.remove("loss")
     if missing:
         examples = "\n".join(_INSTEAD[role] for role in missing)
         raise InvalidDefinition(
-            f"this cell has no {' and no '.join(missing)}; {_found(tree, roles, roles_from)}. "
-            f"Write for example\n{examples}"
+            f"this cell has no {' and no '.join(missing)}; {_there_is(tree, roles, roles_from)}. "
+            f"Write for example\n{examples}",
+            missing=missing,
         )
 
 
-def _found(tree: ast.Module, roles: list[str], roles_from: int) -> str:
+def _there_is(tree: ast.Module, roles: list[str], roles_from: int) -> str:
     others = [
         f"{'class' if isinstance(node, ast.ClassDef) else 'function'} {node.name}"
         for node in tree.body
@@ -92,24 +120,6 @@ def _found(tree: ast.Module, roles: list[str], roles_from: int) -> str:
     return f"it has {', '.join(found)}" if found else "it defines no function"
 
 
-def _bound_otherwise(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str]]:
-    """Role names of the cell that mean something else: `loss = nn.MSELoss()` would go unnoticed."""
-    last: dict[str, tuple[int, str | None]] = {}
-    for node in tree.body:
-        if node.lineno < roles_from:
-            continue
-        if isinstance(node, FunctionNode):
-            last[node.name] = node.lineno, "asynchronous" if isinstance(node, ast.AsyncFunctionDef) else None
-        elif isinstance(node, ast.ClassDef):
-            last[node.name] = node.lineno, "a class"
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            last |= {each.id: (node.lineno, "assigned") for each in targets if isinstance(each, ast.Name)}
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            last |= {each.asname or each.name: (node.lineno, "imported") for each in node.names}
-    return ((name, line, how) for name, (line, how) in last.items() if how and name in ROLES)
-
-
 def _model_keys(node: FunctionNode) -> frozenset[str]:
     """The keys of a dict display that `model` returns: other roles may ask for its parts by name."""
     dicts = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and isinstance(each.value, ast.Dict)]
@@ -117,26 +127,23 @@ def _model_keys(node: FunctionNode) -> frozenset[str]:
     return frozenset(key for key in keys if isinstance(key, str))
 
 
-def _add(
-    name: str,
-    nodes: Mapping[str, FunctionNode],
-    keys: frozenset[str],
-    functions: dict[str, Function],
-    within: tuple[str, ...],
-) -> None:
+def _add(name: str, found: _Found, functions: dict[str, Function], within: tuple[str, ...]) -> None:
     if name in within:
         circle = " -> ".join([*within[within.index(name) :], name])
-        raise InvalidDefinition(f"these functions wait for each other's results: {circle}", line=nodes[name].lineno)
+        raise InvalidDefinition(
+            f"these functions wait for each other's results: {circle}", line=found.nodes[name].lineno
+        )
     if name in functions:
         return
-    function = _function(nodes[name], nodes, keys)
+    function = _function(name, found)
     for parameter in function.parameters:
         if parameter.kind == "function":
-            _add(parameter.name, nodes, keys, functions, (*within, name))
+            _add(parameter.value_of, found, functions, (*within, name))
     functions[name] = function
 
 
-def _function(node: FunctionNode, nodes: Mapping[str, FunctionNode], keys: frozenset[str]) -> Function:
+def _function(name: str, found: _Found) -> Function:
+    node = found.nodes[name]
     arguments = node.args
     star = arguments.vararg or arguments.kwarg
     if star or arguments.posonlyargs:
@@ -149,28 +156,32 @@ def _function(node: FunctionNode, nodes: Mapping[str, FunctionNode], keys: froze
     positional = len(arguments.args) - len(arguments.defaults)
     defaults: list[ast.expr | None] = [*[None] * positional, *arguments.defaults, *arguments.kw_defaults]
     named = zip([*arguments.args, *arguments.kwonlyargs], defaults, strict=True)
-    parameters = tuple(_parameter(node, argument, default, nodes, keys) for argument, default in named)
-    return Function(name=node.name, line=node.lineno, parameters=parameters)
+    parameters = [_parameter(name, argument, default, found) for argument, default in named]
+    meant = by_place(name, parameters)
+    placed = [
+        each.model_copy(update={"kind": "loop", "source": meant[each.name]}) if each.name in meant else each
+        for each in parameters
+    ]
+    written = node.name if node.name != name else ""
+    return Function(name=name, written=written, line=node.lineno, parameters=tuple(placed))
 
 
-def _parameter(
-    node: FunctionNode,
-    argument: ast.arg,
-    default: ast.expr | None,
-    nodes: Mapping[str, FunctionNode],
-    keys: frozenset[str],
-) -> Parameter:
+def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found: _Found) -> Parameter:
+    node = found.nodes[function]
     name, required = argument.arg, default is None
+    value_of = found.taken.get(name, name)
     annotation = ast.unparse(argument.annotation) if argument.annotation else None
     kind: Literal["loop", "function", "hyperparameter"] = "hyperparameter"
-    if name in LOOP_VALUES or (name in keys and (node.name == "optimizer" or node.name.startswith("step"))):
-        _check_available(node, argument)
+    is_part = name in found.keys and (function == "optimizer" or function.startswith("step"))
+    if name in LOOP_VALUES or is_part or (required and value_of in LOOP_VALUES):
+        _check_available(function, node, argument, value_of)
         kind = "loop"
-    elif required and name in nodes:
+    elif required and value_of in found.nodes:
         kind = "function"
     value = _default(node, argument, default) if kind == "hyperparameter" else None
     parameter = Parameter(
         name=name,
+        source=value_of if value_of != name and kind != "hyperparameter" else "",
         kind=kind,
         required=required,
         annotation=annotation,
@@ -204,9 +215,9 @@ def _default(node: FunctionNode, argument: ast.arg, default: ast.expr | None) ->
         ) from None
 
 
-def _check_available(node: FunctionNode, argument: ast.arg) -> None:
-    early = node.name in ("model", "train_data", "validation_data", "test_data", "prepare") or not is_role(node.name)
-    if early and argument.arg in _WHILE_TRAINING:
+def _check_available(function: str, node: FunctionNode, argument: ast.arg, value: str) -> None:
+    early = function in ("model", "train_data", "validation_data", "test_data", "prepare") or not is_role(function)
+    if early and value in _WHILE_TRAINING:
         raise InvalidDefinition(
             f"{node.name} (line {argument.lineno}) asks for {argument.arg}, which exists only while "
             f"a model trains: give this argument another name, such as {argument.arg}_size",
@@ -219,7 +230,7 @@ def _check_prepare(definition: Definition) -> None:
     """It runs before there is anything of a trial, and most processes of an experiment never see it run."""
     for function in definition.needs("prepare"):
         for parameter in function.parameters:
-            if parameter.kind == "loop" or (parameter.kind == "function" and parameter.name in definition.roles):
+            if parameter.kind == "loop" or (parameter.kind == "function" and parameter.value_of in definition.roles):
                 raise InvalidDefinition(
                     f"{function.name} (line {parameter.line}) asks for {parameter.name}, and prepare runs before there "
                     "is any: it can have hyperparameters, and results of functions that ask for nothing else",
@@ -228,7 +239,7 @@ def _check_prepare(definition: Definition) -> None:
                 )
     for function in definition.functions.values():
         for parameter in function.parameters:
-            if parameter.kind == "function" and parameter.name == "prepare":
+            if parameter.kind == "function" and parameter.value_of == "prepare":
                 raise InvalidDefinition(
                     f"{function.name} (line {parameter.line}) asks for what prepare returns, which runs once for all "
                     f"trials and gives nothing on: have prepare write files, and {function.name} read them",
@@ -269,12 +280,18 @@ def _same(one: Value, other: Value) -> bool:
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
-def _hints(tree: ast.Module, roles_from: int) -> Iterator[str]:
-    """Functions of the cell that nothing uses and whose name is nearly a role's."""
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    used |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    for node in tree.body:
-        if not isinstance(node, FunctionNode) or node.lineno < roles_from or is_role(node.name) or node.name in used:
-            continue
-        if near := nearest(node.name, ROLES):
-            yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it{near}"
+def _of_adamw(functions: Mapping[str, Function]) -> dict[str, Parameter]:
+    """The hyperparameter of the optimizer that is made where the definition has none."""
+    if "optimizer" in functions or any(each.name == "lr" for one in functions.values() for each in one.parameters):
+        return {}
+    return {"lr": Parameter(name="lr", kind="hyperparameter", required=False, default=1e-3, annotation="float", line=0)}
+
+
+def _by_place(functions: Mapping[str, Function]) -> Iterator[str]:
+    for function in functions.values():
+        taken = [each for each in function.parameters if each.kind == "loop" and each.source]
+        if taken:
+            names, values = (
+                ", ".join(map(str, each)) for each in zip(*((p.name, p.source) for p in taken), strict=True)
+            )
+            yield f"{names} of {function.attribute} (line {function.line}): taken as {values}"

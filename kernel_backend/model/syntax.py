@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import threading
 
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
 _TURN = threading.RLock()  # what garbage takes along may parse, too
 
 

@@ -112,18 +112,19 @@ class Functions:
         """
         function = self._definition.functions[name]
         fixed = function.hyperparameters(self.params)
-        wanted: list[str] = []
+        wanted: dict[str, str] = {}
         for parameter in function.parameters:
+            value = parameter.value_of
             if parameter.kind == "function":
-                fixed[parameter.name] = self.result(parameter.name)
-            elif parameter.name in given:
-                wanted.append(parameter.name)
+                fixed[parameter.name] = self.result(value)
+            elif value in given:
+                wanted[parameter.name] = value
             elif parameter.kind == "loop":
-                fixed[parameter.name] = self._constant(name, parameter.name, parameter.line, given)
-        called = getattr(self._module, name)
+                fixed[parameter.name] = self._constant(name, value, parameter.line, given)
+        called = getattr(self._module, function.attribute)
         # Its own draws, whatever was called before it.
         seeds.reseed(seeds.mix(self._seed, "init", name))
-        return lambda **values: called(**fixed, **{each: values[each] for each in wanted})
+        return lambda **values: called(**fixed, **{each: values[value] for each, value in wanted.items()})
 
     def _constant(self, function: str, name: str, line: int, given: frozenset[str]) -> Any:
         if name not in self._constants:

@@ -39,7 +39,8 @@ def load(code: Path, cwd: Path) -> Loaded:
     """
     path = code / f"{MODULE}.py"
     snapshot = read_snapshot(code)
-    definition = parse(path.read_text(), snapshot.roles_from if snapshot else 1)
+    source = path.read_text()
+    definition = parse(source, snapshot.roles_from, snapshot.contract) if snapshot else parse(source)
     folders = shipped_folders(code, snapshot.project if snapshot else None)
     lead(folders)
     ours = [str(code), *map(str, folders), str(cwd)]

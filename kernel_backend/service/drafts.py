@@ -100,7 +100,7 @@ class Drafts:
             raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
         source = self._archive.read(submission.snapshot, "definition.py").decode()
         snapshot = self._archive.snapshot(submission.snapshot)
-        bound = bind_space(parse(source, snapshot.roles_from), submission.params, submission.space)
+        bound = bind_space(parse(source, snapshot.roles_from, snapshot.contract), submission.params, submission.space)
         check_search(submission.config, bound.space)
         if submission.config.search is not None:
             check_searcher(submission.config.search, bound.space, source)

@@ -33,13 +33,13 @@ def test_every_argument_is_a_loop_value_a_shared_result_or_a_hyperparameter():
     definition = parse(source)
     kinds = {each.name: each.kind for each in definition.functions["validation_data"].parameters}
     assert kinds == {"dataset": "function", "share": "hyperparameter", "rank": "loop"}
-    assert definition.bind({}) == {"width": 64, "root": "data", "share": 0.1}
+    assert definition.bind({}) == {"width": 64, "root": "data", "share": 0.1, "lr": 1e-3}
 
 
 def test_run_is_a_loop_value_of_every_function():
     definition = parse("def dataset(run): ...\n" + SMALL.replace("def model(", "def model(run, dataset, "))
     assert [each.kind for each in definition.functions["model"].parameters[:2]] == ["loop", "function"]
-    assert definition.bind({}) == {"width": 64}
+    assert definition.bind({}) == {"width": 64, "lr": 1e-3}
 
 
 def test_functions_above_the_cell_are_helpers_unless_a_role_asks_for_their_result():
@@ -47,7 +47,7 @@ def test_functions_above_the_cell_are_helpers_unless_a_role_asks_for_their_resul
     definition = parse(above + "def validation_data(dataset): ...\n" + SMALL, roles_from=4)
     assert definition.roles == ("validation_data", "model", "train_data", "loss")
     assert set(definition.functions) == {*definition.roles, "dataset"}
-    assert set(definition.hyperparameters) == {"size", "width"}
+    assert set(definition.hyperparameters) == {"size", "width", "lr"}
 
 
 def test_a_default_keeps_a_function_of_the_same_name_out():
@@ -196,11 +196,11 @@ def test_a_syntax_error_has_its_line_and_text():
     assert "line 2" in error.value.message
 
 
-def test_a_function_that_is_nearly_a_role_is_a_hint():
-    assert parse(SMALL + "def metric(output, target): ...").hints == (
-        "metric (line 4) is no role, and nothing uses it (did you mean metrics?)",
+def test_a_function_that_is_a_little_like_a_role_is_a_hint():
+    assert parse(SMALL + "def my_model(): ...").hints == (
+        "my_model (line 4) is no role, and nothing uses it (did you mean model?)",
     )
-    assert parse(SMALL + "def metric(a): ...\ndef metrics(output, target): return metric(output)").hints == ()
+    assert parse(SMALL + "def my_model(a): ...\ndef metrics(output, target): return my_model(output)").hints == ()
 
 
 def test_definitions_travel_as_json():
@@ -214,7 +214,7 @@ def test_a_role_that_is_not_trained_yet_is_refused_by_name():
 
 def test_prepare_may_have_hyperparameters_and_results_of_functions_that_ask_for_nothing_else():
     definition = parse(SMALL + "def prepare(root, url='u'): ...\ndef root(at='.'): ...\ndef dataset(url): ...\n")
-    assert definition.bind({"at": "data"}) == {"width": 64, "url": "u", "at": "data"}
+    assert definition.bind({"at": "data"}) == {"width": 64, "url": "u", "at": "data", "lr": 1e-3}
     assert [each.name for each in definition.needs("prepare")] == ["prepare", "root"]
     assert parse(SMALL + "def prepare(loss='mse', model='resnet'): ...").bind({})["model"] == "resnet"
 

@@ -156,6 +156,14 @@ def test_the_likeliest_cause_comes_first_and_what_changes_no_bit_last():
     assert [each.harmless for each in found] == [False] * 7 + [True]
 
 
+def test_another_contract_of_definitions_counts_where_it_finds_other_roles():
+    for more, harmless in [("", True), ("\ndef scheduler(optimizer): ...\n", False)]:
+        source = SOURCE + "\ndef train_data(): ...\ndef loss(output, target): ...\n" + more
+        (found,) = diff(side(source), side(source, snapshot={"contract": 2})).differences
+        assert found.text == "the contract of definitions 1 -> 2: roles may have other names since 2"
+        assert found.harmless is harmless
+
+
 def test_code_is_shown_line_by_line_without_the_numbers_of_cells():
     (found,) = diff(side(), side(SOURCE.replace("[2]", "[9]").replace("* scale", "+ scale"))).differences
     assert found.detail == (

@@ -39,7 +39,7 @@ def test_arguments_come_by_name_and_shared_values_are_made_once():
     assert made.model().out_features == 3
     assert len(made.result("train_data")) == 3
     assert made._module.calls == ["shared"]
-    assert made.params == {"width": 3, "weight": 0.5}
+    assert made.params == {"width": 3, "weight": 0.5, "lr": 1e-3}
 
 
 def test_a_step_function_takes_only_the_loop_values_that_it_names():
@@ -53,8 +53,29 @@ def test_without_an_optimizer_it_is_adamw_with_the_lr_of_the_definition():
     optimizer = made.optimizer(made.model())
     assert type(optimizer) is torch.optim.AdamW
     assert optimizer.param_groups[0]["lr"] == 1e-3
+    made = functions(BASIC, lr=0.2)
+    assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.2
     made = functions(BASIC.replace("width=2", "width=2, lr=0.3"))
     assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.3
+
+
+def test_roles_by_other_names_are_called_with_what_their_arguments_mean():
+    source = BASIC.replace("def train_data(", "def train_loader(").replace(
+        "def loss(output, target", "def criterion(a, b"
+    )
+    source = source.replace("(output - target)", "(a - b)")
+    source += "def optim(parameters, lr=0.2): return torch.optim.SGD(parameters, lr=lr)\n"
+    source += "def scheduler(opt): return torch.optim.lr_scheduler.StepLR(opt, 1)\n"
+    source += "def valid_data(train_loader): return train_loader[:1]\n"
+    source += "def metrics(y_true, y_pred): return {'error': y_pred - 2 * y_true}\n"
+    made = functions(source)
+    optimizer = made.optimizer(made.model())
+    assert (type(optimizer), optimizer.param_groups[0]["lr"]) == (torch.optim.SGD, 0.2)
+    assert made.schedule(optimizer).optimizer is optimizer
+    assert len(made.result("validation_data")) == 1
+    step = {"output": torch.ones(2), "target": torch.zeros(2), "input": None, "batch": None, "epoch": 0}
+    assert made.step_function("loss")(**step) == 0.5
+    assert torch.equal(made.step_function("metrics")(**step)["error"], torch.ones(2))
 
 
 def test_an_optimizer_may_ask_for_named_parameters():
