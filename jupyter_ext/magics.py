@@ -17,12 +17,13 @@ from jupyter_ext.edited import edited
 from jupyter_ext.host import headless, notebook_path, wants_widget
 from jupyter_ext.job import Job
 from jupyter_ext.line import words
+from jupyter_ext.offer import offered
 from jupyter_ext.recorder import Recorder
 from jupyter_ext.submit import Checked, Session, Wanted, check, read, send
 from jupyter_ext.waiting import show, wait
 from kernel_backend import discovery
 from kernel_backend.client import Client
-from kernel_backend.errors import InvalidRequest
+from kernel_backend.errors import InvalidDefinition, InvalidRequest
 from kernel_backend.model.options import OptionParser, add_options
 from kernel_backend.model.overview import Overview
 from kernel_backend.text import same_text
@@ -71,7 +72,10 @@ class DaylightMagics(Magics):
         capture = capture_file(file) if file is not None else self._capture(cell or "", asked.wanted)
         widget = wants_widget(options.view, self.kernel)
         session = Session(self.kernel.user_ns, self.recorder.imported, self.told) if file is None else None
-        checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space)
+        try:
+            checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space)
+        except InvalidDefinition as refused:
+            raise offered(refused, line) if cell is not None else refused from None
         if options.dry_run:
             print(dry_run(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
             return

@@ -15,6 +15,7 @@ from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.secrets import find_secrets, is_secret, known_secrets, text_of
 from jupyter_ext.leaks import leaks, without_secrets
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
+from jupyter_ext.recognise import recognise
 from jupyter_ext.surroundings import Room, Surroundings, surroundings
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
@@ -203,11 +204,11 @@ def check(
         *unreadable,
     ]
     try:
-        definition = parse(capture.source, capture.roles_from)
+        definition = _definition(capture)
         problems += [] if asked.allow_unused else _unused(capture, definition)
         params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)
     except InvalidDefinition as error:
-        message = capture.relocate(error.message)
+        message = capture.relocate(error.message) + error.details.get("shown", "")
         if not problems:
             raise InvalidDefinition(message, **error.details) from None
         problems.append(Problem("definition", "", None, message))
@@ -220,6 +221,22 @@ def check(
     around = surroundings(Path.cwd(), known_secrets(), room)
     passing = _passing(capture, travelling, session)
     return Checked(capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing)
+
+
+def _definition(capture: Capture) -> Definition:
+    """What a capture defines.
+
+    Raises InvalidDefinition that says what a cell without roles is instead; where it can be written as functions these
+    are `details["cell"]`, with `details["options"]` for its first line, and their text ends the message.
+    """
+    try:
+        return parse(capture.source, capture.roles_from)
+    except InvalidDefinition as error:
+        found = recognise(capture.source, capture.roles_from) if error.details.get("roles") else None
+        if found is None:
+            raise
+        details = {"cell": found.cell, "options": found.options, "shown": found.shown} if found.cell else {}
+        raise InvalidDefinition(found.text, **details) from None
 
 
 def _unused(capture: Capture, definition: Definition) -> list[Problem]:

@@ -17,6 +17,7 @@ from kernel_backend.errors import InvalidRequest
 
 Host = Literal["both", "notebook", "terminal"]
 VIEWS = ("auto", "card", "widget")
+_NEAR = 0.7  # likeness of an option that may have been meant: --lr is not --rng
 
 # The largest numbers that make sense. Products of two of them (steps of all epochs) still fit into 64 bits, and each
 # of them into the 32 bits of a column.
@@ -231,7 +232,11 @@ class OptionParser(argparse.ArgumentParser):
             if _is_option(token) and token.endswith("=--"):  # argparse fails over it
                 raise InvalidRequest(f"{token}: -- is no value; see {self.prog} --help")
         namespace, rest = self.parse_known_args(tokens)
-        unknown = [_unknown(token, self._option_string_actions) for token in rest if _is_option(token)]
+        unknown = [
+            _unknown(token, after, self._option_string_actions)
+            for token, after in zip(rest, [*rest[1:], ""], strict=False)
+            if _is_option(token)
+        ]
         # What follows an unknown option is taken for its value.
         kept = [
             token
@@ -246,11 +251,16 @@ def _is_option(token: str) -> bool:
     return token.startswith("-") and token != "-"
 
 
-def _unknown(token: str, known: Mapping[str, Any]) -> str:
-    name = token.split("=")[0]
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean {near[0]}?" if near else "see --help for those there are"
-    return f"there is no option {name}: {hint}"
+def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
+    """A sentence about an option that is none; one with a value may be meant as a hyperparameter."""
+    name, _, value = token.partition("=")
+    value = value or ("" if _is_option(after) or "=" in after else after)
+    word = name.lstrip("-").replace("-", "_")
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=_NEAR)
+    ways = [f"did you mean {near[0]}?"] if near else []
+    if value and word.isidentifier():
+        ways.append(f"a hyperparameter is written {word}={value}")
+    return f"there is no option {name}: {' Else: '.join(ways) or 'see --help for those there are'}"
 
 
 def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 - 1) -> int:

@@ -47,7 +47,7 @@ def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definit
     """What `source` defines, where functions above line `roles_from` are helpers and no roles.
 
     `contract` is the one by which its snapshot was made. Raises InvalidDefinition (`details["line"]`,
-    `details["text"]`; `details["missing"]` where roles are missing) for a syntax error, a missing role, a role that
+    `details["text"]`; `details["roles"]` where it is about roles) for a syntax error, a missing role, a role that
     is no function, an argument that cannot be injected, or one name with two defaults.
     """
     tree = _tree(source)
@@ -97,6 +97,7 @@ def _require(tree: ast.Module, roles: list[str], roles_from: int) -> None:
             f"{name} is {how} on line {line}, and a role is a function: write def {name}(...), or take another name",
             line=line,
             text=name,
+            roles=[name],
         )
     missing = [role for role in REQUIRED if role not in roles]
     if any(is_step(role) for role in roles) and "loss" in missing:
@@ -106,7 +107,7 @@ def _require(tree: ast.Module, roles: list[str], roles_from: int) -> None:
         raise InvalidDefinition(
             f"this cell has no {' and no '.join(missing)}; {_there_is(tree, roles, roles_from)}. "
             f"Write for example\n{examples}",
-            missing=missing,
+            roles=missing,
         )
 
 

@@ -247,3 +247,20 @@ def test_sizes_are_written_as_they_are_read(text: str):
 @pytest.mark.parametrize("text", ["90s", "10m", "2h", "1.5s", "0.1s", "90m"])
 def test_durations_are_written_as_they_are_read(text: str):
     assert duration_word(parse_duration(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--lr 0.01", "there is no option --lr: a hyperparameter is written lr=0.01"),
+        ("--lr=0.01", "there is no option --lr: a hyperparameter is written lr=0.01"),
+        ("--learning-rate 1e-3 width=3", "a hyperparameter is written learning_rate=1e-3"),
+        ("--epoch 3", "did you mean --epochs? Else: a hyperparameter is written epoch=3"),
+        ("--quite", "did you mean --quiet?"),
+        ("--lr", "there is no option --lr: see --help for those there are"),
+    ],
+)
+def test_an_option_that_is_none_may_be_meant_as_a_hyperparameter(line: str, says: str):
+    with pytest.raises(InvalidRequest) as refused:
+        parse_options(line.split(), "notebook")
+    assert refused.value.message.endswith(says)

@@ -1,0 +1,27 @@
+"""A cell that may take the place of the one that was refused: shown below it, with a button in JupyterLab."""
+
+from __future__ import annotations
+
+import re
+
+from kernel_backend.errors import InvalidDefinition
+
+MIME_TYPE = "application/vnd.daylight.cell+json"
+
+
+def offered(refused: InvalidDefinition, line: str) -> InvalidDefinition:
+    """The refusal of a cell below `%%dlsubmit LINE`, without the text of the cell that it has: that is shown here."""
+    if "cell" not in refused.details:
+        return refused
+    from IPython.display import display
+
+    text = offer(refused.details["cell"], refused.details["options"], line)
+    display({MIME_TYPE: {"cell": text}, "text/plain": text}, raw=True)  # type: ignore[no-untyped-call]
+    return InvalidDefinition(f"{refused.message.removesuffix(refused.details['shown'])}, shown above")
+
+
+def offer(cell: str, options: list[str] | tuple[str, ...], line: str) -> str:
+    """The whole cell: with these options behind what is on its first line, unless they are there already."""
+    pairs = zip(options[::2], options[1::2], strict=True)
+    more = [f"{flag} {value}" for flag, value in pairs if not re.search(rf"(^|\s){flag}(=|\s|$)", line)]
+    return f"{' '.join(['%%dlsubmit', *filter(None, [line.strip()]), *more])}\n{cell}"

@@ -1,0 +1,319 @@
+"""The parts of a training loop: what it trains on, with what, towards what, and how long."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jupyter_ext.recognise.inline import inlined
+from jupyter_ext.recognise.trees import (
+    binds,
+    called,
+    calls,
+    changed,
+    flat,
+    has_backward,
+    iterated,
+    names,
+    replaced,
+    root,
+    without_devices,
+)
+
+_BATCH = "batch"
+
+
+class Unreadable(Exception):
+    """What of a loop cannot be told from its text, as the end of a sentence."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A training loop, in expressions of the program's own names."""
+
+    statement: ast.For | ast.While  # of the program, as it is written
+    setup: tuple[ast.stmt, ...]  # what runs before it
+    model: str
+    optimizer: ast.Call
+    optimizer_name: str
+    data: ast.expr
+    loss: ast.expr  # of output, target, input or batch
+    epochs: ast.expr | None
+    wrapped: ast.Lambda | None = None  # what the model is called with, where that is not the batch's own inputs
+    schedule: ast.Call | None = None
+    per_epoch: bool = False
+    validation: ast.expr | None = None
+    accuracy: ast.expr | None = None
+    clip: ast.expr | None = None
+    whole: ast.expr | None = None  # the inputs, where each step takes all of them
+
+
+def program(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a module with functions that train or evaluate written where they are called."""
+    return inlined(body, {each.name: each for each in body if isinstance(each, ast.FunctionDef)})
+
+
+def first_loop(statements: Sequence[ast.stmt]) -> int | None:
+    """The place of the first loop that trains."""
+    loops = (index for index, each in enumerate(statements) if isinstance(each, ast.For | ast.While))
+    return next((index for index in loops if has_backward(statements[index])), None)
+
+
+def read_loop(statements: Sequence[ast.stmt]) -> Loop:
+    """The parts of the first loop that trains among these statements; raises Unreadable."""
+    place = first_loop(statements)
+    assert place is not None
+    outer, setup = statements[place], tuple(statements[:place])
+    assert isinstance(outer, ast.For | ast.While)
+    inner = _innermost(outer)
+    optimizer, name = _optimizer(outer, setup)
+    model = _model(optimizer)
+    reader = _Step(inner, model)
+    return Loop(
+        statement=outer,
+        setup=setup,
+        model=model,
+        optimizer=optimizer,
+        optimizer_name=name,
+        data=reader.data,
+        loss=reader.loss,
+        epochs=_epochs(outer) if outer is not inner or reader.whole is not None else None,
+        wrapped=reader.wrapped,
+        schedule=_schedule(outer, setup, name),
+        per_epoch=not any(calls(inner, "step")) or _steps_outside(outer, inner, name),
+        validation=_validation(outer, inner, statements[place + 1 :], reader.data),
+        accuracy=_accuracy([outer, *statements[place + 1 :]], model),
+        clip=next((each.args[1] for each in calls(inner, "clip_grad_norm_") if len(each.args) > 1), None),
+        whole=reader.whole,
+    )
+
+
+def _innermost(loop: ast.For | ast.While) -> ast.For | ast.While:
+    for each in flat(loop.body):
+        if isinstance(each, ast.For | ast.While) and has_backward(each):
+            return _innermost(each)
+    return loop
+
+
+def _made(name: str, setup: Sequence[ast.stmt]) -> ast.Call | None:
+    for statement in reversed(setup):
+        if isinstance(statement, ast.Assign) and name in binds(statement) and isinstance(statement.value, ast.Call):
+            return statement.value
+    return None
+
+
+def _steppers(loop: ast.AST) -> list[str]:
+    found = [root(call.func.value) for call in calls(loop, "step") if isinstance(call.func, ast.Attribute)]
+    scaled = [root(call.args[0]) for call in calls(loop, "step") if call.args]
+    return list(dict.fromkeys(each for each in [*found, *scaled] if each))
+
+
+def _optimizer(loop: ast.AST, setup: Sequence[ast.stmt]) -> tuple[ast.Call, str]:
+    found = {name: made for name in _steppers(loop) if (made := _made(name, setup)) and any(calls(made, "parameters"))}
+    if len(found) > 1:
+        raise Unreadable(f"it steps {len(found)} optimizers ({', '.join(found)}), and a definition has one as yet")
+    if not found:
+        raise Unreadable("it is not seen where its optimizer is made: name = torch.optim.Adam(model.parameters(), ...)")
+    ((name, made),) = found.items()
+    return made, name
+
+
+def _model(optimizer: ast.Call) -> str:
+    found = {root(call.func.value) for call in calls(optimizer, "parameters") if isinstance(call.func, ast.Attribute)}
+    if len(found) != 1 or "" in found:
+        raise Unreadable("its optimizer has the parameters of several models: make them parts of one nn.Module")
+    return found.pop()
+
+
+def _schedule(loop: ast.AST, setup: Sequence[ast.stmt], optimizer: str) -> ast.Call | None:
+    made = (_made(name, setup) for name in _steppers(loop) if name != optimizer)
+    return next((call for call in made if call is not None and optimizer in names(call)), None)
+
+
+def _steps_outside(outer: ast.stmt, inner: ast.stmt, optimizer: str) -> bool:
+    within = {name for name in _steppers(inner) if name != optimizer}
+    return not any(name not in (optimizer, "scaler") for name in within)
+
+
+def _epochs(loop: ast.For | ast.While) -> ast.expr | None:
+    """How often it runs, where it counts."""
+    over = iterated(loop.iter) if isinstance(loop, ast.For) else None
+    if not isinstance(over, ast.Call) or called(over) not in ("range", "trange") or not over.args:
+        return None
+    if len(over.args) == 1:
+        return over.args[0]
+    first, last = over.args[:2]
+    if isinstance(first, ast.Constant) and first.value == 1 and isinstance(last, ast.BinOp):
+        return last.left
+    return ast.BinOp(last, ast.Sub(), first)
+
+
+def _validation(outer: ast.stmt, inner: ast.stmt, after: Sequence[ast.stmt], data: ast.expr) -> ast.expr | None:
+    """What another loop goes over, within the loop or else behind it."""
+    for body in ([outer] if outer is not inner else [], after):
+        for each in (found for one in body for found in ast.walk(one) if isinstance(found, ast.For)):
+            over = iterated(each.iter)
+            if each in (outer, inner) or has_backward(each) or called(over) in ("range", "zip"):
+                continue
+            if isinstance(over, ast.Name | ast.Attribute) and ast.dump(over) != ast.dump(data):
+                return over
+    return None
+
+
+def _accuracy(statements: Sequence[ast.stmt], model: str) -> ast.expr | None:
+    """The comparison whose hits are counted: `(output.argmax(1) == target)`."""
+    loops = [each for one in statements for each in ast.walk(one) if isinstance(each, ast.For)]
+    for loop in reversed(loops):
+        if not isinstance(loop.target, ast.Tuple | ast.Name):
+            continue
+        for values, expression in _computed(loop):
+            found = [each for each in ast.walk(replaced(expression, values)) if isinstance(each, ast.Compare)]
+            hits = [
+                _of_output(each, model, _elements(loop.target)) for each in found if isinstance(each.ops[0], ast.Eq)
+            ]
+            for hit in hits:
+                if names(hit) >= {"output", "target"}:
+                    return hit
+    return None
+
+
+def _computed(loop: ast.For) -> Iterator[tuple[Mapping[str, ast.expr], ast.expr]]:
+    """What is added up in the body of a loop, and the values of its names there."""
+    values: dict[str, ast.expr] = {}
+    for statement in flat(loop.body):
+        if isinstance(statement, ast.AugAssign):
+            yield dict(values), without_devices(statement.value)
+        values |= _assigned(statement, values)
+
+
+def _assigned(statement: ast.stmt, values: Mapping[str, ast.expr]) -> dict[str, ast.expr]:
+    """The names that a statement gives plain values, in terms of those before."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return {}
+    target, value = statement.targets[0], replaced(without_devices(statement.value), values)
+    if isinstance(target, ast.Name):
+        return {target.id: value}
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = zip(target.elts, value.elts, strict=True)
+        return {name.id: each for name, each in pairs if isinstance(name, ast.Name)}
+    if isinstance(target, ast.Tuple):
+        return {
+            name.id: ast.Subscript(value, ast.Constant(index), ast.Load())
+            for index, name in enumerate(target.elts)
+            if isinstance(name, ast.Name)
+        }
+    return {}
+
+
+def _elements(target: ast.expr) -> list[str]:
+    """Names of a batch's parts: of `x, y` and of `i, (x, y)`."""
+    if isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(target.elts[1], ast.Tuple):
+        target = target.elts[1]
+    return [each.id for each in target.elts if isinstance(each, ast.Name)] if isinstance(target, ast.Tuple) else []
+
+
+def _of_output(expression: ast.expr, model: str, elements: Sequence[str]) -> ast.expr:
+    """The same with `output` for what the model gives, `target` and `input` for the parts of a batch."""
+
+    def value(each: ast.expr) -> ast.expr | None:
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == model:
+            return ast.Name("output", ast.Load())
+        return None
+
+    found = changed(expression, value)
+    parts: dict[str, ast.expr] = {}
+    if len(elements) > 1:
+        inputs: list[ast.expr] = [ast.Name("input", ast.Load())]
+        if len(elements) > 2:
+            inputs = [
+                ast.Subscript(ast.Name("input", ast.Load()), ast.Constant(at), ast.Load())
+                for at in range(len(elements) - 1)
+            ]
+        parts = dict(zip(elements, [*inputs, ast.Name("target", ast.Load())], strict=True))
+    return replaced(found, parts)
+
+
+class _Step:
+    """One step: its data, its loss, and what the model is called with."""
+
+    def __init__(self, loop: ast.For | ast.While, model: str) -> None:
+        self.wrapped: ast.Lambda | None = None
+        self.whole: ast.expr | None = None
+        values: dict[str, ast.expr] = {}
+        elements = _elements(loop.target) if isinstance(loop, ast.For) else []
+        batch = loop.target.id if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) else ""
+        given: ast.expr | None = None
+        for statement in flat(loop.body):
+            unpacked = _unpacked(statement, batch)
+            elements = unpacked or elements
+            found = next(calls(statement, "backward"), None)
+            if found is not None:
+                given = _scalar(found)
+                break
+            values |= {} if unpacked else _assigned(statement, values)
+        if given is None:
+            raise Unreadable("its loss is computed in several places")
+        loss = replaced(without_devices(given), values)
+        forward = next((each for each in calls(loss, model)), None)
+        if forward is None:
+            raise Unreadable(f"its loss does not come from a plain call of {model}(...)")
+        over = iterated(loop.iter) if isinstance(loop, ast.For) else ast.Constant(None)
+        if not elements and (called(over) == "range" or isinstance(loop, ast.While)):
+            self._of_all(loss, forward, model)
+            return
+        self.data = over
+        inputs = elements[:-1]
+        if elements and [ast.unparse(each) for each in forward.args] != inputs:
+            if not inputs or not set(elements[-1:]).isdisjoint(names(forward)):
+                raise Unreadable(f"{model} is called with {ast.unparse(forward)}")
+            self.wrapped = ast.Lambda(_arguments(inputs), forward)
+        self.loss = replaced(_of_output(loss, model, elements), {batch: ast.Name(_BATCH, ast.Load())} if batch else {})
+        self._check(loop)
+
+    def _of_all(self, loss: ast.expr, forward: ast.Call, model: str) -> None:
+        """A step of all samples at once: its inputs are names of the program, and so is its target."""
+        inputs = [each.id for each in forward.args if isinstance(each, ast.Name)]
+        others = [name for name in _in_order(loss) if name not in (*inputs, model)]
+        arguments = [each for call in ast.walk(loss) if isinstance(call, ast.Call) for each in [*call.args]]
+        targets = [each.id for each in arguments if isinstance(each, ast.Name) and each.id in others]
+        if len(inputs) != len(forward.args) or len(set(targets)) != 1:
+            raise Unreadable("it goes over no loader, and its inputs and targets are not plain names")
+        parts = [ast.Name(name, ast.Load()) for name in [*inputs, targets[0]]]
+        self.data = ast.parse(f"torch.utils.data.TensorDataset({', '.join(each.id for each in parts)})").body[0].value  # type: ignore[attr-defined]
+        self.whole = parts[0]
+        self.loss = _of_output(loss, model, [*inputs, targets[0]])
+
+    def _check(self, loop: ast.For | ast.While) -> None:
+        """Raise Unreadable where the loss needs what only the loop has."""
+        local = {name for each in flat(loop.body) for name in binds(each)} - {"output", "target", "input", _BATCH}
+        if lacking := sorted(names(self.loss) & local):
+            raise Unreadable(f"its loss needs {', '.join(lacking)} of the loop")
+
+
+def _arguments(given: Sequence[str]) -> ast.arguments:
+    return ast.arguments(
+        posonlyargs=[], args=[ast.arg(each) for each in given], kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
+
+
+def _in_order(node: ast.AST) -> list[str]:
+    return list(dict.fromkeys(each.id for each in ast.walk(node) if isinstance(each, ast.Name)))
+
+
+def _unpacked(statement: ast.stmt, batch: str) -> list[str]:
+    """The parts of a batch in `x, y = batch`, or in `x, y = x.to(device), y.to(device)` those of none."""
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
+        value = without_devices(statement.value)
+        if isinstance(value, ast.Name) and value.id == batch:
+            return _elements(statement.targets[0])
+    return []
+
+
+def _scalar(backward: ast.Call) -> ast.expr:
+    """The loss in `loss.backward()`, `scaler.scale(loss).backward()` and `accelerator.backward(loss)`."""
+    if backward.args:
+        return backward.args[0]
+    assert isinstance(backward.func, ast.Attribute)
+    value = backward.func.value
+    return value.args[0] if isinstance(value, ast.Call) and called(value) == "scale" and value.args else value

@@ -1,0 +1,117 @@
+"""Questions about syntax trees, and small changes to them."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar, cast
+
+T = TypeVar("T", bound=ast.AST)
+_WRAPPERS = {"enumerate", "tqdm", "trange", "iter", "list", "progress_bar", "track"}
+
+
+def calls(node: ast.AST, method: str) -> Iterator[ast.Call]:
+    """Calls of a method of this name, in written order."""
+    found = (each for each in ast.walk(node) if isinstance(each, ast.Call) and called(each) == method)
+    return iter(sorted(found, key=lambda each: (each.lineno, each.col_offset)))
+
+
+def called(call: ast.expr) -> str:
+    """The last part of what is called: `fit` of `trainer.fit()`; empty for what is no call."""
+    function = call.func if isinstance(call, ast.Call) else None
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def has_backward(node: ast.AST) -> bool:
+    """Whether gradients are computed in it."""
+    return any(calls(node, "backward"))
+
+
+def names(node: ast.AST) -> set[str]:
+    """Names that it reads."""
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)}
+
+
+def binds(statement: ast.stmt) -> set[str]:
+    """Names that a statement binds."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {each.asname or each.name.split(".")[0] for each in statement.names}
+    return {each.id for each in ast.walk(statement) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+
+
+def root(node: ast.expr) -> str:
+    """The name that `model` and `model.fc.weight` begin with; empty where there is none."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def changed(node: T, change: Callable[[ast.expr], ast.expr | None]) -> T:
+    """A copy in which each expression for which `change` has another is that other, outermost first."""
+
+    class _Change(ast.NodeTransformer):
+        def visit(self, each: ast.AST) -> ast.AST:
+            other = change(each) if isinstance(each, ast.expr) else None
+            return self.generic_visit(each) if other is None else other
+
+    return cast("T", _Change().visit(copy.deepcopy(node)))
+
+
+def replaced(node: T, values: Mapping[str, ast.expr]) -> T:
+    """A copy with these names' values in their place."""
+
+    def value(each: ast.expr) -> ast.expr | None:
+        found = values.get(each.id) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) else None
+        return copy.deepcopy(found) if found is not None else None
+
+    return changed(node, value)
+
+
+def without_devices(node: T) -> T:
+    """A copy without `.to(device)`, `.cuda()` and `nn.DataParallel(...)`: where things are is the platform's."""
+
+    def here(each: ast.expr) -> ast.expr | None:
+        if not isinstance(each, ast.Call):
+            return None
+        if isinstance(each.func, ast.Attribute) and _moves(each):
+            return without_devices(each.func.value)
+        if called(each) in ("DataParallel", "DistributedDataParallel") and each.args:
+            return without_devices(each.args[0])
+        return None
+
+    return changed(node, here)
+
+
+def _moves(call: ast.Call) -> bool:
+    name = called(call)
+    if name != "to":
+        return name in ("cuda", "cpu") and not isinstance(call.func, ast.Name)
+    text = " ".join(ast.unparse(each) for each in [*call.args, *(keyword.value for keyword in call.keywords)])
+    return any(word in text.lower() for word in ("device", "cuda", "cpu", "dev"))
+
+
+def iterated(node: ast.expr) -> ast.expr:
+    """What a loop goes over, without `enumerate`, `tqdm` and the like."""
+    while isinstance(node, ast.Call) and called(node) in _WRAPPERS and node.args:
+        node = node.args[0]
+    return node
+
+
+def flat(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run one after the other: those of `with` and `if` blocks among them."""
+    for statement in body:
+        if isinstance(statement, ast.With):
+            yield from flat(statement.body)
+        elif isinstance(statement, ast.If) and not _is_main(statement):
+            yield statement
+        elif isinstance(statement, ast.If):
+            yield from flat(statement.body)
+        else:
+            yield statement
+
+
+def _is_main(statement: ast.If) -> bool:
+    return "__name__" in ast.unparse(statement.test)
