@@ -19,13 +19,11 @@ from kernel_backend.errors import Forbidden, InvalidRequest, NotFound, PlaceUnav
 from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk
-from kernel_backend.model.reports import SpoolRecord
+from kernel_backend.model.reports import SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 
 GLANCE_S = 1.0  # that a round waits for agents to tell how their gangs are; else what they told before holds
 KILL_S = 15.0  # for an agent to kill a gang: it gives up a little sooner itself
-PAGE = 5_000  # records of a spool in one answer
-MOST = 400  # such pages: a spool that never ends is none
 
 Owner = Callable[[int], str]  # of an experiment
 _log = logging.getLogger(__name__)
@@ -72,8 +70,12 @@ class AccountsEngine:
         for user, look in list(self._looks.items()):
             if look.done():
                 del self._looks[user]
-                with contextlib.suppress(PlaceUnavailable, Forbidden, OSError):
+                try:
                     self._seen |= look.result()
+                except (PlaceUnavailable, Forbidden, OSError):
+                    pass  # the log has said so
+                except Exception as error:  # an agent answers with any error: its own gangs alone are unknown
+                    _log.warning("how the gangs of %s are is not known: %s", user, error)
         keys = [key for mine in noted.values() for key in mine]
         self._seen = {key: self._seen[key] for key in keys if key in self._seen}
         return [self._seen.get(key, GangStatus(key=key, phase="running")) for key in sorted(keys)]
@@ -101,20 +103,11 @@ class AccountsEngine:
         if (seen := self._seen.get(key)) is None or seen.phase != "ended":
             self._seen[key] = _gone(key)
 
-    async def records(self, key: AttemptId, after: int) -> Sequence[SpoolRecord]:
-        """The spool's records after number `after`; none where its owner has made it unreadable."""
-        user, found = await self._of(key), list[SpoolRecord]()
-        try:
-            for _ in range(MOST):
-                ask = partial(self._agents.ask, user, "records", _RECORDS, key=str(key), after=after, most=PAGE)
-                page = await asyncio.to_thread(ask)
-                found += page
-                if len(page) < PAGE:
-                    break
-                after = page[-1].number
-        except (Failed, Forbidden, OSError) as error:
-            _log.warning("what attempt %s still had to say is lost: %s", key, error)
-        return found
+    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
+        """Return a page of the spool, as its owner's agent reads it."""
+        user, place = await self._of(key), begin.to_json()
+        ask = partial(self._agents.ask, user, "records", _PAGE, key=str(key), after=after, begin=place)
+        return await asyncio.to_thread(ask)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         """A piece of a rank's log."""
@@ -176,5 +169,5 @@ def _gone(key: AttemptId) -> GangStatus:
 
 _NONE = TypeAdapter(None)
 _STATUSES = TypeAdapter(list[GangStatus])
-_RECORDS = TypeAdapter(list[SpoolRecord])
+_PAGE = TypeAdapter(SpoolPage)
 _LOG = TypeAdapter(LogChunk)

@@ -18,6 +18,7 @@ from kernel_backend.engines.local import LocalEngine
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.ids import parse_attempt
 from kernel_backend.model.job import Job
+from kernel_backend.model.reports import SpoolPosition
 from kernel_backend.model.snapshot import Environment
 
 T = TypeVar("T")
@@ -56,9 +57,9 @@ class Hands:
         """End a gang."""
         self._done(self._engine.kill(parse_attempt(key)))
 
-    def records(self, body: Iterator[bytes], key: str, after: int, most: int) -> Any:
-        """Some of what its spool holds."""
-        return list(self._done(self._engine.records(parse_attempt(key), after)))[:most]
+    def records(self, body: Iterator[bytes], key: str, after: int, begin: dict[str, int]) -> Any:
+        """Return a page of its spool."""
+        return self._done(self._engine.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
 
     def logs(self, body: Iterator[bytes], key: str, rank: int, offset: int, tail: int | None) -> Any:
         """A piece of a rank's log."""

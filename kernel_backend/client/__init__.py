@@ -31,7 +31,6 @@ UPLOAD_S = 300.0  # seconds for a snapshot to go over
 READING_S = 3600.0  # and for checkpoints to be read, which may be large and far away
 PAGE = 10_000  # reports a request
 ROWS = 1000  # trials of a search in one answer
-BATCH = 1_000  # records a delivery: one that waited for an hour must not be too large
 
 
 class Client:
@@ -372,12 +371,10 @@ class Client:
             self._service.call("PUT", f"/api/snapshots/{id}", content=data, timeout=UPLOAD_S)
 
     def deliver(self, key: AttemptId | str, token: str, delivery: Delivery) -> Instruction:
-        """Hand over an attempt's records with the attempt's own token; the answer instructs its ranks."""
-        path, records = f"/api/attempts/{key}/records", delivery.to_json()["records"]
-        batches = [records[begin : begin + BATCH] for begin in range(0, len(records), BATCH)]
-        for batch in batches or [[]]:
-            answer = self._service.json("POST", path, token=token, again=True, json={"records": batch})
-        return Instruction.model_validate(answer)
+        """Hand over a page of an attempt's records with the attempt's own token; the answer instructs its ranks."""
+        body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
+        path = f"/api/attempts/{key}/records"
+        return Instruction.model_validate(self._service.json("POST", path, token=token, again=True, content=body))
 
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
         """Everything that becomes known after message `after`, each once and in order, until the caller stops.

@@ -10,7 +10,7 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk
 from kernel_backend.model.record import Record
-from kernel_backend.model.reports import AttemptResult, SpoolRecord
+from kernel_backend.model.reports import AttemptResult, SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 
@@ -60,8 +60,11 @@ class Engine(Protocol):
     async def kill(self, key: AttemptId) -> None:
         """End it and return when no process of it is left; raises Unconfirmed where that cannot be known."""
 
-    async def records(self, key: AttemptId, after: int) -> Sequence[SpoolRecord]:
-        """What the gang's spool holds after record number `after` (what it could not post itself)."""
+    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
+        """Return a page of the gang's spool from `begin` on, of records above number `after` (it could not post them).
+
+        Without a spool the page is empty, and the last. Raises OSError and DaylightError where it cannot be read.
+        """
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         """A rank's log from a byte offset, or its last `tail` bytes; raises NotFound.

@@ -21,11 +21,11 @@ from kernel_backend.engines.log import Piece, read_on, read_tail
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.spool import read_after
+from kernel_backend.launch.spool import read_page
 from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.model.job import Job, token_digest
 from kernel_backend.model.overview import LogChunk
-from kernel_backend.model.reports import AttemptResult, SpoolRecord
+from kernel_backend.model.reports import AttemptResult, SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
@@ -77,9 +77,9 @@ class LocalEngine:
         """SIGKILL to every process of the attempt; returns when none is left."""
         await asyncio.to_thread(self._kill, key)
 
-    async def records(self, key: AttemptId, after: int) -> Sequence[SpoolRecord]:
-        """The spool's records after number `after`."""
-        return await asyncio.to_thread(read_after, self._folder(key).spool, after)
+    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
+        """Return a page of the spool."""
+        return await asyncio.to_thread(read_page, self._folder(key).spool, begin, after)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         """Up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""

@@ -1,52 +1,169 @@
-"""The spool of an attempt, read: rank 0 appends a line a record; its launcher or the service reads on from there."""
+"""The spool of an attempt, read: rank 0 appends a line a record; its launcher or the service reads on from there.
+
+The file is the user's: a page is bounded however long it is, and what is no record is skipped and counted.
+"""
 
 from __future__ import annotations
 
-import logging
+import os
+import re
+import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from kernel_backend.model.reports import SpoolRecord
+from kernel_backend.model.reports import LARGEST, SpoolPage, SpoolPosition, SpoolRecord
 
+PAGE_RECORDS = 1000
+PAGE_BYTES = 2**20  # of new records; a page ends behind the one that passes it
+LINE_BYTES = 4 * 2**20  # a longer line is no record: one must fit into a delivery
+SCAN_BYTES = 16 * 2**20  # of records that were taken before, or of none, in one page
 _LINE: TypeAdapter[SpoolRecord] = TypeAdapter(SpoolRecord)
-_log = logging.getLogger(__name__)
+_BEGINNING = re.compile(rb'\{"type":"[a-z]{1,20}","number":([0-9]{1,19}),')  # as ranks write it
+
+
+class Refused(NamedTuple):
+    """A record that was not taken, and why."""
+
+    record: SpoolRecord
+    error: Exception
+
+    def __str__(self) -> str:
+        """Return which one, and why."""
+        return f"record {self.record.number}: {self.error}"
 
 
 class SpoolReader:
-    """Gives each complete record once, in order; what is still being written waits for its end of line."""
+    """Give each complete record once, in order; what is still being written waits for its end of line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offset = 0
+        self._position = SpoolPosition()
 
-    def read(self, limit: int = 2000) -> list[SpoolRecord]:
-        """The next records, at most `limit`; empty when there is nothing new or no spool yet."""
-        found: list[SpoolRecord] = []
-        offset = self._offset
-        try:
-            with self._path.open("rb") as file:
-                file.seek(offset)
-                while len(found) < limit and (line := file.readline()).endswith(b"\n"):
-                    offset += len(line)
-                    found.extend(self._parse(line))
-        except FileNotFoundError:
-            return []
-        self._offset = offset  # not before: what could not be read to the end comes again
-        return found
+    def read(self) -> SpoolPage:
+        """Return the next page; it is empty when there is nothing new, or no spool yet."""
+        page = read_page(self._path, self._position)
+        self._position = page.end  # not before: what could not be read to the end comes again
+        return page
 
-    def _parse(self, line: bytes) -> list[SpoolRecord]:
+
+def read_page(path: Path, begin: SpoolPosition, after: int = 0) -> SpoolPage:
+    """Return the records from `begin` on whose numbers are above `after`, as many as fit into a page.
+
+    Lines that are no records, or repeat a number, are skipped; those before a record that was taken before (`after`)
+    are not counted, since whoever took that has counted them. Raises OSError where it cannot be read.
+    """
+    found = _Page(begin, after)
+    try:
+        with _opened(path) as file:
+            file.seek(begin.offset)
+            while not found.full:
+                line = file.readline(LINE_BYTES)
+                if not line.endswith(b"\n") and len(line) < LINE_BYTES:
+                    return found.page(last=True)
+                found.add(line)
+    except FileNotFoundError:
+        return found.page(last=True)
+    return found.page(last=False)
+
+
+def left_out_note(attempt: int, count: int, problem: str) -> str:
+    """Return the note about lines of a spool that are no part of the results."""
+    lines = "a line of its spool is" if count == 1 else f"{count} lines of its spool are"
+    return f"attempt {attempt}: {lines} left out; {problem}"
+
+
+def send_in_parts(
+    records: Sequence[SpoolRecord],
+    send: Callable[[Sequence[SpoolRecord]], object],
+    refused: tuple[type[Exception], ...],
+) -> list[Refused]:
+    """Send records, and where an error of these kinds refuses them, halves of them, down to the ones it is about.
+
+    Return those. Any other error is raised; what was sent before it has been taken, and may be sent again.
+    """
+    if not records:
+        return []
+    try:
+        send(records)
+    except refused as error:
+        if len(records) == 1:
+            return [Refused(records[0], error)]
+        half = len(records) // 2
+        return [*send_in_parts(records[:half], send, refused), *send_in_parts(records[half:], send, refused)]
+    return []
+
+
+class _Page:
+    """A page while it is read."""
+
+    def __init__(self, begin: SpoolPosition, after: int) -> None:
+        self._offset, self._number, self._after = begin.offset, begin.number, after
+        self._begun = begin.offset
+        self._records: list[SpoolRecord] = []
+        self._bytes = 0
+        self._skipped, self._problem = 0, ""
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more goes into it."""
+        scanned = self._offset - self._begun
+        return len(self._records) >= PAGE_RECORDS or self._bytes >= PAGE_BYTES or scanned >= SCAN_BYTES
+
+    def add(self, line: bytes) -> None:
+        """Take a line in, whatever it is."""
+        where, self._offset = self._offset, self._offset + len(line)
+        beginning = _BEGINNING.match(line)
+        if beginning is not None and self._number < int(beginning[1]) <= self._after:
+            self._take_known(int(beginning[1]))
+            return
         try:
-            return [_LINE.validate_json(line)]
+            record = _LINE.validate_json(line)
         except ValidationError as error:
-            # A line torn by a full disk: the record is lost, those after it are not.
-            _log.warning("a line of %s is no record: %s", self._path, error)
-            return []
+            self._skip(where, _complaint(line, error))
+            return
+        if record.number <= self._number:
+            self._skip(where, f"its number {record.number} comes after number {self._number}")
+        elif record.number <= self._after:
+            self._take_known(record.number)
+        else:
+            self._number = record.number
+            self._records.append(record)
+            self._bytes += len(line)
+
+    def page(self, *, last: bool) -> SpoolPage:
+        """Return what was read."""
+        return SpoolPage(
+            records=tuple(self._records),
+            end=SpoolPosition(offset=min(self._offset, LARGEST), number=self._number),
+            last=last,
+            skipped=self._skipped,
+            problem=self._problem,
+        )
+
+    def _take_known(self, number: int) -> None:
+        self._number = number
+        self._skipped, self._problem = 0, ""
+
+    def _skip(self, where: int, problem: str) -> None:
+        self._skipped += 1
+        self._problem = self._problem or f"the line at byte {where}: {problem}"[:500]
 
 
-def read_after(path: Path, number: int) -> list[SpoolRecord]:
-    """All records of a spool whose number is greater than `number`."""
-    reader, found = SpoolReader(path), list[SpoolRecord]()
-    while batch := reader.read():
-        found.extend(record for record in batch if record.number > number)
-    return found
+def _opened(path: Path) -> BinaryIO:
+    """Open a spool; raises OSError for what is no regular file, and never waits for the other end of a pipe."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(f"{path} is no regular file")
+    return file
+
+
+def _complaint(line: bytes, error: ValidationError) -> str:
+    """Say what is wrong with a line: `total_steps: Input should be less than ...`."""
+    if len(line) >= LINE_BYTES:
+        return f"it has more than {LINE_BYTES // 2**20} MiB"
+    first = error.errors(include_url=False, include_input=False)[0]
+    return ": ".join([*[".".join(str(part) for part in first["loc"])] * bool(first["loc"]), first["msg"]])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, FiniteFloat, TypeAdapter
 
 from kernel_backend.model.artifacts import FILE, NAME
 from kernel_backend.model.experiment import LogAction
@@ -17,20 +17,22 @@ from kernel_backend.model.record import Record
 from kernel_backend.model.trial import Failure
 
 Kind = Literal["training", "validation"]
+LARGEST = 2**63 - 1  # of a whole number that a database can hold
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
 class Started(Record):
     """The ranks are wired and the first step is about to be taken."""
 
     type: Literal["started"] = "started"
-    number: int = 0
-    at: float = 0.0
+    number: Count = 0
+    at: FiniteFloat = 0.0
     backend: str  # horovod | torch
     reason: str  # why this one
-    world: int
-    steps_per_epoch: int | None  # None: of data without a length, before its first epoch is over
-    total_steps: int | None
-    parameters: int  # of the model
+    world: Count
+    steps_per_epoch: Count | None  # None: of data without a length, before its first epoch is over
+    total_steps: Count | None  # None: not known yet, or beyond LARGEST
+    parameters: Count  # of the model
     guarantee: str = ""  # under what changes the result keeps its bits, in a sentence
     resumed_from: str | None = None
     runtime: dict[str, str] = {}  # torch, device and thread facts that only a rank knows
@@ -40,11 +42,11 @@ class Report(Record):
     """Metrics at a step. `epoch` counts in fractions: 1.5 is the middle of the second."""
 
     type: Literal["report"] = "report"
-    number: int = 0
-    at: float = 0.0
+    number: Count = 0
+    at: FiniteFloat = 0.0
     kind: Kind
-    step: int = Field(ge=0)
-    epoch: float
+    step: Count
+    epoch: FiniteFloat
     metrics: dict[str, float]
 
 
@@ -52,22 +54,22 @@ class Committed(Record):
     """A checkpoint whose manifest is in place."""
 
     type: Literal["checkpoint"] = "checkpoint"
-    number: int = 0
-    at: float = 0.0
-    id: str  # <step>-<attempt>
-    step: int
-    epoch: float
-    bytes: int
-    seconds: float  # that it took to be written
-    stall: float = 0.0  # seconds for which training stood still
+    number: Count = 0
+    at: FiniteFloat = 0.0
+    id: str = Field(pattern=r"^[0-9]{1,18}-[0-9]{1,9}$")  # <step>-<attempt>
+    step: Count
+    epoch: FiniteFloat
+    bytes: Count
+    seconds: FiniteFloat  # that it took to be written
+    stall: FiniteFloat = 0.0  # seconds for which training stood still
 
 
 class Note(Record):
     """A sentence for the person: a checkpoint that found the disk full, one that was damaged."""
 
     type: Literal["note"] = "note"
-    number: int = 0
-    at: float = 0.0
+    number: Count = 0
+    at: FiniteFloat = 0.0
     level: Literal["info", "warning"] = "info"
     text: str
 
@@ -76,8 +78,8 @@ class Fact(Record):
     """Something that the result depends on: `value` is the record of that name in `model/facts.py`, as JSON."""
 
     type: Literal["fact"] = "fact"
-    number: int = 0
-    at: float = 0.0
+    number: Count = 0
+    at: FiniteFloat = 0.0
     name: FactName
     value: dict[str, Any]
 
@@ -86,24 +88,42 @@ class Kept(Record):
     """An artifact that is in its place; `step` is the one that was being taken. Fields as in `model/artifacts.py`."""
 
     type: Literal["kept"] = "kept"
-    number: int = 0
-    at: float = 0.0
+    number: Count = 0
+    at: FiniteFloat = 0.0
     name: str = Field(pattern=f"^{NAME}$")
-    size: int
+    size: Count
     digest: str
     media: str
     file: str = Field(pattern=f"^{FILE}$")
-    step: int = Field(ge=0)
+    step: Count
 
 
 SpoolRecord = Annotated[Started | Report | Committed | Note | Fact | Kept, Field(discriminator="type")]
 SpoolRecords: TypeAdapter[list[SpoolRecord]] = TypeAdapter(list[SpoolRecord])
 
 
+class SpoolPosition(Record):
+    """How far a spool has been read."""
+
+    offset: Count = 0  # in bytes
+    number: Count = 0  # the largest of a record before it
+
+
+class SpoolPage(Record):
+    """A bounded piece of a spool: its records by ascending number, and where the next piece begins."""
+
+    records: tuple[SpoolRecord, ...]
+    end: SpoolPosition
+    last: bool  # nothing more was there to read
+    skipped: Count = 0  # lines that are no records, or repeat a number
+    problem: str = Field("", max_length=500)  # what is wrong with the first of these
+
+
 class Delivery(Record):
     """The body of `POST /api/attempts/KEY/records`; an empty list is a heartbeat."""
 
     records: tuple[SpoolRecord, ...] = ()
+    notes: tuple[Annotated[str, Field(max_length=2000)], ...] = Field((), max_length=10)  # the launcher's own warnings
 
 
 class Instruction(Record):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernel_backend.errors import DaylightError
 
+PAUSES_S = (2.0, 60.0)  # before what has failed is tried again: the first one, which doubles up to the last
 MOMENT_S = 1.0  # that a round waits for files and gangs of an experiment, before it goes on without
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -23,6 +25,7 @@ class Apart:
     def __init__(self, wake: Callable[[], None], failed: Callable[[], None]) -> None:
         self._wake, self._failed = wake, failed
         self._under_way: dict[int, asyncio.Task[None]] = {}  # what is being done about experiments
+        self._failures: dict[str, tuple[float, float]] = {}  # when each may be tried again, and the pause before that
 
     def under_way(self, number: int) -> bool:
         """Whether something is being done about this experiment for which no round waits."""
@@ -33,29 +36,58 @@ class Apart:
 
         Until it is done nothing else is done about that experiment.
         """
-        if number in self._under_way:
+        await self.together({number: [(what, work)]})
+
+    async def together(self, work: Mapping[int, Sequence[tuple[str, Work]]]) -> None:
+        """Do the same for several experiments, all of it at once; it is waited for as long as for one alone."""
+        tasks = [self._begin(number, things) for number, things in work.items() if number not in self._under_way]
+        if not tasks:
             return
-        task = self._under_way[number] = asyncio.create_task(self._work(what, work), name=what)
+        await asyncio.wait(tasks, timeout=MOMENT_S)
+        for task in tasks:
+            if not task.done():
+                task.add_done_callback(lambda _: self._wake())
+
+    def _begin(self, number: int, things: Sequence[tuple[str, Work]]) -> asyncio.Task[None]:
+        task = self._under_way[number] = asyncio.create_task(self._work(things), name=things[0][0])
         task.add_done_callback(lambda _: self._under_way.pop(number, None))
-        await asyncio.wait({task}, timeout=MOMENT_S)
-        if not task.done():
-            task.add_done_callback(lambda _: self._wake())
+        return task
+
+    @property
+    def troubled(self) -> bool:
+        """Whether anything that has failed is to be tried again."""
+        return bool(self._failures)
+
+    def due(self, what: str) -> bool:
+        """Whether it has not failed, or long enough ago to try it again."""
+        again, _ = self._failures.get(what, (0.0, 0.0))
+        return time.monotonic() >= again
 
     @contextlib.contextmanager
     def errors(self, what: str) -> Iterator[None]:
-        """Keep an error from everything but what it befell: it is logged, and the next round tries again."""
+        """Keep an error from everything but what it befell: it is logged, and tried again later and later."""
         try:
             yield
         except Exception as error:
             expected = isinstance(error, DaylightError)
             _log.error("%s: %s; this is tried again", what, error, exc_info=None if expected else error)
+            first, longest = PAUSES_S
+            _, before = self._failures.get(what, (0.0, first / 2))
+            pause = min(longest, 2 * before)
+            self._failures[what] = time.monotonic() + pause, pause
             self._failed()
+        else:
+            self._failures.pop(what, None)
 
     def cancel(self) -> None:
         """Let go of all that is under way."""
         for task in list(self._under_way.values()):
             task.cancel()
 
-    async def _work(self, what: str, work: Work) -> None:
-        with self.errors(what):
-            await work()
+    async def _work(self, things: Sequence[tuple[str, Work]]) -> None:
+        await asyncio.gather(*(self._one(what, work) for what, work in things))
+
+    async def _one(self, what: str, work: Work) -> None:
+        if self.due(what):
+            with self.errors(what):
+                await work()

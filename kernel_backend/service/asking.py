@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.model.trial import Trial
 from kernel_backend.scheduler.asks import ANY_TRIAL, Ask
 from kernel_backend.scheduler.rests import rest
+from kernel_backend.service.apart import PAUSES_S
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.searches import Searches
 from kernel_backend.store.base import Store
+
+
+class Trouble(NamedTuple):
+    """Why a trial could not be started, and when it is tried again: until then it holds nobody up."""
+
+    text: str
+    pause: float
+    again: float  # as time.monotonic() tells it
+
+    @classmethod
+    def after(cls, before: Trouble | None, text: str) -> Trouble:
+        """The trouble of one more try in vain, which is tried again later and later."""
+        first, longest = PAUSES_S
+        pause = min(longest, 2 * before.pause) if before is not None else first
+        return cls(text, pause, time.monotonic() + pause)
+
+    @property
+    def reason(self) -> str:
+        """Why it waits; "" once it may be tried again."""
+        return f"cannot be started just now, and is tried again: {self.text}" if time.monotonic() < self.again else ""
 
 
 class Asking:
@@ -22,7 +45,7 @@ class Asking:
     def __init__(self, store: Store, searches: Searches, preparation: Preparation, beginnings: Beginnings) -> None:
         self._store, self._searches = store, searches
         self._preparation, self._beginnings = preparation, beginnings
-        self.troubles: dict[tuple[int, int], str] = {}  # what kept trials from being started, the last time
+        self.troubles: dict[tuple[int, int], Trouble] = {}  # what kept trials from being started, the last time
         self._granted: dict[int, float] = {}  # when each search got a gang, the last time
 
     def for_trial(self, experiment: Experiment, trial: Trial, pool: str) -> Ask:
@@ -31,9 +54,9 @@ class Asking:
             trial, trial.begins_from, or_newer=experiment.config.search is not None
         )
         ask = replace(plain_ask(experiment, trial, pool), preparing=preparing)
-        trouble = self.troubles.get((trial.experiment, trial.index), "")
-        if trouble:
-            ask = replace(ask, trouble=trouble)
+        trouble = self.troubles.get((trial.experiment, trial.index))
+        if trouble is not None:
+            ask = replace(ask, trouble=trouble.text, preparing=preparing or trouble.reason)
         if trial.attempt < 2:  # nobody rests after the first
             return ask
         attempts = self._store.attempts(trial.experiment, trial.index)
@@ -49,10 +72,11 @@ class Asking:
         if search is not None and search.parallel is not None:
             room = min(room, search.parallel - in_hand)
         wanted = min(room, self._searches.wants(experiment)) if room > 0 else 0
+        trouble = self.troubles.get((experiment.number, ANY_TRIAL))
         first = replace(
             _ask(experiment, ANY_TRIAL, self._granted.get(experiment.number, experiment.created_at), pool),
-            trouble=self.troubles.get((experiment.number, ANY_TRIAL), ""),
-            preparing=self._preparation.wait(experiment),
+            trouble=trouble.text if trouble is not None else "",
+            preparing=self._preparation.wait(experiment) or (trouble.reason if trouble is not None else ""),
         )
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 

@@ -1,4 +1,7 @@
-"""The ends of attempts: gangs are asked to leave and seen off, and what they came to moves their trials on."""
+"""The ends of attempts: see gangs off, move their trials on, and give their slots back whatever stands in the way.
+
+Where slots go first, a trial counts as running though its attempt has ended: a later round, or service, goes on there.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,26 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
+from functools import partial
 
 from kernel_backend.checkpoints.places import Places
 from kernel_backend.checkpoints.verify import newest_attempt
 from kernel_backend.engines.base import Engine, Unconfirmed
+from kernel_backend.errors import DaylightError
 from kernel_backend.model import events as e
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import AttemptResult
-from kernel_backend.model.states import ExperimentState, Outcome, TrialState
-from kernel_backend.model.trial import Attempt, Failure, Trial
+from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, Outcome, TrialState
+from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
 from kernel_backend.scheduler.endings import ending
 from kernel_backend.scheduler.resume import progressed, remembered
 from kernel_backend.service.bus import Bus
 from kernel_backend.service.searches import Searches
+from kernel_backend.service.spools import Spools
 from kernel_backend.store.base import Store
 
+PROMPT_S = 1.0  # for a trial to move on before the slots of its gang, which is gone, are given back
 STOP_GRACE_S = 30.0  # what a gang gets to go when its work ends for good; else it is a rule of the scheduler's
 
 _log = logging.getLogger(__name__)
@@ -30,11 +38,20 @@ class Ends:
     """Nothing else ends an attempt."""
 
     def __init__(
-        self, store: Store, engine: Engine, places: Places, searches: Searches, bus: Bus, grace: float
+        self,
+        store: Store,
+        engine: Engine,
+        places: Places,
+        searches: Searches,
+        bus: Bus,
+        spools: Spools,
+        grace: float,
+        wake: Callable[[], None],
     ) -> None:
-        """`grace` is what a gang gets to go whose trial goes on later."""
-        self._store, self._engine, self._places = store, engine, places
-        self._searches, self._bus, self._grace = searches, bus, grace
+        """`grace` is what a gang gets to go whose trial goes on later; `wake` brings the next round."""
+        self._store, self._engine, self._places, self._spools = store, engine, places, spools
+        self._searches, self._bus, self._grace, self._wake = searches, bus, grace, wake
+        self._settling: dict[AttemptId, asyncio.Task[None]] = {}
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave, as time.monotonic() tells it
 
     async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
@@ -53,22 +70,70 @@ class Ends:
             with contextlib.suppress(Unconfirmed):
                 await self._engine.kill(attempt.id)
 
-    async def end(self, trial: Trial, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> None:
-        """Take in what the gang still had to say, make sure that it is gone, and move its trial on."""
-        left = await self._engine.records(attempt.id, attempt.accepted)
-        if left:
-            await asyncio.to_thread(self._store.accept, attempt.id, left, time.time())
-            await self._hear(attempt.experiment)
+    async def end(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> None:
+        """Make sure that a gang is gone, move its trial on, and give its slots back.
+
+        The trial has a moment to ask again in its old place. After that the slots go, however its spool or its
+        checkpoints are, and later rounds settle the rest.
+        """
         try:
             await self._engine.kill(attempt.id)
         except Unconfirmed as error:
             _log.warning("%s", error)
             return
-        trial = await asyncio.to_thread(self._store.trial, trial.experiment, trial.index)
-        experiment = await asyncio.to_thread(self._store.experiment, trial.experiment)
         failure = result.failure if result else None
+        settling = self._begin(attempt.model_copy(update={"outcome": outcome, "failure": failure}), result)
+        await asyncio.wait({settling}, timeout=PROMPT_S)
+        await self._ended(attempt, outcome, failure)
+        self._check(attempt.id, settling)
+        if settling.done():  # else it becomes unknown to this service, and is forgotten as such
+            await self._engine.forget(attempt.id)
+
+    async def settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
+        """Go on with moving the trial of an ended attempt on."""
+        self._check(attempt.id, self._begin(attempt, result))
+
+    def cancel(self) -> None:
+        """Let go of all that is under way; the next service begins it anew."""
+        for task in list(self._settling.values()):
+            task.cancel()
+
+    def _begin(self, attempt: Attempt, result: AttemptResult | None) -> asyncio.Task[None]:
+        task = self._settling.get(attempt.id)
+        if task is None:
+            work = self._settle(attempt, result)
+            task = self._settling[attempt.id] = asyncio.create_task(work, name=f"the end of attempt {attempt.id}")
+            task.add_done_callback(partial(self._done, attempt.id))
+        return task
+
+    def _done(self, key: AttemptId, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is None:
+            del self._settling[key]
+        self._wake()
+
+    def _check(self, key: AttemptId, task: asyncio.Task[None]) -> None:
+        """Raise what has kept an end from being settled; the next call of `settle` tries again."""
+        if task.done() and self._settling.pop(key, None) is not None:
+            task.result()
+
+    async def _settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
+        """Take in what an attempt left in its spool, then move its trial on, unless it has gone on already."""
+        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
+        if trial.attempt == attempt.number and trial.state in HOLDING_SLOTS:
+            experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
+            await self._spools.take_in(attempt.id, experiment.owner)
+            await self._hear(attempt.experiment)
+            await self._move_on(attempt, result)
+        if attempt.state is AttemptState.ENDED:  # else what the engine knows of it is still needed
+            await self._engine.forget(attempt.id)
+
+    async def _move_on(self, attempt: Attempt, result: AttemptResult | None) -> None:
+        # As they are now: they may have been stopped while the spool was taken in.
+        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
+        experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
+        outcome, failure = attempt.outcome or Outcome.LOST, attempt.failure
         matched = result.matched if result else ()
-        progress = progressed(*await asyncio.to_thread(self.history, trial.experiment, trial.index))
+        progress = await asyncio.to_thread(self._progressed, trial)
         what = ending(trial, attempt, outcome, failure, progress, experiment.config.max_restarts, matched)
         for note in what.notes:
             await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
@@ -80,7 +145,19 @@ class Ends:
         await asyncio.to_thread(
             self._store.advance_trial, trial.experiment, trial.index, what.event, time.time(), **what.changes
         )
-        await self.close(attempt, outcome, failure)
+        self._bus.ring()
+
+    def _progressed(self, trial: Trial) -> bool:
+        """Whether its newest attempt came further than the trial had ever been.
+
+        Where storage cannot tell, which is the truth about checkpoints, what was reported of them has to do.
+        """
+        try:
+            return progressed(*self.history(trial.experiment, trial.index))
+        except (DaylightError, OSError) as error:
+            _log.warning("the checkpoints of trial %s cannot be listed: %s", trial.id, error)
+        begun = (each.resume_from for each in self._store.attempts(trial.experiment, trial.index))
+        return checkpoint_step(trial.checkpoint) > max(map(checkpoint_step, begun), default=0)
 
     async def _hear(self, number: int) -> None:
         """Have a search decide on what its trials have said: before one of them goes any way."""
@@ -89,11 +166,15 @@ class Ends:
             await asyncio.to_thread(self._searches.hear, experiment)
 
     async def close(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
-        """Write down how an attempt ended; its gang is gone, and the engine may forget it."""
+        """Write down how an attempt ended whose trial has moved on; the engine may forget its gang, which is gone."""
+        await self._ended(attempt, outcome, failure)
+        await self._engine.forget(attempt.id)
+
+    async def _ended(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
+        """Write down how an attempt ended: from here on it holds no slots."""
         await asyncio.to_thread(
             self._store.advance_attempt, attempt.id, e.Ended(), time.time(), outcome=outcome, failure=failure
         )
-        await self._engine.forget(attempt.id)
         self._asked.pop(attempt.id, None)
         self._bus.ring()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.spelling import duration_word
-from kernel_backend.model.states import HOLDING_SLOTS, LIVE, ExperimentState, Outcome, TrialState
+from kernel_backend.model.states import HOLDING_SLOTS, LIVE, AttemptState, ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Trial
 from kernel_backend.scheduler.align import align, settled
 from kernel_backend.scheduler.budgets import used_up
@@ -24,7 +25,7 @@ from kernel_backend.scheduler.decisions import Preempt
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.possible import impossible
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.service.apart import Apart
+from kernel_backend.service.apart import Apart, Work
 from kernel_backend.service.askers import ExperimentAsker
 from kernel_backend.service.asking import Asking, plain_ask, pool_of
 from kernel_backend.service.beginnings import Beginnings
@@ -37,12 +38,13 @@ from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.roster import Roster
 from kernel_backend.service.searches import Searches
+from kernel_backend.service.spools import Spools
 from kernel_backend.service.starts import Starts
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 
 BUSY_S = 0.2  # between rounds while gangs run
-FAILED_S = 2.0  # after one in which something failed
+FAILED_S = 2.0  # after one that failed, and at most where something is to be tried again
 IDLE_S = 30.0  # and while none does; a verb rings the bell
 TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
 OPEN = LIVE | {TrialState.PAUSED}
@@ -75,8 +77,9 @@ class Loop:
         asking = Asking(store, self.searches, self.preparation, self.beginnings)
         self.pictures = Pictures(store, engine, roster, asking, rules)
         self.notebooks = Notebooks(store, roster, servers, self.wake)
-        self._apart = Apart(self.wake, self._fail)
-        self._ends = Ends(store, engine, places, self.searches, bus, rules.grace)
+        self._apart = Apart(self.wake, lambda: self.pictures.align_all())
+        spools = Spools(store, engine)
+        self._ends = Ends(store, engine, places, self.searches, bus, spools, rules.grace, self.wake)
         self._starts = Starts(
             store,
             engine,
@@ -94,7 +97,6 @@ class Loop:
         )
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()
-        self._failed = False  # something in this round
         self._own: set[AttemptId] = set()  # gangs that are known to be of the open attempts of their keys
 
     def wake(self) -> None:
@@ -107,36 +109,50 @@ class Loop:
         try:
             while True:
                 self._wake.clear()
-                self._failed, busy = False, True
+                pause = FAILED_S
                 with self._apart.errors("this round"):
-                    busy = await self.round()
-                await heard(self._wake, FAILED_S if self._failed else BUSY_S if busy else IDLE_S)
+                    pause = BUSY_S if await self.round() else IDLE_S
+                await heard(self._wake, min(pause, FAILED_S) if self._apart.troubled else pause)
         finally:
             self._apart.cancel()
+            self._ends.cancel()
 
     async def round(self) -> bool:
         """Bring the world and the store together once; whether anything is going on."""
         await self.pictures.now()
-        statuses = {status.key: status for status in await self._engine.statuses()}
-        attempts = self.pictures.mirror.open_attempts
+        busy = await self._look_at_gangs({status.key: status for status in await self._engine.statuses()})
+        await self._end_times()
+        busy |= await self._align()
+        await self._start_queued()
+        await self.pictures.keep()
+        return busy
+
+    # What runs
+
+    async def _look_at_gangs(self, statuses: dict[AttemptId, GangStatus]) -> bool:
+        """End the attempts whose gangs have ended, and settle those that have; whether there are any."""
+        attempts, unsettled = self.pictures.mirror.open_attempts, list(self.pictures.mirror.unsettled.values())
+        work: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
         self._own &= {attempt.id for attempt in attempts}
         for attempt in attempts:
             status = statuses.pop(attempt.id, None)
-            observe = partial(self._observe, attempt, status)
-            await self._apart.patiently(attempt.experiment, f"attempt {attempt.id}", observe)
+            if not self._goes_on(attempt, status):
+                observe = partial(self._observe, attempt, status)
+                work[attempt.experiment].append((f"attempt {attempt.id}", observe))
+        for attempt in unsettled:
+            status = statuses.pop(attempt.id, None)
+            settle = partial(self._ends.settle, attempt, status.result if status else None)
+            work[attempt.experiment].append((f"the end of attempt {attempt.id}", settle))
         for key in statuses:
-            await self._apart.patiently(key.experiment, f"unknown gang {key}", partial(self._ends.remove_stranger, key))
-        await self._end_times()
-        busy = await self._align()
-        await self._start_queued()
-        await self.pictures.keep()
-        return busy or bool(attempts)
+            work[key.experiment].append((f"unknown gang {key}", partial(self._ends.remove_stranger, key)))
+        await self._apart.together(work)
+        return bool(attempts or unsettled)
 
-    def _fail(self) -> None:
-        self._failed = True
-        self.pictures.align_all()
-
-    # What runs
+    def _goes_on(self, attempt: Attempt, status: GangStatus | None) -> bool:
+        trial = self.pictures.mirror.trial(attempt.experiment, attempt.trial)
+        wanted = trial is not None and trial.attempt == attempt.number and trial.state in GOING_ON
+        known = status is not None and (not status.token_digest or attempt.id in self._own)
+        return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
         """Return whether a gang is this very attempt's, and not one's of a database that was lost."""
@@ -148,12 +164,11 @@ class Loop:
         return True
 
     async def _observe(self, attempt: Attempt, status: GangStatus | None) -> None:
+        attempt = await asyncio.to_thread(self._store.attempt, attempt.id)
+        if attempt.state is AttemptState.ENDED:  # since this round began
+            return
         if status is not None and not await self._is_own(attempt, status):
             await self._ends.set_aside(attempt.id)  # the next round misses this attempt's own
-            return
-        known = self.pictures.mirror.trial(attempt.experiment, attempt.trial)
-        goes_on = known is not None and known.attempt == attempt.number and known.state in GOING_ON
-        if goes_on and status is not None and status.phase != "ended":
             return
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt != attempt.number or trial.state not in HOLDING_SLOTS:
@@ -161,10 +176,10 @@ class Loop:
             seen = status or GangStatus(key=attempt.id, phase="ended")
             await self._ends.close(attempt, seen.outcome or Outcome.LOST, seen.result.failure if seen.result else None)
         elif status is None:
-            await self._ends.end(trial, attempt, Outcome.LOST, None)
+            await self._ends.end(attempt, Outcome.LOST, None)
         elif status.phase == "ended":
             outcome = Outcome.KILLED if trial.state is TrialState.STOPPING else status.outcome or Outcome.LOST
-            await self._ends.end(trial, attempt, outcome, status.result)
+            await self._ends.end(attempt, outcome, status.result)
         elif trial.state in (TrialState.RELEASING, TrialState.STOPPING):
             await self._ends.see_off(trial, attempt, self.pictures.asked_to_go(attempt.id))
 
@@ -195,10 +210,11 @@ class Loop:
             numbers = sorted((self.pictures.unaligned | mirror.searches.keys()) & mirror.experiments.keys())
             self.pictures.unaligned.intersection_update(numbers)  # the others have ended
             for experiment in [mirror.experiments[number] for number in numbers]:
-                if self._apart.under_way(experiment.number):
+                what = f"experiment #{experiment.number}"
+                if self._apart.under_way(experiment.number) or not self._apart.due(what):
                     continue
                 self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
-                with self._apart.errors(f"experiment #{experiment.number}"):
+                with self._apart.errors(what):
                     await self._align_one(experiment, picture)
         return any(experiment.state != "paused" for experiment in mirror.experiments.values())
 

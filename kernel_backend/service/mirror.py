@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, AttemptState, Hold, TrialState
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.states import EXPERIMENT_ENDED, HOLDING_SLOTS, LIVE, AttemptState, Hold, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Trial
 from kernel_backend.store.base import Store
@@ -36,6 +37,7 @@ class Mirror:
         self.trials: dict[int, dict[int, Trial]] = {}  # by experiment and index
         self.attempts: dict[tuple[int, int], Attempt] = {}  # by experiment and trial: the newest that is open
         self.older: dict[tuple[int, int], Attempt] = {}  # those that were open beside it, and are still to be closed
+        self.unsettled: dict[tuple[int, int], Attempt] = {}  # those that have ended, and whose trials have not moved on
 
     @property
     def open_attempts(self) -> list[Attempt]:
@@ -56,8 +58,9 @@ class Mirror:
         if self._seq is None:
             seq = store.last_seq()  # first: what is said while the rest is read is taken in once more
             found: list[Experiment | Trial | Attempt] = [*store.unfinished_experiments()]
-            found += store.restless_trials()
-            found += store.open_attempts()
+            found += (trials := store.restless_trials())
+            found += (attempts := store.open_attempts())
+            found += map(store.attempt, _newest(trials) - {attempt.id for attempt in attempts})
             self._seq = seq
             return [Change(0.0, record) for record in found]
         changes: list[Change] = []
@@ -79,11 +82,17 @@ class Mirror:
                     _put(of_experiment, record.index, record, _restless(record))
                     if not of_experiment:
                         del self.trials[record.experiment]
+                    key = record.experiment, record.index
+                    if key in self.unsettled and not _is_of(record, self.unsettled[key]):
+                        del self.unsettled[key]
                 case Attempt():
                     self._take_in_attempt(record)
 
     def _take_in_attempt(self, attempt: Attempt) -> None:
         key, is_open = (attempt.experiment, attempt.trial), attempt.state is not AttemptState.ENDED
+        trial = self.trial(*key)
+        if trial is not None and _is_of(trial, attempt):
+            _put(self.unsettled, key, attempt, not is_open)
         known = self.attempts.get(key)
         if known is not None and known.number > attempt.number:
             _put(self.older, key, attempt, is_open)
@@ -91,6 +100,16 @@ class Mirror:
         if known is not None and known.number < attempt.number:
             self.older[key] = known
         _put(self.attempts, key, attempt, is_open)
+
+
+def _is_of(trial: Trial, attempt: Attempt) -> bool:
+    """Whether a trial is where this attempt of it has brought it."""
+    return trial.attempt == attempt.number and trial.state in HOLDING_SLOTS
+
+
+def _newest(trials: Iterable[Trial]) -> set[AttemptId]:
+    """The attempts that trials are in, or have not moved on from."""
+    return {AttemptId(each.experiment, each.index, each.attempt) for each in trials if each.state in HOLDING_SLOTS}
 
 
 def _put(into: dict[_Key, _Record], key: _Key, record: _Record, kept: bool) -> None:

@@ -15,7 +15,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.resources import LOCAL, Node, Placement
-from kernel_backend.model.states import AttemptState, ExperimentState, TrialState
+from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.trial import Attempt, Trial, checkpoint_order
 from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Reservation, Run
 from kernel_backend.scheduler.decisions import Decisions, Start
@@ -342,7 +342,10 @@ class Pictures:
         return asks, anonymous
 
     def _ask(self, picture: Picture, key: Key, ask: Ask | None) -> None:
-        owed = None if key in picture.runs else self._owed.pop(key, None)
+        trial = self.mirror.trial(*key[:2])
+        # One that has let go and whose end is not settled yet may still ask again.
+        unsettled = trial is not None and trial.state in HOLDING_SLOTS
+        owed = None if unsettled or key in picture.runs else self._owed.pop(key, None)
         if ask is not None:
             picture.add(ask)
             if owed is not None:

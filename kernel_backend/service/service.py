@@ -352,6 +352,9 @@ class Service:
             if any(isinstance(record, Report) and record.kind == "validation" for record in delivery.records):
                 await self._decide(key.experiment)
             self._bus.ring()
+        for text in delivery.notes:
+            await asyncio.to_thread(self._store.note, key, text, time.time())
+            self._bus.ring()
         trial = await asyncio.to_thread(self._store.trial, key.experiment, key.trial)
         if trial.attempt != key.number:
             raise Fenced(f"attempt {key} was followed by attempt {trial.attempt}: exit", accepted=accepted)

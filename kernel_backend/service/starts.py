@@ -23,7 +23,7 @@ from kernel_backend.scheduler.asks import ANY_TRIAL, Key
 from kernel_backend.scheduler.decisions import Start
 from kernel_backend.scheduler.resume import resume_point
 from kernel_backend.service.apart import Apart
-from kernel_backend.service.asking import Asking
+from kernel_backend.service.asking import Asking, Trouble
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus
 from kernel_backend.service.ends import Ends
@@ -69,7 +69,7 @@ class Starts:
         try:
             await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._begin(start, start.ask.key))
         except Exception as error:
-            self._asking.troubles[trial] = _said(error)
+            self._asking.troubles[trial] = Trouble.after(self._asking.troubles.get(trial), _said(error))
             self._pictures.look_again(start.ask.key)
             raise
         self._asking.troubles.pop(trial, None)
@@ -123,9 +123,9 @@ class Starts:
 
     async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
         """Put the code of an attempt in its place, and start its gang there."""
-        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
-        job = self._job(experiment, trial, attempt, python)
         try:
+            trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
+            job = self._job(experiment, trial, attempt, python)
             note = await asyncio.to_thread(self._preparation.note, experiment, attempt.number - 1)
             if note:
                 await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
@@ -141,7 +141,7 @@ class Starts:
             _log.exception("attempt %s could not be started", attempt.id)
             failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")
             result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
-            await self._ends.end(trial, attempt, Outcome.FAILED, result)
+            await self._ends.end(attempt, Outcome.FAILED, result)
 
     async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
         """End a trial that has nothing to begin from, and would have nothing the next time either."""

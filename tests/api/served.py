@@ -30,12 +30,13 @@ from kernel_backend.errors import NotFound
 from kernel_backend.home import artifact_folder
 from kernel_backend.identity.base import Identity
 from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.launch.spool import read_page
 from kernel_backend.model.artifacts import file_of, media_of
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.overview import LogChunk, Overview
-from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, Started
+from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, SpoolPage, SpoolPosition, Started
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
@@ -71,8 +72,9 @@ class StillEngine:
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
 
-    def __init__(self, nodes: Sequence[Node] = (HERE,)) -> None:
-        self.there = list(nodes)
+    def __init__(self, nodes: Sequence[Node] = (HERE,), spools: Path = Path("/nonexistent")) -> None:
+        """`spools` is a folder in which a test writes what gangs have left: `<key>.jsonl`."""
+        self.there, self.spools = list(nodes), spools
         self.jobs: dict[AttemptId, Job] = {}
         self.tokens: dict[AttemptId, str] = {}
         self.ended: dict[AttemptId, GangStatus] = {}
@@ -92,8 +94,8 @@ class StillEngine:
     async def kill(self, key: AttemptId) -> None:
         self.jobs.pop(key, None)
 
-    async def records(self, key: AttemptId, after: int) -> list[Any]:
-        return []
+    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
+        return await asyncio.to_thread(read_page, self.spools / f"{key}.jsonl", begin, after)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
         if rank > 0:

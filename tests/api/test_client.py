@@ -14,7 +14,7 @@ import pytest
 from websockets.sync.client import connect
 
 from kernel_backend import discovery
-from kernel_backend.client import BATCH, Client
+from kernel_backend.client import Client
 from kernel_backend.errors import (
     Conflict,
     Fenced,
@@ -120,12 +120,6 @@ def test_a_record_that_is_delivered_twice_counts_once(client, token):
     for _ in range(2):
         client.deliver(KEY, token, Delivery(records=(started(), report(2))))
     assert len(client.reports(1)) == 1
-
-
-def test_an_hour_of_waiting_records_goes_over_in_batches(client, token):
-    many = tuple(report(number) for number in range(2, 2 * BATCH + 5))
-    assert client.deliver(KEY, token, Delivery(records=(started(), *many))).accepted == 2 * BATCH + 4
-    assert len(client.reports(1)) == len(many)
 
 
 def test_numbers_that_are_none_arrive_as_such(client, token):

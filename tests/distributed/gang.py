@@ -18,7 +18,6 @@ from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import load_model
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.spool import read_after
 from kernel_backend.model.experiment import Config, parse_cadence
 from kernel_backend.model.job import Job
 from kernel_backend.model.parse import parse
@@ -26,6 +25,7 @@ from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, S
 from kernel_backend.model.resources import Share
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.trial import Failure
+from tests.spools import read_after
 
 PATIENCE_S = 120  # until a gang that does not end is a failed test
 

@@ -17,6 +17,7 @@ from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job, token_digest
+from kernel_backend.model.reports import SpoolPosition
 from kernel_backend.model.states import Outcome
 from tests.builders import share
 
@@ -123,8 +124,10 @@ class EngineContract:
             assert said["WORLD_SIZE"] == "2"
             if "HOROVOD_RANK" in said:
                 assert (said["HOROVOD_RANK"], said["HOROVOD_SIZE"]) == ("1", "2")
-            assert [record.number for record in await engine.records(job().id, 0)] == [1]
-            assert await engine.records(job().id, 1) == []
+            page = await engine.records(job().id, 0, SpoolPosition())
+            assert ([record.number for record in page.records], page.last) == ([1], True)
+            assert (await engine.records(job().id, 0, page.end)).records == ()
+            assert (await engine.records(job().id, 1, SpoolPosition())).records == ()
 
         asyncio.run(go())
 
@@ -260,7 +263,7 @@ class EngineContract:
             assert processes(home) == []
             found = await status(engine, job().id)
             assert found is None or (found.phase, found.outcome) == ("ended", None)
-            assert list(await engine.records(job().id, 0)) == []
+            assert (await engine.records(job().id, 0, SpoolPosition())).records == ()
             await engine.forget(job().id)
             await engine.submit(job(), "secret")
             assert (await ended(engine, job().id)).outcome is Outcome.OK
@@ -275,7 +278,7 @@ class EngineContract:
             await engine.forget(job().id)
             with pytest.raises(Conflict, match="was another attempt's"):
                 await engine.submit(job(), "secret")
-            assert list(await engine.records(job().id, 0)) == []
+            assert (await engine.records(job().id, 0, SpoolPosition())).records == ()
 
         asyncio.run(go())
 
@@ -283,6 +286,7 @@ class EngineContract:
         async def go():
             await engine.release(AttemptId(9, 9, 9))
             await engine.kill(AttemptId(9, 9, 9))
-            assert list(await engine.records(AttemptId(9, 9, 9), 0)) == []
+            page = await engine.records(AttemptId(9, 9, 9), 0, SpoolPosition())
+            assert (page.records, page.last) == ((), True)
 
         asyncio.run(go())

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.launch.spool import read_after
 from kernel_backend.model.reports import Report
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.trial import checkpoint_step
+from tests.spools import read_after
 from tests.torture.model import EVERY, OPTIONS, SOURCE
 from tests.torture.victims import VICTIMS, kill
 from tests.world import World, until

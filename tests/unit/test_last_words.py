@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.launch.spool import SpoolReader, read_after
+from kernel_backend.launch.spool import SpoolReader
 from kernel_backend.model.reports import Note
 from kernel_backend.runner.link import Spool
+from tests.spools import read_after
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,9 +63,9 @@ def test_wherever_a_full_disk_tears_the_lines_each_record_is_read_once_and_in_or
         torn.setattr("os.write", short)
         for number in range(100):
             say(spool, number)
-            found += [record.number for record in reader.read()]
+            found += [record.number for record in reader.read().records]
     say(spool, 100)
-    found += [record.number for record in reader.read()]
+    found += [record.number for record in reader.read().records]
     assert found == numbers(path) == list(range(1, 102)), f"seed {seed}"
 
 
@@ -72,7 +73,7 @@ def test_what_cannot_be_read_now_is_read_later_and_none_of_it_twice(tmp_path):
     path = tmp_path / "spool"
     spool, reader = Spool(path, rank=0), SpoolReader(path)
     say(spool, 1, 2)
-    assert [record.number for record in reader.read()] == [1, 2]
+    assert [record.number for record in reader.read().records] == [1, 2]
     say(spool, 3)
     path.rename(tmp_path / "aside")
     path.mkdir()  # an error when it is read, whoever reads it
@@ -80,7 +81,7 @@ def test_what_cannot_be_read_now_is_read_later_and_none_of_it_twice(tmp_path):
         reader.read()
     path.rmdir()
     (tmp_path / "aside").rename(path)
-    assert [record.number for record in reader.read()] == [3]
+    assert [record.number for record in reader.read().records] == [3]
 
 
 @pytest.mark.parametrize("status", [0, 85])

@@ -15,12 +15,13 @@ from kernel_backend.launch.forkserver import warmth
 from kernel_backend.launch.gang import reserved_port
 from kernel_backend.launch.judge import judge, lost
 from kernel_backend.launch.rendezvous import Meeting, interface_of, process_env, seats
-from kernel_backend.launch.spool import SpoolReader, read_after
+from kernel_backend.launch.spool import SpoolReader
 from kernel_backend.model.job import OF_RANKS
 from kernel_backend.model.numerics import numerics_env
 from kernel_backend.model.reports import Report
 from kernel_backend.model.trial import Failure
 from tests.builders import share, user_error
+from tests.spools import read_after
 
 MEETING = Meeting(address="127.0.0.1", interface="lo", torch_port=4000, horovod_port=5000)
 UNEVEN = (share((0, 1, 2), "a"), share((1,), "b"))
@@ -207,11 +208,11 @@ def spool(path, *numbers: int) -> None:
 def test_the_spool_is_read_on_from_where_it_was_left(tmp_path):
     path = tmp_path / "spool.jsonl"
     reader = SpoolReader(path)
-    assert reader.read() == []
+    assert reader.read().records == ()
     spool(path, 1, 2)
-    assert reader.read() == [report(1), report(2)]
+    assert reader.read().records == (report(1), report(2))
     spool(path, 3)
-    assert reader.read() == [report(3)]
+    assert reader.read().records == (report(3),)
 
 
 def test_a_line_that_is_still_being_written_waits(tmp_path):
@@ -219,9 +220,9 @@ def test_a_line_that_is_still_being_written_waits(tmp_path):
     line = report(1).model_dump_json().encode()
     path.write_bytes(line[:20])
     reader = SpoolReader(path)
-    assert reader.read() == []
+    assert reader.read().records == ()
     path.write_bytes(line + b"\n")
-    assert reader.read() == [report(1)]
+    assert reader.read().records == (report(1),)
 
 
 def test_a_torn_line_costs_only_itself(tmp_path):

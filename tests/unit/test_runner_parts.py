@@ -14,7 +14,6 @@ from torch import nn
 from torch.amp import GradScaler
 
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
-from kernel_backend.launch.spool import read_after
 from kernel_backend.model.experiment import Cadence
 from kernel_backend.model.reports import Note
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
@@ -29,6 +28,7 @@ from kernel_backend.runner.saving import Cost
 from kernel_backend.runner.seeds import mix, reseed
 from kernel_backend.runner.tree import TreeGradients
 from kernel_backend.runner.validation import Sums, evaluating
+from tests.spools import read_after
 
 OFF = GradScaler("cpu", enabled=False)
 NONE = Flags()

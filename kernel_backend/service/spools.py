@@ -1,0 +1,103 @@
+"""Take in what ended attempts left in their spools: page by page, and one page at a time of each user.
+
+A spool is the user's file, of any length and content. Its attempt holds no slots any more, and only its own trial
+waits for this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+from kernel_backend.engines.base import Engine
+from kernel_backend.launch.spool import Refused, left_out_note, send_in_parts
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import SpoolPage, SpoolPosition, SpoolRecord
+from kernel_backend.store.base import Store, StoreUnavailable
+
+PAGES_AT_ONCE = 16  # of all users: a page in memory takes some twenty times its bytes
+MOST_PAGES = 1024  # of one spool: about 1 GiB of records that nobody has taken in
+LONGEST_PAUSE_S = 1.0  # between pages: as long as the last one took, so that others get their turns
+UNREADABLE_S = 60.0  # for which a spool that cannot be read is tried again
+
+_log = logging.getLogger(__name__)
+
+
+class Spools:
+    """The spools of ended attempts, which are taken into the store."""
+
+    def __init__(self, store: Store, engine: Engine) -> None:
+        self._store, self._engine = store, engine
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
+
+    async def take_in(self, key: AttemptId, owner: str) -> None:
+        """Store what an attempt's spool holds beyond what was taken before; what cannot be stored becomes a note.
+
+        Raises StoreUnavailable: called again, it goes on after what was stored.
+        """
+        after = (await asyncio.to_thread(self._store.attempt, key)).accepted
+        begin, left_out, problem = SpoolPosition(), 0, ""
+        for _ in range(MOST_PAGES):
+            began = time.monotonic()
+            try:
+                page, refused = await self._patiently(key, owner, after, begin)
+            except _Unreadable as error:
+                await self._note(key, f"what attempt {key.number} still had to say cannot be read: {error}")
+                return
+            left_out += page.skipped + len(refused)
+            problem = problem or page.problem or "".join(map(str, refused[:1]))
+            if page.last or page.end.offset <= begin.offset:
+                break
+            after, begin = max(after, page.end.number), page.end
+            await asyncio.sleep(min(LONGEST_PAUSE_S, time.monotonic() - began))
+        else:
+            rest = f"its spool is too long, and what lies behind byte {begin.offset} is left out"
+            await self._note(key, f"attempt {key.number}: {rest} (spool.jsonl in the attempt's folder has all of it)")
+        if left_out:
+            await self._note(key, left_out_note(key.number, left_out, problem))
+
+    async def _patiently(
+        self, key: AttemptId, owner: str, after: int, begin: SpoolPosition
+    ) -> tuple[SpoolPage, list[Refused]]:
+        """Take a page in as soon as it can be read; raises _Unreadable where it cannot be for a while."""
+        deadline, pause = time.monotonic() + UNREADABLE_S, 0.5
+        while True:
+            try:
+                async with self._turns[owner], self._pages:
+                    page = await self._engine.records(key, after, begin)
+                    return page, await asyncio.to_thread(self._store_page, key, page)
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # with Unix accounts it is the user's own process that answers
+                if time.monotonic() > deadline:
+                    raise _Unreadable(str(error)) from None
+                _log.warning("the spool of attempt %s cannot be read now: %s", key, error)
+            await asyncio.sleep(pause)
+            pause = min(10.0, 2 * pause)
+
+    def _store_page(self, key: AttemptId, page: SpoolPage) -> list[Refused]:
+        """Store all records of a page that can be stored; those that cannot. Blocks."""
+        return send_in_parts(page.records, lambda some: self._accept(key, some), (_Unstorable,))
+
+    def _accept(self, key: AttemptId, records: Sequence[SpoolRecord]) -> None:
+        try:
+            self._store.accept(key, records, time.time())
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # whatever it is, another try would find the same record
+            raise _Unstorable(str(error)) from error
+
+    async def _note(self, key: AttemptId, text: str) -> None:
+        await asyncio.to_thread(self._store.note, key, text, time.time())
+
+
+class _Unreadable(Exception):
+    """A spool that cannot be read."""
+
+
+class _Unstorable(Exception):
+    """A record that the store does not take, and never will."""
