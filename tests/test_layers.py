@@ -28,6 +28,7 @@ PARTS: dict[str, set[str]] = {
     "lifetimes": set(),
     "patience": WORDS,
     "peers": WORDS,
+    "confined": WORDS,
     "discovery": WORDS | {"home", "lifetimes"},
     "backup": WORDS | {"home", "discovery"},
     **dict.fromkeys(DECISIONS, WORDS),
@@ -42,7 +43,7 @@ PARTS: dict[str, set[str]] = {
     "accounts": WORDS | SEAMS | {"devices", "areas", "agent"},
     "spawn_helper": set(),  # root runs it: nothing but the standard library
     "client": WORDS | {"home", "discovery", "patience", "peers"},
-    "service": WORDS | DECISIONS | SEAMS | {"home", "devices", "areas"},
+    "service": WORDS | DECISIONS | SEAMS | {"home", "devices", "areas", "confined"},
     "api": WORDS | SEAMS | {"text", "service", "home", "peers"},
     "runner": WORDS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
     "under_hub": WORDS | {"identity", "discovery"},

@@ -22,7 +22,7 @@ Place = tuple[Sequence[int], Locate]  # the numbers of lines, and which line of 
 
 def code(a: Side, b: Side) -> Iterator[Difference]:
     """What runs differently: comments, blank lines and the numbers of cells do not count."""
-    for name in sorted(filter(is_code, {**a.files, **b.files}), key=lambda name: (name != DEFINITION, name)):
+    for name in sorted(filter(is_code, a.files.keys() | b.files.keys()), key=lambda name: (name != DEFINITION, name)):
         before, after = a.files.get(name), b.files.get(name)
         if before is None or after is None:
             text = f"{_called(name)} is {'new' if before is None else 'gone'}"

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, PROJECT
 from kernel_backend.model.syntax import module_tree
 
+PARSED = 2**20  # bytes of a file
+
 
 def is_code(name: str) -> bool:
     """Whether a member of an archive is a part of what runs: definition, project files, captured values."""
@@ -16,12 +18,15 @@ def is_code(name: str) -> bool:
 
 
 def meaning(name: str, content: bytes) -> bytes:
-    """What of a file can change a result: of Python its syntax tree, of anything else every byte."""
-    if not name.endswith(".py"):
+    """What of a file can change a result: of Python its syntax tree, of anything else every byte.
+
+    Of Python that nobody has written by hand, too: a tree takes three hundred times the memory of its text.
+    """
+    if not name.endswith(".py") or len(content) > PARSED:
         return content
     try:
         return ast.dump(module_tree(content)).encode()
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return content
 
 

@@ -32,6 +32,7 @@ _INSTEAD = {
     "train_data": "def train_data():\n    return torch.utils.data.TensorDataset(x, y)",
     "loss": "def loss(output, target):\n    return nn.functional.cross_entropy(output, target)",
 }
+_SHOWN = 500  # characters of a line that is wrong
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,15 @@ def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definit
 
     `contract` is the one by which its snapshot was made. Raises InvalidDefinition (`details["line"]`,
     `details["text"]`; `details["roles"]` where it is about roles) for a syntax error, a missing role, a role that
-    is no function, an argument that cannot be injected, or one name with two defaults.
+    is no function, an argument that cannot be injected, one name with two defaults, or what is nested too deeply.
     """
-    tree = _tree(source)
+    try:
+        return _parsed(_tree(source), roles_from, contract)
+    except (RecursionError, MemoryError):  # which Python raises for one that is deeper than its parser goes
+        raise InvalidDefinition("an expression is nested too deeply to be read: split it into several") from None
+
+
+def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     own = [node for node in nodes.values() if node.lineno >= roles_from]
     taken = taken_as(tree, own) if contract > 1 else {}
@@ -80,11 +87,10 @@ def _line(node: FunctionNode) -> int:
 def _tree(source: str) -> ast.Module:
     try:
         return module_tree(source)
-    except RecursionError:
-        raise InvalidDefinition("an expression is nested too deeply to be read: split it into several") from None
     except SyntaxError as error:
-        text = (error.text or "").strip()
-        raise InvalidDefinition(f"line {error.lineno}: {error.msg}: {text}", line=error.lineno, text=text) from None
+        text = (error.text or "").strip()[:_SHOWN]
+        where = f"line {error.lineno}: " if error.lineno else ""  # none of null characters
+        raise InvalidDefinition(f"{where}{error.msg}: {text}", line=error.lineno, text=text) from None
     except ValueError as error:  # null bytes
         raise InvalidDefinition(f"this is no Python source: {error}", line=1, text="") from None
 

@@ -175,7 +175,7 @@ def _alternatives(annotation: str | None) -> list[Any] | None:
         return None
     try:
         return _kinds(expression_tree(annotation))
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from kernel_backend.errors import Forbidden, ImpossibleAsk, InvalidRequest
-from kernel_backend.model.custom import check_class
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.people import Person
 from kernel_backend.model.search import Search
@@ -18,12 +17,10 @@ from kernel_backend.search.optuna import check_installed
 from kernel_backend.service.asking import draft_ask, pool_of
 
 
-def check_searcher(search: Search, space: Space, source: str) -> None:
+def check_searcher(search: Search, space: Space) -> None:
     """Refuse what would only show when the searcher is made, or asked for the first time."""
     if search.method == "grid":
         grid.count(space)  # more than anybody could train are refused here
-    if search.method == "custom" and search.source is not None:
-        check_class(source, search.source)
     check_installed(search.sampler or search.method)
 
 

@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
 from kernel_backend.checkpoints.places import Places
-from kernel_backend.differences.diff import causes, diff
+from kernel_backend.confined import Confined
+from kernel_backend.differences.diff import diff
 from kernel_backend.differences.side import Side
 from kernel_backend.differences.tensors import first_difference
 from kernel_backend.errors import DaylightError, NotFound, PlaceUnavailable
@@ -20,6 +21,7 @@ from kernel_backend.model.facts import known
 from kernel_backend.model.people import Person
 from kernel_backend.model.snapshot import CAPTURED, DATA, Snapshot
 from kernel_backend.model.trial import BEFORE
+from kernel_backend.service.reading import causes_of
 from kernel_backend.service.visible import sees, visible
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
@@ -30,47 +32,52 @@ REMEMBERED = 16  # snapshots: an archive never changes
 class CompareVerbs:
     """The verbs that lay experiments side by side. Nothing of them changes anything."""
 
-    def __init__(self, store: Store, archive: Archive, places: Places) -> None:
-        self._store, self._archive, self._places = store, archive, places
+    def __init__(self, store: Store, archive: Archive, places: Places, confined: Confined) -> None:
+        self._store, self._archive, self._places, self._confined = store, archive, places, confined
         self._submitted = lru_cache(REMEMBERED)(self._read)
 
     async def diff(self, who: Person, a: int, b: int) -> Diff:
         """What differs between two of the person's experiments; raises NotFound."""
         before, after = await visible(self._store, who, a), await visible(self._store, who, b)
-        return await asyncio.to_thread(self._diff, before, after)
+        old, new = await asyncio.to_thread(lambda: (self._side(before), self._side(after)))
+        found = await self._confined.call(who.name, diff, old, new)
+        return await asyncio.to_thread(self._with_tensor, found, old, new)
 
     async def history(self, who: Person, search: str | None, limit: int) -> list[HistoryEntry]:
         """The person's experiments, newest first: each with what has changed since the one before it."""
         shown = await asyncio.to_thread(self._store.experiments, who.name, None, search, limit)
-        return await asyncio.to_thread(lambda: [self._entry(who, each) for each in shown])
+        begun = await asyncio.to_thread(lambda: [self._entry(who, each) for each in shown])
+        found = await self._confined.call(who.name, causes_of, [sides for _, sides in begun])
+        return [entry.model_copy(update={"differences": each}) for (entry, _), each in zip(begun, found, strict=True)]
 
-    def _diff(self, before: Experiment, after: Experiment) -> Diff:
-        a, b = self._side(before), self._side(after)
-        found = diff(a, b)
+    def _with_tensor(self, found: Diff, a: Side, b: Side) -> Diff:
+        """The same with the first tensor that differs, where checkpoints tell."""
         parted = found.results.parted_at
         if parted is None:
             return found
         later = [step for step in sorted(a.checkpoints.keys() & b.checkpoints.keys()) if step >= parted]
-        where = self._first_difference(before.number, after.number, later[0]) if later else ""
+        where = self._first_difference(a.experiment.number, b.experiment.number, later[0]) if later else ""
         text = "; ".join(filter(None, [found.results.text, where]))
         return found.model_copy(update={"results": found.results.model_copy(update={"text": text})})
 
-    def _entry(self, who: Person, experiment: Experiment) -> HistoryEntry:
+    def _entry(self, who: Person, experiment: Experiment) -> tuple[HistoryEntry, list[Side]]:
+        """An entry but for its differences, and what is to be laid beside each other for them."""
         origin = experiment.rerun_of
         before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)
         if before is not None and not sees(who, before):  # any more: they have left that group
             before = None
         overview = self._store.overview(experiment.number)
         sides = [self._side(each, results=False) for each in (before, experiment) if each is not None]
-        return HistoryEntry(
+        entry = HistoryEntry(
             number=experiment.number,
             name=experiment.name,
             state=overview.state,
             created_at=experiment.created_at,
             before=before.number if before else None,
-            differences=causes(*sides) if len(sides) == 2 else (),
+            differences=(),
             metrics=overview.front.newest[1] if overview.front else {},
         )
+        return entry, sides
 
     def _side(self, experiment: Experiment, *, results: bool = True) -> Side:
         snapshot, files = self._submitted(experiment.snapshot)
@@ -89,7 +96,7 @@ class CompareVerbs:
     def _read(self, id: str) -> tuple[Snapshot, Mapping[str, bytes]]:
         snapshot = self._archive.snapshot(id)
         files = self._archive.files(id, lambda name: _is_read(name) and not name.startswith(f"{CAPTURED}/"))
-        return snapshot, files | {each.file: each.digest.encode() for each in snapshot.captured}
+        return snapshot, files.beside({each.file: each.digest.encode() for each in snapshot.captured})
 
     def _committed(self, number: int) -> Iterator[tuple[Checkpoints, Manifest]]:
         try:

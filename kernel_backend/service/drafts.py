@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from kernel_backend.areas.base import Areas
+from kernel_backend.confined import Confined
 from kernel_backend.engines.base import Engine
 from kernel_backend.errors import NotFound
-from kernel_backend.model.binding import Bound, bind_space
 from kernel_backend.model.experiment import Config, Submission
-from kernel_backend.model.parse import parse
 from kernel_backend.model.people import Person
 from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.spelling import check_bounds
@@ -19,6 +18,7 @@ from kernel_backend.service.admission import check_possible, check_searcher, che
 from kernel_backend.service.checkpoints import CheckpointVerbs
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
+from kernel_backend.service.reading import bound
 from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.visible import may_submit, visible
 from kernel_backend.snapshots.archive import Archive
@@ -38,10 +38,11 @@ class Drafts:
         pictures: Pictures,
         preparation: Preparation,
         checkpoints: CheckpointVerbs,
+        confined: Confined,
     ) -> None:
         self._store, self._archive, self._engine, self._areas = store, archive, engine, areas
         self._roster, self._pictures, self._preparation = roster, pictures, preparation
-        self._checkpoints = checkpoints
+        self._checkpoints, self._confined = checkpoints, confined
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
         """What becomes the experiment; its trials go on from checkpoint `begins_from`, where one is named.
@@ -54,7 +55,12 @@ class Drafts:
         if submission.rerun_of is not None:
             await visible(self._store, who, submission.rerun_of)
         group = group_of(who, submission.config, {name for kind, name in self._roster.people if kind == "group"})
-        params, space = await asyncio.to_thread(self._bind, submission)
+        if not await asyncio.to_thread(self._archive.has, submission.snapshot):
+            raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
+        params, space = await self._confined.call(who.name, bound, self._archive.root, submission)
+        check_search(submission.config, space)
+        if submission.config.search is not None:
+            check_searcher(submission.config.search, space)
         await asyncio.to_thread(self._areas.check, who.name)
         if submission.config.env == "locked":
             await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)
@@ -94,14 +100,3 @@ class Drafts:
         id = await self._checkpoints.best(who, source.experiment, source.trial)
         await self._checkpoints.pin(who, source.experiment, source.trial, id, pinned=True)
         return f"{owner}/{id}{WEIGHTS}"
-
-    def _bind(self, submission: Submission) -> Bound:
-        if not self._archive.has(submission.snapshot):
-            raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
-        source = self._archive.read(submission.snapshot, "definition.py").decode()
-        snapshot = self._archive.snapshot(submission.snapshot)
-        bound = bind_space(parse(source, snapshot.roles_from, snapshot.contract), submission.params, submission.space)
-        check_search(submission.config, bound.space)
-        if submission.config.search is not None:
-            check_searcher(submission.config.search, bound.space, source)
-        return bound

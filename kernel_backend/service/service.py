@@ -12,6 +12,7 @@ from typing import Any
 
 from kernel_backend.areas.base import Areas
 from kernel_backend.checkpoints.places import Places
+from kernel_backend.confined import Confined
 from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
 from kernel_backend.model import events as e
@@ -78,10 +79,11 @@ class Service:
         self._store, self._archive, self._engine = store, archive, engine
         self.roster = roster or StoredRoster(store)
         self._curves = CurveReader(store)
-        self._twins, self._submitting = Twins(store, archive), asyncio.Lock()
+        self._confined = Confined()
+        self._twins, self._submitting = Twins(store, archive, self._confined), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
         self.artifacts = ArtifactVerbs(store, areas)
-        self.compare = CompareVerbs(store, archive, places)
+        self.compare = CompareVerbs(store, archive, places, self._confined)
         self.numbering = Numbering(store, places, areas, home)
         self._bus = Bus()
         self._feed = Feed(store, self._bus)
@@ -92,7 +94,17 @@ class Service:
         self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
         self.search = SearchVerbs(store, self._loop, self._changed)
         pictures = self._loop.pictures
-        self._drafts = Drafts(store, archive, engine, areas, self.roster, pictures, self._preparation, self.checkpoints)
+        self._drafts = Drafts(
+            store,
+            archive,
+            engine,
+            areas,
+            self.roster,
+            pictures,
+            self._preparation,
+            self.checkpoints,
+            self._confined,
+        )
         self.sharing = SharingVerbs(store, self.roster, pictures.looking, self._changed)
         self.cluster = ClusterVerbs(store, engine, self.roster, pictures, self.overview, self._changed)
         self._task: asyncio.Task[None] | None = None
@@ -109,6 +121,7 @@ class Service:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        self._confined.close()
         await asyncio.to_thread(self._store.close)
 
     async def busy(self) -> bool:
@@ -138,6 +151,7 @@ class Service:
         draft = await self._drafts.draft(who, submission)
         if submission.again or submission.rerun_of is not None:
             return await self._add(who, draft), True
+        await self._twins.learn(draft, await asyncio.to_thread(self._store.unfinished_experiments))
         async with self._submitting:  # of two that come at once, the second finds the first
             unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
             twin = await asyncio.to_thread(self._twins.find, draft, unfinished)
@@ -255,8 +269,8 @@ class Service:
     async def source(self, who: Person, number: int) -> tuple[str, Snapshot]:
         """The definition's text and the snapshot's description."""
         experiment = await self._visible(who, number)
-        text = await asyncio.to_thread(self._archive.read, experiment.snapshot, "definition.py")
-        return text.decode(), await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
+        text = await asyncio.to_thread(self._archive.definition, experiment.snapshot)
+        return text, await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
 
     async def environment(self, who: Person, number: int) -> EnvironmentInfo:
         """What it ran with, and the lock of that."""

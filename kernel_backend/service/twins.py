@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
-from kernel_backend.model.code import code_id, is_code
+from kernel_backend.confined import Confined
+from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config, Experiment
-from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import ExperimentState
+from kernel_backend.service.reading import meaning
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Draft, Store
 
@@ -23,18 +23,25 @@ def alike(experiment: Experiment, draft: Draft) -> bool:
     return asked and experiment.state in _GOING_ON
 
 
-def meaning(snapshot: Snapshot, files: dict[str, bytes]) -> str:
-    """What of a snapshot can change a result: code as it is meant, environment and declared data."""
-    data = sorted((each.name, each.digest) for each in snapshot.data)
-    return repr((code_id(files), snapshot.environment.id, data, sorted(snapshot.commits)))
-
-
 class Twins:
     """Finds them; what a snapshot means is worked out once, for an archive never changes."""
 
-    def __init__(self, store: Store, archive: Archive) -> None:
-        self._store = store
-        self._meaning = lru_cache(_REMEMBERED)(lambda id: meaning(archive.snapshot(id), archive.files(id, is_code)))
+    def __init__(self, store: Store, archive: Archive, confined: Confined) -> None:
+        self._store, self._archive, self._confined = store, archive, confined
+        self._known: dict[str, str] = {}  # what a snapshot means, by its id
+
+    async def learn(self, draft: Draft, unfinished: Iterable[Experiment]) -> None:
+        """Work out what snapshots mean that `find` will compare; one that is too much to be read is like no other."""
+        others = {each.snapshot for each in unfinished if alike(each, draft)} - {draft.snapshot}
+        for id in sorted(others | {draft.snapshot}) if others else ():
+            if id not in self._known:
+                try:
+                    found = await self._confined.call(draft.owner, meaning, self._archive.root, id)
+                except InvalidRequest:
+                    found = id
+                while len(self._known) >= _REMEMBERED:
+                    del self._known[next(iter(self._known))]
+                self._known[id] = found
 
     def find(self, draft: Draft, unfinished: Iterable[Experiment]) -> int | None:
         """The number of the newest of these experiments that is what `draft` asks for; None where there is none."""
@@ -50,4 +57,4 @@ class Twins:
         return Experiment.model_validate(first[0].data).config if first else experiment.config
 
     def _same(self, one: str, other: str) -> bool:
-        return one == other or self._meaning(one) == self._meaning(other)
+        return one == other or self._known.get(one, one) == self._known.get(other, other)

@@ -6,17 +6,25 @@ import hashlib
 import io
 import os
 import re
+import shutil
 import stat
+import struct
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from kernel_backend.errors import InvalidRequest, NotFound, TooLarge
+from kernel_backend.errors import InvalidDefinition, InvalidRequest, NotFound, TooLarge
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
 
 MAX_BYTES = 512 * 2**20  # of all members together, unpacked
 MAX_MEMBERS = 20_000
+MAX_DIRECTORY = 16 * 2**20  # bytes of the table of members
+# Of members that the service itself reads: notebooks that were written by people have some thousandth of it.
+LARGEST = {DEFINITION: 2**20, DESCRIPTION: 8 * 2**20}
+PIECE = 2**20  # bytes that are unpacked at once
+_END = struct.Struct("<4s4H2LH")  # of a zip: signature, disks, members, and the size and place of their table
 _ID = re.compile(r"[0-9a-f]{64}")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold
 
@@ -89,17 +97,22 @@ class Archive:
         return self._path(id).read_bytes()
 
     def read(self, id: str, name: str) -> bytes:
-        """One file of an archive; raises NotFound."""
+        """One file of an archive; raises NotFound, and TooLarge for one that is kept from before there were limits."""
         with self._opened(id) as archive:
             try:
+                _check_largest(archive.getinfo(name))
                 return archive.read(name)
             except KeyError:
                 raise NotFound(f"snapshot {id[:12]} has no file {name!r}") from None
 
-    def files(self, id: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-        """The files of an archive whose names are wanted; raises NotFound."""
+    def definition(self, id: str) -> str:
+        """Return the definition's text; raises NotFound, TooLarge, and InvalidDefinition where it is not UTF-8."""
+        return _text(self.read(id, DEFINITION))
+
+    def files(self, id: str, wanted: Callable[[str], bool]) -> Files:
+        """The files of an archive whose names are wanted, each read when it is asked for; raises NotFound."""
         with self._opened(id) as archive:
-            return {name: archive.read(name) for name in archive.namelist() if wanted(name)}
+            return Files(self._path(id), frozenset(filter(wanted, archive.namelist())))
 
     def snapshot(self, id: str) -> Snapshot:
         """An archive's own description; raises NotFound, or InvalidRequest where it is none of ours."""
@@ -117,6 +130,37 @@ class Archive:
         return self.root / f"{id}.zip"
 
 
+class Files(Mapping[str, bytes]):
+    """Files of an archive by name, each read when it is asked for: all of them together may be large."""
+
+    def __init__(self, path: Path, names: frozenset[str], more: Mapping[str, bytes] | None = None) -> None:
+        self._path, self._names, self._more = path, names, dict(more or {})
+        self._open: zipfile.ZipFile | None = None
+
+    def __getitem__(self, name: str) -> bytes:
+        if name in self._more:
+            return self._more[name]
+        if name not in self._names:
+            raise KeyError(name)
+        if self._open is None:
+            self._open = zipfile.ZipFile(self._path)
+        return self._open.read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names | self._more.keys())
+
+    def __len__(self) -> int:
+        return len(self._names | self._more.keys())
+
+    def __reduce__(self) -> tuple[type[Files], tuple[object, ...]]:
+        """Travel without what was read."""
+        return Files, (self._path, self._names, self._more)
+
+    def beside(self, more: Mapping[str, bytes]) -> Files:
+        """The same and some more."""
+        return Files(self._path, self._names, {**self._more, **more})
+
+
 def _missing(id: str) -> NotFound:
     return NotFound(f"there is no snapshot {id!r}: upload it with PUT /api/snapshots/<sha256> first")
 
@@ -128,7 +172,8 @@ def unpack(data: bytes, folder: Path) -> None:
         for member in archive.infolist():
             target = folder / _checked_name(member.filename)
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(archive.read(member))
+            with archive.open(member) as source, target.open("wb") as copy:
+                shutil.copyfileobj(source, copy, PIECE)
 
 
 def contents(data: bytes) -> dict[str, bytes]:
@@ -138,18 +183,61 @@ def contents(data: bytes) -> dict[str, bytes]:
 
 
 def check(data: bytes) -> None:
-    """Pass for an archive that may be unpacked; raises InvalidRequest or TooLarge (see `Archive.put`)."""
+    """Pass for an archive that may be unpacked; raises InvalidRequest or TooLarge (see `Archive.put`).
+
+    Nothing that an archive says of its sizes is taken for true: members are read piece by piece, and counted.
+    """
+    _check_directory(data)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
             _check_size(members)
             for member in members:
                 _check_member(member)
-            damaged = archive.testzip()
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
-        raise InvalidRequest(f"this is no archive of a snapshot: {error}") from None
-    if damaged is not None:
-        raise InvalidRequest(f"{damaged!r} of this archive is damaged: send it again")
+            for member in members:
+                _read_through(archive, member)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, zlib.error) as error:
+        raise InvalidRequest(f"this is no archive of a snapshot, or a damaged one: {error}: send it again") from None
+
+
+def _check_directory(data: bytes) -> None:
+    """Refuse a table of members that is too large, or hidden, before anything reads it: it is parsed as a whole."""
+    signature, _, _, _, entries, size, _, comment = _END.unpack(data[-_END.size :].rjust(_END.size))
+    if signature != b"PK\5\6" or comment or data[-_END.size - 20 : -_END.size].startswith(b"PK\6\7"):
+        raise InvalidRequest("this is no archive of a snapshot: it does not end as a plain zip does")
+    start = len(data) - _END.size - size
+    counted = data.count(b"PK\1\2", max(start, 0))
+    if start < 0 or size > MAX_DIRECTORY or max(entries, counted) > MAX_MEMBERS:
+        raise TooLarge(
+            f"this snapshot has {max(entries, counted):,} files, and a table of {size / 2**20:.0f} MiB of them; "
+            f"the limits are {MAX_MEMBERS:,} files and {MAX_DIRECTORY // 2**20} MiB: leave some files out"
+        )
+
+
+def _read_through(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """Read a member as far as it says that it goes; raises BadZipFile where its content is not what it should be."""
+    keep = member.filename == DEFINITION
+    kept, read = bytearray(), 0
+    with archive.open(member) as file:
+        while piece := file.read(PIECE):
+            read += len(piece)
+            kept += piece if keep else b""
+    if read != member.file_size:
+        raise zipfile.BadZipFile(f"{member.filename!r} has {read} bytes, not {member.file_size}")
+    if keep:
+        _text(bytes(kept))
+
+
+def _text(source: bytes) -> str:
+    try:
+        return source.decode()
+    except UnicodeDecodeError as error:
+        line = source.count(b"\n", 0, error.start) + 1
+        raise InvalidDefinition(
+            f"{DEFINITION} is not UTF-8: byte {source[error.start]:#04x} on line {line}: save it as UTF-8",
+            line=line,
+            text="",
+        ) from None
 
 
 def _check_size(members: list[zipfile.ZipInfo]) -> None:
@@ -163,9 +251,21 @@ def _check_size(members: list[zipfile.ZipInfo]) -> None:
 
 def _check_member(member: zipfile.ZipInfo) -> None:
     _checked_name(member.filename)
+    _check_largest(member)
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without a bound
+        raise InvalidRequest(f"{member.filename!r} of this archive is packed in an unusual way: store or deflate it")
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
         raise InvalidRequest(f"{member.filename!r} of this archive is a link or a special file: only files are taken")
+
+
+def _check_largest(member: zipfile.ZipInfo) -> None:
+    limit = LARGEST.get(member.filename, MAX_BYTES)
+    if member.file_size > limit:
+        raise TooLarge(
+            f"{member.filename} of this snapshot has {member.file_size / 2**20:.1f} MiB; "
+            f"the limit is {limit // 2**20} MiB"
+        )
 
 
 def _checked_name(name: str) -> str:

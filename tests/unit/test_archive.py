@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 import stat
 import zipfile
 from pathlib import Path
@@ -111,3 +112,54 @@ def test_a_bomb_is_refused_before_it_is_unpacked(archive: Archive, monkeypatch: 
     data = zipped(("a", b"\0" * 1_000_000), compression=zipfile.ZIP_DEFLATED)
     with pytest.raises(TooLarge, match="limits"):
         archive.put(digest(data), data)
+
+
+def lying(data: bytes, name: str, size: int) -> bytes:
+    """The same archive, whose table says that a member has `size` bytes."""
+    at = data.rindex(b"PK\1\2", 0, data.rindex(name.encode()))
+    return data[: at + 24] + size.to_bytes(4, "little") + data[at + 28 :]
+
+
+def test_a_member_that_is_larger_than_it_says_is_refused(archive: Archive):
+    data = lying(zipped(("a", b"\0" * 1_000_000), compression=zipfile.ZIP_DEFLATED), "a", 1000)
+    assert "damaged" in refused(archive, data)
+
+
+def test_a_definition_that_nobody_has_written_is_refused_before_it_is_read(archive: Archive):
+    data = zipped(("definition.py", b"x = 1\n" * 1_700_000), compression=zipfile.ZIP_DEFLATED)
+    assert len(data) < 50_000
+    with pytest.raises(TooLarge, match=r"definition.py of this snapshot has 9.7 MiB; the limit is 1 MiB"):
+        archive.put(digest(data), data)
+
+
+@pytest.mark.parametrize("packed", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA], ids=["bzip2", "lzma"])
+def test_ways_of_packing_that_know_no_bound_are_refused(archive: Archive, packed: int):
+    assert "store or deflate" in refused(archive, zipped(("a", b"1"), compression=packed))
+
+
+def test_a_table_of_more_members_than_there_may_be_is_refused_before_it_is_read(archive: Archive):
+    many = zipped(*((f"{number}", b"") for number in range(archives.MAX_MEMBERS + 1)))
+    few = many[:-14] + b"\1\0\1\0" + many[-10:]  # the end says that there is one
+    for data in (many, few[:-12] + many[-12:]):
+        with pytest.raises(TooLarge, match="20,001 files"):
+            archive.put(digest(data), data)
+
+
+def test_a_zip_whose_end_is_hidden_behind_a_comment_is_refused(archive: Archive):
+    data = zipped(("a", b"1"))
+    assert "plain zip" in refused(archive, data[:-2] + b"\5\0hello")
+
+
+def test_a_definition_is_utf8(archive: Archive):
+    data = zipped(("definition.py", b"# -*- coding: latin-1 -*-\nx = '\xe9'\n"))
+    assert "definition.py is not UTF-8: byte 0xe9 on line 2" in refused(archive, data)
+
+
+def test_files_are_read_when_they_are_asked_for_and_travel_without_what_was_read(archive: Archive):
+    id, data = pack({"a.py": b"1", "b.py": b"2", "c": b"3"})
+    archive.put(id, data)
+    files = archive.files(id, lambda name: name.endswith(".py")).beside({"d": b"4"})
+    assert dict(files) == {"a.py": b"1", "b.py": b"2", "d": b"4"}
+    assert dict(pickle.loads(pickle.dumps(files))) == dict(files)
+    assert len(pickle.dumps(files)) < 1000
+    assert "c" not in files

@@ -1,0 +1,51 @@
+"""A confined process: reads calls from stdin, answers on stdout, and ends with its parent."""
+
+from __future__ import annotations
+
+import pickle
+import resource
+import sys
+import traceback
+from typing import Any
+
+import psutil
+
+from kernel_backend.confined import LENGTH
+from kernel_backend.errors import DaylightError, InvalidRequest
+
+LARGE = 256 * 2**20  # bytes of memory with which it makes room for a smaller one
+
+
+def main(cpu_s: float, memory: int) -> None:
+    """Answer until there is nothing more to answer, or it has become large."""
+    calls, answers = sys.stdin.buffer, sys.stdout.buffer
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    while len(head := calls.read(LENGTH.size)) == LENGTH.size:
+        question = calls.read(LENGTH.unpack(head)[0])
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        until = int(used.ru_utime + used.ru_stime + cpu_s) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+        answer = pickle.dumps(_answer(question))
+        answers.write(LENGTH.pack(len(answer)) + answer)
+        answers.flush()
+        if psutil.Process().memory_info().rss > LARGE:
+            return
+
+
+def _answer(question: bytes) -> tuple[str, Any]:
+    try:
+        function, arguments = pickle.loads(question)
+        return "answer", function(*arguments)
+    except DaylightError as error:
+        found = error
+    except (MemoryError, RecursionError):
+        found = InvalidRequest("the code of this snapshot is nested too deeply, or too large, to be read: split it")
+    except Exception as error:
+        traceback.print_exc()  # into the service's log
+        found = DaylightError(f"the service made a mistake ({type(error).__name__}); its log has the details")
+    return "error", {**found.to_json(), "status": found.http_status}
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), int(sys.argv[2]))

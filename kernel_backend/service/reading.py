@@ -1,0 +1,41 @@
+"""What is found by parsing what users wrote: functions to be called in a confined process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernel_backend.differences.diff import causes
+from kernel_backend.differences.side import Side
+from kernel_backend.model.binding import Bound, bind_space
+from kernel_backend.model.code import code_id, is_code
+from kernel_backend.model.custom import check_class
+from kernel_backend.model.diff import Difference
+from kernel_backend.model.experiment import Submission
+from kernel_backend.model.parse import parse
+from kernel_backend.snapshots.archive import Archive
+
+
+def bound(root: Path, submission: Submission) -> Bound:
+    """The hyperparameters of what is submitted; raises InvalidDefinition."""
+    archive = Archive(root)
+    source = archive.definition(submission.snapshot)
+    snapshot = archive.snapshot(submission.snapshot)
+    found = bind_space(parse(source, snapshot.roles_from, snapshot.contract), submission.params, submission.space)
+    search = submission.config.search
+    if search is not None and search.method == "custom" and search.source is not None:
+        check_class(source, search.source)
+    return found
+
+
+def meaning(root: Path, id: str) -> str:
+    """What of a snapshot can change a result: code as it is meant, environment and declared data."""
+    archive = Archive(root)
+    snapshot = archive.snapshot(id)
+    data = sorted((each.name, each.digest) for each in snapshot.data)
+    return repr((code_id(archive.files(id, is_code)), snapshot.environment.id, data, sorted(snapshot.commits)))
+
+
+def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
+    """What differs between the two sides of each pair; nothing where there is but one."""
+    return [causes(*sides) if len(sides) == 2 else () for sides in pairs]
