@@ -160,6 +160,7 @@ class Config(Record):
     amp: Literal["bf16", "fp16"] | None = None
     ema: float | None = Field(None, gt=0, lt=1)  # decay of the averaged weights, a step
     clip: float | None = Field(None, gt=0)  # the largest norm of the gradients
+    gather_loss: bool = False  # the loss is computed over the global batch, not share by share
     loader_workers: int | None = Field(None, ge=0)  # per slot; None: by the kind of data
     seed: int = Field(0, ge=0, lt=2**63)
     rng: Literal["derived", "stream"] = "derived"

@@ -110,6 +110,7 @@ OPTIONS: tuple[Option, ...] = (
     _setting("--amp", "training", "TYPE", "mixed precision: bf16 or fp16 [none]"),
     _setting("--ema", "training", "DECAY", "keep averaged weights too, such as 0.999 [none]"),
     _setting("--clip", "training", "NORM", "the largest norm of the gradients [none]", most=1e30),
+    _on("--gather-loss", "training", "compute the loss over the whole batch of all slots, not per slot", "gather_loss"),
     _setting(
         "--loader-workers", "training", "N", "processes of each slot that load samples, or auto [auto]", most=GANG
     ),

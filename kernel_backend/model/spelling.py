@@ -221,6 +221,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "max_time": lambda seconds: [[duration_word(seconds)]],
     "search.max_time": lambda seconds: [[duration_word(seconds)]],
     "one_node": lambda on: [[]] if on else [],
+    "gather_loss": lambda on: [[]] if on else [],
     "preemptible": lambda on: [[]] if on else [],
     "priority": lambda priority: [[str(priority)]] if priority else [],
     "search.warm": lambda references: [[each] for each in references],

@@ -45,7 +45,7 @@ def tell_if_coupled(run: Training, parts: list[Part], mean: float) -> None:
     text = (
         f"the loss of the first batch as a whole is {whole:.6g}, and the mean over its {len(everyones)} shares "
         f"{mean:.6g}: it is no mean over samples (it compares samples with one another, perhaps), so the training "
-        "depends on how many slots share a batch"
+        "depends on how many slots share a batch; --gather-loss computes the loss over the whole batch"
     )
     run.spool.say(Note(level="warning", text=text))
 

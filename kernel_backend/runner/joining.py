@@ -33,23 +33,37 @@ class NotJoined:
 
 def host_copy(value: Any) -> Any:
     """Return a copy of a batch's value whose tensors are on the host and share memory with nothing."""
-    return _mapped(lambda each: each.detach().cpu().clone(memory_format=torch.contiguous_format), value)
+    return mapped(lambda each: each.detach().cpu().clone(memory_format=torch.contiguous_format), value)
 
 
 def moved(value: Any, device: torch.device) -> Any:
     """Return the value with its tensors on the device."""
-    return _mapped(lambda each: each.to(device), value)
+    return mapped(lambda each: each.to(device), value)
 
 
-def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+def floating(value: Any) -> list[Tensor]:
+    """Return the tensors of fractions that a batch's value has, in order."""
+    found: list[Tensor] = []
+
+    def seen(tensor: Tensor) -> Tensor:
+        if tensor.is_floating_point():
+            found.append(tensor)
+        return tensor
+
+    mapped(seen, value)
+    return found
+
+
+def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Return the value with each of its tensors changed."""
     if isinstance(value, Tensor):
         return change(value)
     if _is_array(value):
         return value.copy()
     if isinstance(value, Mapping) or _is_dataclass(value):
-        return _rebuilt(value, {name: _mapped(change, each) for name, each in _fields(value).items()})
+        return _rebuilt(value, {name: mapped(change, each) for name, each in _fields(value).items()})
     if isinstance(value, list | tuple):
-        return _sequence(value, [_mapped(change, each) for each in value])
+        return _sequence(value, [mapped(change, each) for each in value])
     return value
 
 

@@ -20,6 +20,7 @@ from kernel_backend.runner.average import Average
 from kernel_backend.runner.checkpointing import Checkpointer, Moment
 from kernel_backend.runner.coupled import tell_if_coupled
 from kernel_backend.runner.data import Batch, Batches
+from kernel_backend.runner.evaluate import validate
 from kernel_backend.runner.finite import Finite
 from kernel_backend.runner.first_epoch import FirstEpoch
 from kernel_backend.runner.forwarding import forward, reseed
@@ -28,15 +29,16 @@ from kernel_backend.runner.generators import Kept
 from kernel_backend.runner.joining import host_copy
 from kernel_backend.runner.link import Instructions, Spool
 from kernel_backend.runner.logical import LogicalRanks
-from kernel_backend.runner.metrics import Evaluation, Metrics, Part
+from kernel_backend.runner.metrics import Metrics, Part
 from kernel_backend.runner.pace import Pace
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.ranks import Ranks
 from kernel_backend.runner.reducer import Flags, Gradients, Word
 from kernel_backend.runner.target import Target
-from kernel_backend.runner.validation import Sums, evaluating
+from kernel_backend.runner.validation import Sums
 from kernel_backend.runner.whence import whence
+from kernel_backend.runner.whole_loss import gathers, share_losses
 
 FINISHED, RELEASED = 0, 85
 
@@ -159,13 +161,11 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
     logged = Sums()
     flags = wishes(run)
-    compared: list[Part] | None = [] if run.step == 0 and run.logical.count > 1 else None
+    whole = gathers(run)
+    compared: list[Part] | None = [] if run.step == 0 and run.logical.count > 1 and not whole else None
     run.gradients.begin()
-    for rank, batch in zip(run.logical.mine, shares, strict=True):
-        run.logical.take(rank)
-        if run.streams is None:
-            reseed(run, "step", run.step, rank)
-        loss = loss_of(run, rank, batch, logged, compared)
+    losses = share_losses(run, shares, logged) if whole else each_loss(run, shares, logged, compared)
+    for batch, loss in zip(shares, losses, strict=True):
         run.gradients.add(loss, batch.samples, batch.total, flags._replace(logged=bool(logged)))
     word = run.gradients.finish()
     run.checkpoints.settle()
@@ -175,6 +175,15 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
     with drawing_alike(run):
         update(run)
     return word, logged
+
+
+def each_loss(run: Training, shares: list[Batch], logged: Sums, compared: list[Part] | None) -> Iterator[Tensor | None]:
+    """The mean loss of one share after the other; the gradients of one are computed before the next."""
+    for rank, batch in zip(run.logical.mine, shares, strict=True):
+        run.logical.take(rank)
+        if run.streams is None:
+            reseed(run, "step", run.step, rank)
+        yield loss_of(run, rank, batch, logged, compared)
 
 
 def loss_of(run: Training, rank: int, batch: Batch, logged: Sums, compared: list[Part] | None = None) -> Tensor | None:
@@ -304,42 +313,6 @@ def judge(run: Training, between: bool) -> bool:
         return False
     run.best = value
     return True
-
-
-def validate(run: Training, data: Batches) -> dict[str, float]:
-    """The mean loss and metrics over the validation data, the same at any number of ranks."""
-    run.logical.share(run.ranks)
-    model = run.model
-    if run.average is not None:
-        run.average.take_buffers(run.model)
-        model = run.average.module
-    sums = Sums()
-    evaluation = run.metrics.begin(run.current) if run.metrics else None
-    run.progress.tick("validation", run.step)
-    with evaluating(model, *run.logical.beside.values()):
-        for number, shares in enumerate(data.in_order()):
-            run.progress.tick("validation", run.step)
-            for rank, batch in zip(run.logical.mine, shares, strict=True):
-                if run.streams is None:
-                    reseed(run, "validation", run.step, number, rank)
-                if batch.samples:
-                    with run.precision():
-                        values = forward(run, model, batch, run.current)
-                        loss, _ = loss_and_logged(run.loss(**values))
-                        sums.add("loss", loss, batch.samples, rank)
-                        if evaluation is not None:
-                            evaluation.add(Part(number, rank, batch.samples, values))
-        judged = sums.means(run.ranks)
-        return judged | finish_metrics(run, evaluation) if evaluation is not None else judged
-
-
-def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:
-    """The metrics of all samples; what is drawn for them follows from the step, too."""
-    run.progress.tick("validation", run.step)
-    if run.streams is None:
-        reseed(run, "validation", run.step, "metrics")
-    with run.precision():
-        return evaluation.finish()
 
 
 def save(run: Training) -> None:

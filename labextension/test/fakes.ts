@@ -134,6 +134,7 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
       amp: null,
       ema: null,
       clip: null,
+      gather_loss: false,
       loader_workers: null,
       seed: 0,
       rng: 'derived',

@@ -47,6 +47,7 @@ export interface Config {
   amp: 'bf16' | 'fp16' | null;
   ema: number | null;
   clip: number | null;
+  gather_loss: boolean;
   loader_workers: number | null;
   seed: number;
   rng: 'derived' | 'stream';
