@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +30,7 @@ def tell_if_coupled(run: Training, parts: list[Part], mean: float) -> None:
     """Say a warning where the loss of the whole batch is not the mean of its shares' losses; called by all ranks.
 
     `parts` are what the loss function was given for this rank's shares, `mean` is the weighted mean of what it
-    returned. Weights, buffers and random numbers are as before afterwards.
+    returned. Weights, buffers and random numbers are as before afterwards, and nothing is printed.
     """
     small = run.ranks.all_gather_object(sum(size_of(part.values) for part in parts) <= LIMIT // run.ranks.size)
     if not all(small) or not math.isfinite(mean):
@@ -53,7 +54,14 @@ def tell_if_coupled(run: Training, parts: list[Part], mean: float) -> None:
 def _whole(run: Training, parts: list[Part]) -> float | None:
     """The loss of all parts as one batch; None where that cannot be had, or where it draws random numbers."""
     counts = [part.samples for part in parts]
-    with torch.no_grad(), RandomStates().aside(), run.logical.aside(), _as_before(run.logical.beside.values()):
+    with (
+        torch.no_grad(),
+        RandomStates().aside(),
+        run.logical.aside(),
+        _as_before(run.logical.beside.values()),
+        redirect_stdout(io.StringIO()),  # what it prints belongs to its own calls
+        redirect_stderr(io.StringIO()),
+    ):
         try:
             first = moved(parts[0].values, run.device)
             if _loss(run, first, 0) != _loss(run, first, 1):
