@@ -292,7 +292,7 @@ def test_a_log_that_is_a_symlink_shows_nothing_of_others(accounts, trained, secr
 def test_an_attempts_folder_that_is_a_symlink_gives_and_deletes_nothing_of_others(accounts, agents, secret, lured):
     key = AttemptId(900, 1, 1)
     lured(accounts.area(accounts.dave) / "attempts" / str(key), secret.parent)
-    for op, more in (("records", {"after": 0, "most": 10}), ("forget", {}), ("logs", _LOG), ("kill", {})):
+    for op, more in (("records", {"after": 0, "begin": {}}), ("forget", {}), ("logs", _LOG), ("kill", {})):
         with contextlib.suppress(OSError, DaylightError):
             assert not agents.ask(accounts.dave, op, _ANY, key=str(key), **more)
     assert secret.read_text() == "the secret of leslie\n"
@@ -303,7 +303,7 @@ def test_a_spool_that_is_a_symlink_is_not_read_for_its_owner(accounts, agents, s
     folder = accounts.area(accounts.dave) / "attempts" / "901.1-1"
     lured(folder / "spool.jsonl", secret)
     with pytest.raises(PermissionError):
-        agents.ask(accounts.dave, "records", _ANY, key="901.1-1", after=0, most=10)
+        agents.ask(accounts.dave, "records", _ANY, key="901.1-1", after=0, begin={})
 
 
 @pytest.mark.parametrize("target", ["private", "checkpoints"])

@@ -267,7 +267,8 @@ class EngineContract:
             await engine.forget(job().id)
             await engine.submit(job(), "secret")
             assert (await ended(engine, job().id)).outcome is Outcome.OK
-            assert [record.number for record in await engine.records(job().id, 0)] == [1]
+            page = await engine.records(job().id, 0, SpoolPosition())
+            assert [record.number for record in page.records] == [1]
 
         asyncio.run(go())
 
