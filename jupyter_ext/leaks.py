@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.problems import cell_of
@@ -16,7 +15,6 @@ _TEXTS = (b"'<U", b"'|S", b"'>U")  # kinds of numpy's texts, in the head of its 
 _WAY_OUT = (
     "A snapshot is kept, and shown to others. Read it from os.environ, and set it where Daylight's service is started"
 )
-_ALONE = "What the job needs of the line goes on a line of its own: a line that only sets a variable stays behind."
 _UNNAMED = "name the file in .daylightignore and in no --include"
 # What to do instead, by option.
 _OPTIONS = {
@@ -34,11 +32,9 @@ def leaks(
 
     `given` are hyperparameters, and options by their flags.
     """
-    lines = capture.source.split("\n")
     for line, kind in find_secrets(capture.source, known):
         place = capture.where(line)
-        problem = _problem(place, kind, cell_of(place), f"end the line with # {OVERRIDE}")
-        yield replace(problem, message=f"{problem.message} {_ALONE}") if ";" in lines[line - 1] else problem
+        yield _problem(place, kind, cell_of(place), f"end the line with # {OVERRIDE}")
     for name, data in sorted(files.items()):
         yield from _in_file(name, data, known)
     yield from leaks_on_the_line(given, known)

@@ -17,6 +17,7 @@ from jupyter_ext.edited import edited
 from jupyter_ext.host import headless, notebook_path, wants_widget
 from jupyter_ext.job import Job
 from jupyter_ext.line import words
+from jupyter_ext.magic_first import first_line, magic_first
 from jupyter_ext.offer import offered
 from jupyter_ext.recorder import Recorder
 from jupyter_ext.submit import Checked, Session, Wanted, check, read, send
@@ -112,7 +113,7 @@ class DaylightMagics(Magics):
 
     def _capture(self, cell: str, wanted: Wanted) -> Capture:
         number = len(self.kernel.history_manager.input_hist_raw) - 1
-        line = self._first_line()
+        line = first_line(self.recorder.running)
         cells = self.recorder.cells
         capture = capture_cell(
             cells,
@@ -126,11 +127,6 @@ class DaylightMagics(Magics):
         needed = {piece.cell for piece in capture.pieces if piece.cell is not None}
         changed = edited(notebook_path(self.kernel), cells, needed, self.recorder.started)
         return replace(capture, warnings=(*capture.warnings, *changed))
-
-    def _first_line(self) -> int:
-        """Where the text below the magic begins in the cell: blank lines may stand above it."""
-        text = self.recorder.running
-        return len(text) - len(text.lstrip("\n")) + 2
 
     def _define(self, cell: str) -> None:
         """The cell's definitions, in the notebook too; an error is shown and changes nothing about the experiment."""
@@ -150,6 +146,7 @@ def load(shell: Any) -> None:
         magics = DaylightMagics(shell)
         magics.recorder.register()
         shell.register_magics(magics)
+        shell.input_transformers_cleanup.insert(0, magic_first)
         setattr(shell, _ATTRIBUTE, magics)
 
 
@@ -158,6 +155,7 @@ def unload(shell: Any) -> None:
     magics = getattr(shell, _ATTRIBUTE, None)
     if magics is not None:
         magics.recorder.unregister()
+        shell.input_transformers_cleanup.remove(magic_first)
         setattr(shell, _ATTRIBUTE, None)
 
 

@@ -209,8 +209,9 @@ def check(
         params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)
     except InvalidDefinition as error:
         message = capture.relocate(error.message) + error.details.get("shown", "")
-        if not problems:
+        if all(each.code == "syntax" for each in problems):  # which is the definition's, too
             raise InvalidDefinition(message, **error.details) from None
+        problems = [each for each in problems if each.code != "syntax"]
         problems.append(Problem("definition", "", None, message))
     if problems:
         kind = InvalidRequest if wrong else CaptureError

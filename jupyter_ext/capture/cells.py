@@ -13,6 +13,7 @@ _TIMED = re.compile(r"^(\s*)%(?:time|prun)\s+(?=[\w(\[{'\"])", re.MULTILINE)
 _CONTINUED = re.compile(r"^([^\S\n]*(?:[\w, ]+=\s*)?[%!].*\\\n(?:.*\\\n)*.*)", re.MULTILINE)
 _NOTHING = ast.Module([], [])
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)(.*)")
+_SUBMITTED = re.compile(r"(?:[^\S\n]*(?:#.*)?\n)*%%dlsubmit\b.*")  # comments may stand above it
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ def _without_magics(lines: tuple[str, ...], magics: list[Magic]) -> tuple[str, .
 
 def _without_cell_magic(source: str) -> str:
     """Its first line blanked where the body below is plain Python."""
-    opening = _CELL_MAGIC.match(source)
-    if opening is None or opening[1] not in _TRANSPARENT:
+    opening = _SUBMITTED.match(source) or _CELL_MAGIC.match(source)
+    if opening is None or (opening.lastindex and opening[1] not in _TRANSPARENT):
         return source
     return "\n" * (source[: opening.end()].count("\n")) + source[opening.end() :]
 

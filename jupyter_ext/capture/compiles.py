@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.problems import Problem, cell_of
+from jupyter_ext.capture.statements import analyse
 
 _WAITS = re.compile(r"await|async", re.IGNORECASE)
 
@@ -37,6 +38,21 @@ def uncompiled(
     if fine:
         place = where(whole.lineno or 1)
         yield _problem(place, cell_of(place), whole, [])
+
+
+def unparsable(target: str, number: int, line: int) -> Iterator[Problem]:
+    """A problem for a submitted cell that is no Python; `line` is where its text begins in its cell."""
+    parsed = analyse(target)[0]
+    if parsed.tree.body or parsed.magics or all(each.lstrip()[:1] in ("", "#") for each in parsed.lines):
+        return
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            ast.parse("\n".join(parsed.lines))
+    except SyntaxError as error:
+        place = f"cell [{number}] line {(error.lineno or 1) + line - 1}"
+        yield Problem("syntax", "", number, f"{place}: {error.msg}: {(error.text or '').strip()}")
+    except ValueError as error:  # null bytes
+        yield Problem("syntax", "", number, f"cell [{number}] is no Python source: {error}")
 
 
 def _problem(place: str, cell: int | None, error: SyntaxError, names: list[str]) -> Problem:

@@ -37,10 +37,11 @@ class Executed:
     def _execute(self, index: int) -> None:
         cell = self.cells[index]
         statements = analyse(cell.source)[1]
+        failing = [each for each in statements if each.start <= (cell.error_line or 0) <= each.end]
         for statement in statements:
             if cell.error_line is not None and statement.end >= cell.error_line:
                 self.unfinished.append((statement, cell.number or 0))
-                if statement.start <= cell.error_line and index < len(self.cells) - 1:
+                if [statement] == failing and index < len(self.cells) - 1:
                     self._fail(statement, index)
             else:
                 if cell.displayed and statement is statements[-1]:
@@ -51,7 +52,8 @@ class Executed:
     def _fail(self, statement: Statement, index: int) -> None:
         """What a failing statement changed before it failed has happened; what it binds at its end has not."""
         blocks = all(isinstance(node, _BLOCKS) for node in statement.nodes)
-        if len(statement.nodes) == 1 and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):
+        alone = statement.after is None and statement.before is None
+        if alone and can_be_tried(self.parsed[index].plain[statement.start - 1 : statement.end]):
             perhaps = dict.fromkeys(statement.binds, True) if blocks else {}
             self.statements.append(replace(statement, binds=perhaps, failed=True))
             self._cell.append(index)
@@ -70,8 +72,20 @@ class Executed:
 
     def text(self, time: int) -> str:
         """The statement's own text."""
-        statement = self.statements[time]
-        return "\n".join(self.lines(time)[statement.start - 1 : statement.end])
+        return "\n".join(self.cut(self.lines(time), time, time, self.statements[time].start))
+
+    def cut(self, lines: Sequence[str], first: int, last: int, start: int) -> list[str]:
+        """Those of a cell's lines that the statements from `first` to `last` are on, from line `start` on.
+
+        Of lines that they share with others it is their part.
+        """
+        begins, ends = self.statements[first], self.statements[last]
+        found = list(lines[start - 1 : ends.end])
+        if ends.before is not None:
+            found[-1] = found[-1][: ends.before]
+        if begins.after is not None:
+            found[0] = found[0][begins.after :]
+        return found
 
 
 def can_be_tried(lines: Sequence[str]) -> bool:

@@ -10,11 +10,17 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass
 class Statement:
-    """One top-level statement (several, where they share a line) with its facts; lines count from 1 in its cell."""
+    """One top-level statement with its facts; lines count from 1 in its cell, columns in characters from 0.
+
+    `after` and `before` are columns where another statement shares its first or last line: where it begins itself, and
+    where it ends.
+    """
 
     start: int
     end: int
     nodes: list[ast.stmt]
+    after: int | None = None
+    before: int | None = None
     binds: dict[str, bool] = field(default_factory=dict)  # name -> only perhaps (in a branch)
     now: set[str] = field(default_factory=set)
     later: set[str] = field(default_factory=set)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from jupyter_ext.capture.cells import Cell
 from jupyter_ext.capture.chance import unseeded
-from jupyter_ext.capture.compiles import uncompiled
+from jupyter_ext.capture.compiles import uncompiled, unparsable
 from jupyter_ext.capture.deleted import deleted
+from jupyter_ext.capture.dropped import dropped
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.history import History
@@ -137,6 +138,7 @@ def capture_cell(
             *kept_out,
             *_unseen(executed, sliced),
             *repeated(executed, taken),
+            *dropped(executed, sorted(sliced.needed)),
         ),
         kept_out=kept_out,
         problems=(
@@ -145,6 +147,7 @@ def capture_cell(
             *made_by_target(sliced, held),
             *problems(executed, sliced, written.left, namespace, line),
             *deleted(executed, sliced),
+            *unparsable(target, number, line),
             *uncompiled(executed, sliced.needed, line, source, partial(_where, pieces)),
         ),
         compared=sliced.compared,
@@ -250,9 +253,10 @@ class _Writer:
 
     def write(self, taken: Sequence[int]) -> None:
         """The needed statements of earlier cells."""
-        for time, index, first, last in self._runs(taken):
+        for time, last, first in self._runs(taken):
             self._read_values(time)
-            text = self.executed.parsed[index].plain[first - 1 : last]
+            index = self.executed.index(time)
+            text = self.executed.cut(self.executed.parsed[index].plain, time, last, first)
             if self.executed.statements[time].failed:
                 self._try(self.executed.cells[index].number, text, first)
                 continue
@@ -286,21 +290,21 @@ class _Writer:
         if not self.pieces or self.pieces[-1].cell != number:
             self.lines.append(f"# cell [{number}]")
 
-    def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int, int]]:
-        """Time, cell index, first and last line of neighbouring statements, with the comments directly above them.
+    def _runs(self, taken: Sequence[int]) -> list[tuple[int, int, int]]:
+        """The first and last of neighbouring statements, and the line where the comments directly above them begin.
 
         A statement that failed stands alone.
         """
-        runs: list[tuple[int, int, int, int]] = []
+        runs: list[tuple[int, int, int]] = []
         previous = -2
         for time in taken:
             statement, index = self.executed.statements[time], self.executed.index(time)
             alone = statement.failed or time in self._places.values()
-            if previous == time - 1 and runs[-1][1] == index and not alone:
-                runs[-1] = (*runs[-1][:3], statement.end)
+            if previous == time - 1 and self.executed.index(previous) == index and not alone:
+                runs[-1] = (runs[-1][0], time, runs[-1][2])
             else:
                 first = statement.start if statement.failed else self._with_comments(time)
-                runs.append((time, index, first, statement.end))
+                runs.append((time, time, first))
             previous = time
         return runs
 

@@ -29,11 +29,12 @@ def _statements(parsed: Parsed) -> list[Statement]:
     found: list[Statement] = []
     for node in tree.body:
         start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
-        if found and start <= found[-1].end:
-            found[-1].nodes.append(node)
-            found[-1].end = max(found[-1].end, node.end_lineno or node.lineno)
-        else:
-            found.append(Statement(start, node.end_lineno or node.lineno, [node]))
+        statement = Statement(start, node.end_lineno or node.lineno, [node])
+        if found and start == found[-1].end:
+            previous = found[-1].nodes[-1]
+            statement.after = _column(parsed.lines[start - 1], node.col_offset)
+            found[-1].before = _column(parsed.lines[start - 1], previous.end_col_offset or 0)
+        found.append(statement)
     about_environment = any("environ" in line for line in parsed.lines)
     for statement in found:
         read(statement)
@@ -41,6 +42,11 @@ def _statements(parsed: Parsed) -> list[Statement]:
         if parsed.magics:
             statement.magics = {name for node in statement.nodes for name in _made_by_magic(node)}
     return found
+
+
+def _column(line: str, offset: int) -> int:
+    """The column of a byte of a line, as syntax trees count them."""
+    return len(line.encode()[:offset].decode(errors="ignore"))
 
 
 def _made_by_magic(statement: ast.stmt) -> Iterator[str]:

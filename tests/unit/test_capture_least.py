@@ -60,3 +60,19 @@ def test_a_required_argument_of_a_role_brings_the_function_of_that_name():
     assert "def root" in found
     assert "def dataset" in found
     assert "unused" not in found
+
+
+def test_a_slice_is_of_statements_and_not_of_lines():
+    found = source(["a = 1; secret = 'zzz'; b = 2  # of both"], "a, b")
+    assert found == "# cell [1]\na = 1\n\nb = 2  # of both\n\n# cell [2]\ndef result(): return a, b\n"
+    assert (
+        source(["ä = 'ü'; x = [\n    1,\n]; y = 3; z = 4"], "y")
+        == "# cell [1]\ny = 3\n\n" + "# cell [2]\n" + USE.format("y") + "\n"
+    )
+
+
+def test_a_statement_on_a_shared_line_keeps_its_place():
+    capture = capture_cell(["# of c\nc = 1; a = [\n    3,\n]"], USE.format("a"))
+    lines = capture.source.split("\n")
+    assert capture.where(lines.index("    3,") + 1) == "cell [1] line 3"
+    assert "of c" not in capture.source

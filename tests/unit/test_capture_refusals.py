@@ -116,3 +116,42 @@ def test_modules_that_a_magic_brought_are_imported():
 def test_a_local_name_cannot_be_captured_and_that_is_not_offered():
     said = message(capture_cell(["def f():\n    out = !ls data\n    return out"], "def train_data(): return f()"))
     assert said.endswith("in cell [1], which a job cannot repeat. Write it in Python.")
+
+
+@pytest.mark.parametrize(
+    ("command", "reads"),
+    [
+        ("!wget https://example.org/files/train.csv", "pd.read_csv('train.csv')"),
+        ("!unzip -q archive.zip -d pictures", "listed('pictures/cats')"),
+        ("!curl -o words.txt https://example.org/w", "open('words.txt').read()"),
+        ("%%bash\ngit clone https://example.org/x data-of-x", "listed('data-of-x')"),
+        ("%%writefile conf.yaml\na: 1", "open('conf.yaml').read()"),
+    ],
+)
+def test_a_command_that_made_what_a_needed_statement_reads_is_told(command: str, reads: str):
+    told = capture_cell([command, f"x = {reads}"], "def model(): return x", {"pd": 1, "listed": 1}).warnings
+    assert any(each.startswith("cell [1] line 1 (") and "does not run in a job" in each for each in told)
+    assert any("does not run" in each for each in capture_cell([command], f"def model(): return {reads}").warnings)
+    others = capture_cell([command, f"x = {reads}"], "def model(): return 1").warnings
+    assert not any("does not run" in each for each in others)
+
+
+@pytest.mark.parametrize("command", ["!ls pictures", "!pip install pictures", "!nvidia-smi", "%cd pictures"])
+def test_a_command_that_only_looks_is_not(command: str):
+    told = capture_cell([command], "def model(): return open('pictures/a')").warnings
+    assert not any("does not run" in each for each in told)
+
+
+@pytest.mark.parametrize("move", ["%cd sub", "import os\nos.chdir('sub')", "%pushd sub"])
+def test_a_move_to_another_folder_is_told_where_a_needed_file_was_read_before_it(move: str):
+    capture = capture_cell([f"x = open('a.txt').read()\n{move}", "y = 1"], "import os\ndef model(): return x, y")
+    assert any("cell [1] ran before " in each and "in cell [1]" in each for each in capture.warnings)
+    assert "chdir(" not in capture.source
+    assert not any("ran before" in each for each in capture_cell([move, "x = open('a')"], "x").warnings)
+
+
+def test_a_cell_that_is_no_python_is_refused_by_its_line():
+    said = message(capture_cell(["x = 1"], "def model():\n    return (x", number=7, line=2))
+    assert said.startswith("cell [7] line 3: '(' was never closed")
+    for fine in ("", "# nothing\n", "!ls", "x = 1"):
+        assert capture_cell([], fine).problems == ()

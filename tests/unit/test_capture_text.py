@@ -216,7 +216,8 @@ def test_heavy_statements_that_would_run_again_are_told():
 
 def test_a_target_that_is_no_python_is_kept_for_the_message():
     capture = capture_cell(["x = 1"], "def model(:\n    ...", line=2)
-    assert capture.problems == ()
+    (problem,) = capture.problems
+    assert problem.message == "cell [2] line 2: invalid syntax: def model(:"
     assert capture.where(capture.roles_from) == "cell [2] line 2"
 
 

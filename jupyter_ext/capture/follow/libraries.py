@@ -123,7 +123,7 @@ ORDERING = _names("list tuple enumerate iter zip map array fromkeys join DataFra
 # Calls on a module that set something: `torch.manual_seed(0)`, `np.random.seed(0)`, `sys.path.append(...)`.
 _SETTING = re.compile(
     r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
-    r"|basicConfig|config|reset|reload|patch|pop|clear|field_size_limit|chdir|option"
+    r"|basicConfig|config|reset|reload|patch|pop|clear|field_size_limit|option"
     r"|rc$|rcdefaults$|pandas$|load_dotenv$|setdefault|captureWarnings|signal$)"
 )
 _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push|enter_context|bind|set_|install|hook")

@@ -1,0 +1,98 @@
+"""What IPython's own syntax did to files and folders: a job does not do it again, and whoever needs it is told."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from jupyter_ext.capture.cells import Magic, magics_run
+from jupyter_ext.capture.executed import Executed
+from jupyter_ext.capture.facts import FunctionNode
+
+_SHELLS = {"!", "%%bash", "%%sh", "%%script", "%%writefile", "%%file", "sx", "system"}
+_LOOKING = {"ls", "cat", "head", "tail", "pip", "pip3", "conda", "echo", "pwd", "wc", "du", "df", "which", "nvidia-smi"}
+_WORD = re.compile(r"[^\s'\"<>|;&(){}$=]+")
+_PART = re.compile(r"[^/\\?#]+")
+_SHORTEST = 3  # letters of a name that tells
+
+
+def dropped(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
+    """Sentences about commands that made files which needed statements name, and about moves to other folders."""
+    names = _named(executed, needed)
+    for cell, parsed in zip(executed.cells, executed.parsed, strict=True):
+        for magic in magics_run(cell, parsed):
+            found = sorted(_files(magic, parsed.lines) & names)
+            if found:
+                yield (
+                    f"cell [{cell.number}] line {magic.line} ({_short(magic.text)}) does not run in a job, which reads "
+                    f"{found[0]} as it is where it runs"
+                )
+    yield from _moved(executed, needed)
+
+
+def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
+    """The parts of paths in the texts of these statements."""
+    nodes = [each for time in needed for node in executed.statements[time].nodes for each in ast.walk(node)]
+    texts = [each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return {part for text in texts if len(text) < 1000 and "\n" not in text for part in _PART.findall(text)}
+
+
+def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
+    """What may be names of files or folders in a command that makes some."""
+    if magic.name not in _SHELLS:
+        return set()
+    body = "\n".join(lines[magic.line :]) if magic.name in ("%%bash", "%%sh", "%%script") else ""
+    commands = [words for line in [magic.argument, *body.split("\n")] if (words := _WORD.findall(line))]
+    writes = magic.name in ("%%writefile", "%%file")
+    words = [word for each in commands if writes or each[0] not in _LOOKING for word in (each if writes else each[1:])]
+    parts = [part for word in words if not word.startswith("-") for part in _PART.findall(word)]
+    return {part for part in parts if len(part) >= _SHORTEST}
+
+
+def _moved(executed: Executed, needed: Sequence[int]) -> Iterator[str]:
+    """A notebook may change its folder between two statements; a job has one, which is the last of these."""
+    moves = [
+        (index, magic.line, magic.text)
+        for index, (cell, parsed) in enumerate(zip(executed.cells, executed.parsed, strict=True))
+        for magic in magics_run(cell, parsed)
+        if magic.name in ("cd", "pushd", "popd")
+    ]
+    for time, statement in enumerate(executed.statements[: executed.start]):
+        moves += (
+            [(executed.index(time), statement.start, executed.text(time))] if _changes_folder(statement.nodes) else []
+        )
+    if not moves:
+        return
+    last, line, text = max(moves)
+    for time in needed:
+        statement, index = executed.statements[time], executed.index(time)
+        if (index, statement.start) < (last, line) and _calls_with_a_text(statement.nodes):
+            first, other = executed.cell(time).number, executed.cells[last].number
+            yield (
+                f"cell [{first}] ran before {_short(text)} in cell [{other}]: a job runs all of it in the folder of "
+                "now, so that relative paths may lead elsewhere"
+            )
+            return
+
+
+def _changes_folder(nodes: Sequence[ast.stmt]) -> bool:
+    calls = [node.value for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "chdir" for call in calls)
+
+
+def _calls_with_a_text(nodes: Sequence[ast.stmt]) -> bool:
+    """Whether they may open a file by name."""
+    if all(isinstance(node, FunctionNode | ast.ClassDef | ast.Import | ast.ImportFrom) for node in nodes):
+        return False
+    calls = [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call)]
+    given = [value for each in calls for value in (*each.args, *(keyword.value for keyword in each.keywords))]
+    return any(isinstance(value, ast.Constant | ast.JoinedStr) and not _is_number(value) for value in given)
+
+
+def _is_number(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and not isinstance(value.value, str)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."

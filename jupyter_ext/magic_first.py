@@ -1,0 +1,30 @@
+"""`%%dlsubmit` below comments and empty lines: IPython wants a cell magic on the first line."""
+
+from __future__ import annotations
+
+_MAGIC = "%%dlsubmit"
+
+
+def magic_first(lines: list[str]) -> list[str]:
+    """Return a cell's lines with `%%dlsubmit` moved above the comments and empty lines that it stands below.
+
+    An empty line takes its place, so that the lines of the body count as in the cell. For IPython's
+    `input_transformers_cleanup`.
+    """
+    at = _place(lines)
+    return [lines[at], *lines[:at], "\n", *lines[at + 1 :]] if at else lines
+
+
+def first_line(cell: str) -> int:
+    """The line of the cell where the body begins that IPython gives the magic."""
+    return 1 if _place(cell.split("\n")) else 2
+
+
+def _place(lines: list[str]) -> int:
+    """The index of the line with the magic; 0 where something else stands above it, or nothing does."""
+    for index, line in enumerate(lines):
+        if line.split()[:1] == [_MAGIC] and line.startswith(_MAGIC):
+            return index
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+    return 0
