@@ -8,10 +8,10 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from functools import lru_cache
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -35,7 +35,7 @@ from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Identity, Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.engines.local import LocalEngine
-from kernel_backend.errors import DaylightError
+from kernel_backend.errors import Conflict, DaylightError
 from kernel_backend.home import home as default_home
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.scheduler.rules import Rules
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 THREADS = 128  # for whatever waits for files or databases
 OWNERS = 100_000  # experiments whose owner, which never changes, is remembered
 TRIALS = 100_000  # and trials whose identity is
+FOUND_S = 1.0  # between looks whether it is still found by its home
 IDLE_LOOK_S = 1.0  # between looks whether it is time to go
 GOING_AWAY = 1001  # what watchers hear at the end: they will connect again
 
@@ -252,19 +253,44 @@ async def _listening(
 ) -> AsyncIterator[None]:
     """A service that has begun its rounds and answers, and is found by its home, until the block ends."""
     host, port = where
+    token = discovery.ensure_token(home)
     server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
     sockets = bind_sockets(port, host)
     await service.start()
     server.add_sockets(sockets)
     address = discovery.announce(home, host, sockets[0].getsockname()[1], prefix)
     _log.info("Daylight %s serves %s at %s (pid %d)", __version__, home, address.url, address.pid)
+    again = partial(discovery.announce, home, host, sockets[0].getsockname()[1], prefix, token)
     try:
-        yield
+        async with _beside(_stay_announced(home, token, again)):
+            yield
     finally:
         discovery.withdraw(home)
         await _close(server, use)
         await service.close()
         _log.info("Daylight has ended; gangs that run go on")
+
+
+async def _stay_announced(home: Path, token: str, announce: Callable[[], object]) -> None:
+    """Write again what somebody has deleted of the files by which this service is found, and hold a new lock file."""
+    with ExitStack() as locks:
+        while True:
+            await asyncio.sleep(FOUND_S)
+            try:
+                lock = ExitStack()
+                if lock.enter_context(discovery.lock(home)):  # the file that this process has locked is gone
+                    locks.push(lock.pop_all())
+                    _log.warning("service.lock was deleted: it is there again")
+                lock.close()
+                if not discovery.announced(home, token):
+                    announce()
+                    _log.warning("what says where this service listens was deleted: it is there again")
+            except Conflict as error:
+                _log.error("%s; this one ends", error)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            except OSError as error:
+                _log.debug("the service cannot be found by its home: %s", error)
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from kernel_backend import lifetimes
-from kernel_backend.errors import ServiceUnreachable
+from kernel_backend.errors import Conflict, ServiceUnreachable
 from kernel_backend.home import home as default_home
 
 START_LIMIT = 30.0  # seconds that a service may take until it listens
@@ -138,14 +138,29 @@ def ensure_token(home: Path) -> str:
     return token
 
 
-def announce(home: Path, host: str, port: int, prefix: str = "") -> Address:
-    """Write where this process listens, and which interpreter can serve; the address clients will find."""
+def announce(home: Path, host: str, port: int, prefix: str = "", token: str = "") -> Address:
+    """Write where this process listens, and which interpreter can serve; the address clients will find.
+
+    `token` is the home's, should its file have gone since it was read.
+    """
+    if token and _read(home / "token") != token:
+        write_private(home / "token", token)
     pid = os.getpid()
     url = (f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}") + prefix
     noted = _Noted(pid, lifetimes.started(pid), socket.gethostname(), host, port, url)
     write_private(home / "service.json", json.dumps(noted._asdict()))
     write_private(home / "server-python", sys.executable)
     return Address(noted.url, ensure_token(home), pid, os.getuid())
+
+
+def announced(home: Path, token: str) -> bool:
+    """Return whether this process is found by its home; raises Conflict where another service is found there."""
+    noted = _noted(home)
+    if noted is None or noted.machine != socket.gethostname() or not lifetimes.alive(noted.pid, noted.started):
+        return False
+    if noted.pid != os.getpid():
+        raise Conflict(f"another service (pid {noted.pid}) serves {home}: its service.lock was deleted")
+    return _read(home / "token") == token
 
 
 def withdraw(home: Path) -> None:

@@ -154,6 +154,23 @@ def test_a_service_that_an_attempt_started_does_not_belong_to_it(home, monkeypat
     assert MARK not in psutil.Process(address.pid).environ()
 
 
+@pytest.mark.parametrize("name", ["service.json", "token"])
+def test_a_running_service_is_found_again_though_its_files_were_deleted(home, name):
+    running = discovery.start(home)
+    (home / name).unlink()
+    until(lambda: discovery.find(home) == running, "it is found again")
+    assert Client.connect(start=False, home=home).health()["pid"] == running.pid
+    assert stat.S_IMODE((home / name).stat().st_mode) == 0o600
+
+
+def test_a_deleted_lock_lets_no_second_service_in(home):
+    running = discovery.start(home)
+    (home / "service.lock").unlink()
+    until(lambda: (home / "service.lock").exists(), "there is a lock again")
+    until(lambda: "already" in run(home).stdout, "a second one goes away")
+    assert discovery.find(home) == running
+
+
 def test_a_service_that_was_killed_is_not_mistaken_for_a_living_one(home):
     first = discovery.start(home)
     os.kill(first.pid, signal.SIGKILL)
