@@ -7,7 +7,7 @@ from logging import Logger
 
 from kernel_backend import discovery
 from kernel_backend.discovery import Address
-from kernel_backend.errors import ServiceUnreachable
+from kernel_backend.errors import HomeUnusable, ServiceUnreachable
 
 REST_S = 2.0  # that a failure stands: many views that try again must not start a process each
 GRACE_S = 10.0  # beyond the limit of a start: for finding an interpreter, or a slow disk
@@ -42,7 +42,7 @@ class Finder:
                 return found
             self._log.info("No Daylight service runs: starting one")
             return discovery.start(limit=self._limit)
-        except ServiceUnreachable as error:  # of its children a browser need not know
+        except (ServiceUnreachable, HomeUnusable) as error:  # of its children a browser need not know
             raise ServiceUnreachable(error.message) from error
         except OSError as error:
             raise ServiceUnreachable(

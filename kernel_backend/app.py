@@ -35,8 +35,9 @@ from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.places import Identity, Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.engines.local import LocalEngine
-from kernel_backend.errors import Conflict, DaylightError
+from kernel_backend.errors import Conflict, DaylightError, HomeUnusable
 from kernel_backend.home import home as default_home
+from kernel_backend.home import make_database, make_private, writing
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.bus import heard
@@ -146,7 +147,8 @@ class Daylight(Program):
     def start(self) -> None:
         """Serve until stopped or idle; returns at once where another process serves this home."""
         home = Path(self.home).expanduser().absolute()
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with writing(home):
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.environ["DAYLIGHT_HOME"] = str(home)  # for the launchers
         if self.slots:
             os.environ["DAYLIGHT_SLOTS"] = str(self.slots)
@@ -154,6 +156,8 @@ class Daylight(Program):
             format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=cast("int | str", self.log_level)
         )
         logging.getLogger("alembic").setLevel(logging.WARNING)
+        if opened := make_private(home, group=self.hub):
+            _log.warning("others could read %s: now they cannot", ", ".join(map(str, opened)))
         if self.hub:
             discovery.end(home)  # a hub that was killed has left its service behind
         with discovery.lock(home) as ours:
@@ -202,7 +206,7 @@ class Daylight(Program):
             await stop.wait()
 
     def _service(self, home: Path, hub: UnderHub | None = None) -> Service:
-        store = SqlStore(home / "daylight.db")
+        store = SqlStore(make_database(home))
         engine, places, areas = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home, store)
         return Service(
             store=store,
@@ -289,7 +293,7 @@ async def _stay_announced(home: Path, token: str, announce: Callable[[], object]
                 _log.error("%s; this one ends", error)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
-            except OSError as error:
+            except (OSError, HomeUnusable) as error:
                 _log.debug("the service cannot be found by its home: %s", error)
 
 

@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from kernel_backend import discovery
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
-from kernel_backend.home import largest_number
+from kernel_backend.home import DATABASE, largest_number
 
-DATABASE = "daylight.db"
 _MIGRATIONS = Path(__file__).parent / "store" / "migrations" / "versions"
 _BUSY_S = 20.0
 

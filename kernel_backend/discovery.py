@@ -26,6 +26,7 @@ from typing import IO, NamedTuple
 from kernel_backend import lifetimes
 from kernel_backend.errors import Conflict, ServiceUnreachable
 from kernel_backend.home import home as default_home
+from kernel_backend.home import writing
 
 START_LIMIT = 30.0  # seconds that a service may take until it listens
 END_LIMIT = 60.0  # and until it has ended
@@ -105,8 +106,13 @@ def start(home: Path | None = None, limit: float = START_LIMIT) -> Address:
 
 @contextmanager
 def lock(home: Path) -> Iterator[bool]:
-    """True within, if this process may be the service of this home; the lock ends with the process."""
-    with open(home / "service.lock", "a") as file:
+    """True within, if this process may be the service of this home; the lock ends with the process.
+
+    Raises HomeUnusable.
+    """
+    with writing(home):
+        opened = os.open(home / "service.lock", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with os.fdopen(opened, "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -221,7 +227,9 @@ def _spawn(home: Path) -> subprocess.Popen[bytes]:
         )
     environment = {name: value for name, value in os.environ.items() if name not in _KERNEL_ONLY}
     command = [_interpreter(home), "-P", "-m", "kernel_backend"]
-    with _open_log(home) as log:
+    with writing(home):
+        opened = _open_log(home)
+    with opened as log:
         return subprocess.Popen(
             command,
             cwd=home,

@@ -86,6 +86,12 @@ class ServiceUnreachable(DaylightError):
     http_status = 503
 
 
+class HomeUnusable(DaylightError):
+    """The folder that Daylight keeps its files in cannot be made or written; trying again would not help."""
+
+    http_status = 503
+
+
 class ExperimentFailed(DaylightError):
     """Raised to whoever waits for an experiment that failed, with the user's own frames."""
 

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kernel_backend.errors import HomeUnusable
+
+DATABASE = "daylight.db"
+# What only the owner of a home may read: files with what was submitted, told and logged, and folders with the rest.
+_PRIVATE = (
+    f"{DATABASE}*",
+    "fingerprints.db*",
+    "token",
+    "service.*",
+    "hub.json",
+    "attempts",
+    "checkpoints",
+    "artifacts",
+    "snapshots",
+    "searches",
+    "standins",
+    "prepared",
+    "forkservers",
+    "gangs",
+)
 # All folders whose entries begin with the number of an experiment: `12`, `12.1` or `12.1-2`.
 _NUMBERED = ("attempts", "standins", "prepared", "artifacts", "checkpoints", "searches", "gangs")
 _NUMBER = re.compile(r"(\d{1,9})(?:\.\d{1,9}(?:-\d{1,9})?)?")
@@ -20,10 +42,47 @@ def _jupyter_data() -> Path:
 
 
 def home() -> Path:
-    """The folder, made on first use and readable by its owner alone (0700)."""
+    """The folder, made on first use and readable by its owner alone (0700); raises HomeUnusable."""
     folder = Path(os.environ.get("DAYLIGHT_HOME") or _jupyter_data() / "daylight").expanduser().absolute()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
+
+
+@contextlib.contextmanager
+def writing(home: Path) -> Iterator[None]:
+    """Raise HomeUnusable, with what to do, where a file or folder of a home cannot be made or opened within."""
+    try:
+        yield
+    except OSError as error:
+        raise HomeUnusable(
+            f"Daylight's home {home} cannot be written ({error.strerror or error}): make it writable for you, or set "
+            "DAYLIGHT_HOME to a folder that is"
+        ) from error
+
+
+def make_private(home: Path, *, group: bool) -> list[Path]:
+    """Let no others read a home and what Daylight has there; return what they could. `group` may go on to.
+
+    What is another user's, or a link, stays as it is.
+    """
+    forbidden = 0o007 if group else 0o077
+    found = []
+    for path in [home, *(each for name in _PRIVATE for each in home.glob(name))]:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode) or not status.st_mode & forbidden or status.st_uid != os.geteuid():
+            continue
+        with contextlib.suppress(OSError):  # of a file system without modes
+            path.chmod(stat.S_IMODE(status.st_mode) & ~forbidden)
+            found.append(path)
+    return found if home in found else []  # what lay in a private folder, nobody could read
+
+
+def make_database(home: Path) -> Path:
+    """Return the file of the database, empty where there was none: SQLite would make it by the umask."""
+    with writing(home):
+        os.close(os.open(home / DATABASE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    return home / DATABASE
 
 
 def attempt_folder(root: Path, key: object) -> Path:

@@ -27,6 +27,7 @@ from kernel_backend.agent.wire import (
 from kernel_backend.areas.base import Asked, Contents
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
+from kernel_backend.home import make_private
 
 AREA = "hub"  # beside what a service of the user's own keeps: two services never share gangs
 ASKER_CALLS = ("interval", "ask", "tell")
@@ -41,6 +42,7 @@ def serve() -> None:
     home = default_home() / AREA
     home.mkdir(exist_ok=True, mode=0o700)
     _log_to(home / "agent.log")
+    make_private(home, group=False)
     loop = asyncio.new_event_loop()
     hands = Hands(home, loop)
     threading.Thread(target=_listen, args=(control, hands), daemon=True).start()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from kernel_backend import __version__
 from kernel_backend.cli.output import say
 from kernel_backend.cli.verb import FAILED, INTERRUPTED, OK, UNREACHABLE, USAGE, Verb, overview_of
-from kernel_backend.errors import DaylightError, ExperimentFailed, InvalidRequest, ServiceUnreachable
+from kernel_backend.errors import DaylightError, ExperimentFailed, HomeUnusable, InvalidRequest, ServiceUnreachable
 
 
 def verbs() -> dict[str, Verb]:
@@ -99,7 +99,7 @@ def _no_such_verb(name: str, known: dict[str, Verb]) -> InvalidRequest:
 
 
 def _exit_code(error: DaylightError) -> int:
-    if isinstance(error, ServiceUnreachable):
+    if isinstance(error, ServiceUnreachable | HomeUnusable):
         return UNREACHABLE
     if isinstance(error, ExperimentFailed):
         return FAILED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from kernel_backend.cli.output import print_json, print_table
 from kernel_backend.cli.verb import FAILED, OK, Verb, takes_json
 from kernel_backend.client import Client
 from kernel_backend.environments import uv
-from kernel_backend.errors import DaylightError
+from kernel_backend.errors import DaylightError, HomeUnusable
 from kernel_backend.home import home
 from kernel_backend.patience import remedy
 
@@ -111,13 +112,21 @@ def _uv() -> Finding:
 
 
 def _home() -> Finding:
-    folder = home()
+    try:
+        folder = home()
+    except HomeUnusable as error:
+        return Finding("home", False, error.message, "set DAYLIGHT_HOME to a folder that you can write")
+    if not os.access(folder, os.W_OK):
+        return Finding("home", False, f"{folder} cannot be written", "make it writable, or set DAYLIGHT_HOME")
     private = folder.stat().st_mode & 0o077 == 0
     return Finding("home", private, str(folder), "" if private else f"chmod 700 {folder}: others can read it")
 
 
 def _service() -> Iterator[Finding]:
-    address = discovery.find()
+    try:
+        address = discovery.find()
+    except HomeUnusable:  # which was told
+        return
     if address is None:
         yield Finding("service", True, "none runs", "nothing: the first use starts one, as does daylight serve")
         return
