@@ -96,7 +96,8 @@ class Functions:
 
     def asked(self, role: str) -> frozenset[str]:
         """Which of the loop values of a step `loss` or `metrics` takes."""
-        return _OF_A_STEP & {each.name for each in self._definition.functions[role].parameters}
+        parameters = self._definition.functions[role].parameters
+        return _OF_A_STEP & {each.value_of for each in parameters if each.kind == "loop"}
 
     def result(self, name: str) -> Any:
         """What a role or a shared function returns; it is called once."""

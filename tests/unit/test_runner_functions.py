@@ -48,6 +48,12 @@ def test_a_step_function_takes_only_the_loop_values_that_it_names():
     assert value == 0.5
 
 
+def test_what_a_step_function_asks_for_is_known_whatever_its_arguments_are_called():
+    made = functions(BASIC + "def metrics(pred, y, epoch, scale=1.0): return {}\n")
+    assert made.asked("loss") == {"output", "target"}
+    assert made.asked("metrics") == {"output", "target", "epoch"}
+
+
 def test_without_an_optimizer_it_is_adamw_with_the_lr_of_the_definition():
     made = functions(BASIC)
     optimizer = made.optimizer(made.model())
