@@ -215,6 +215,7 @@ class Job:
         weights: Weights = "auto",
         trial: int | None = None,
         trust: bool = False,
+        wait: bool = True,
     ) -> torch.nn.Module:
         """A trial's model in evaluation mode: with the newest weights, those of a step, or the best by its metric.
 
@@ -222,14 +223,18 @@ class Job:
         averaged weights, and `weights="model"` takes the plain ones instead. Runs the submitted definition in this
         process: another person's only with `trust=True`, and raises Forbidden without. Where the newest (or the best)
         checkpoint is damaged, the next one is taken, and that is said; raises NotFound where there is none.
+        While it trains it is waited for, unless a `step` is named or `wait=False`; an interrupt takes what is there.
         """
+        from jupyter_ext.unfinished import until_trained
         from jupyter_ext.weights import load
 
         if not trust:
             self._check_owner()
-        trial, metric = self._meant(trial), self.overview.experiment.config.metric
         if step is not None and best:
             raise InvalidRequest(f"load(step={step}, best=True): give one of them")
+        if wait and step is None:
+            until_trained(self._client, self.overview, trial)
+        trial, metric = self._meant(trial), self.overview.experiment.config.metric
         which = Which(latest=step is None and not best, best=best, step=step)
         while True:
             choices = candidates(self._committed(trial), metric, which)

@@ -6,6 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
@@ -25,6 +26,7 @@ from jupyter_ext.waiting import show, wait
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
+from kernel_backend.model.definition import Definition
 from kernel_backend.model.options import OptionParser, add_options
 from kernel_backend.model.overview import Overview
 from kernel_backend.text import same_text
@@ -91,7 +93,7 @@ class DaylightMagics(Magics):
         if options.out:
             self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
         if cell is not None:
-            self._define(cell)
+            self._define(cell, checked.definition)
         self._follow(client, overview, checked, options, widget)
 
     @no_var_expand
@@ -128,10 +130,21 @@ class DaylightMagics(Magics):
         changed = edited(notebook_path(self.kernel), cells, needed, self.recorder.started)
         return replace(capture, warnings=(*capture.warnings, *changed))
 
-    def _define(self, cell: str) -> None:
-        """The cell's definitions, in the notebook too; an error is shown and changes nothing about the experiment."""
+    def _define(self, cell: str, definition: Definition) -> None:
+        """The cell's definitions, in the notebook too; an error is shown and changes nothing about the experiment.
+
+        A role takes no name from a value of the notebook that is no function: a trained `model` stays what it is.
+        """
+        names, held = {each.attribute for each in definition.functions.values()}, self.kernel.user_ns
+        values = {name: held[name] for name in names if name in held and not isinstance(held[name], FunctionType)}
         result = self.kernel.run_cell(cell, silent=True, store_history=False)
-        self.recorder.body_ran(None if result.success else 1)
+        kept = [name for name in values if isinstance(held.get(name), FunctionType)]
+        held.update({name: values[name] for name in kept})
+        self.recorder.body_ran(None if result.success else 1, kept)
+        if kept:
+            print(
+                f"{', '.join(sorted(kept))}: the notebook keeps its value; the function of this name is the job's alone"
+            )
         if not result.success:
             print("the experiment was submitted; in the notebook the cell failed as shown above", file=sys.stderr)
 

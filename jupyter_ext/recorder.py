@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any
 
@@ -19,6 +20,7 @@ class Recorder:
         self._began = 0.0
         self.started = time.time()  # when we began to listen: a notebook saved before tells of another session
         self._body: tuple[int | None] | None = None
+        self._kept = frozenset[str]()
         self._depth = 0  # of cells within a cell: some magics, such as %%capture, run their body as one
         self.imported = Imported()
         self.imported.look()
@@ -42,6 +44,7 @@ class Recorder:
         self._depth += 1
         if self._depth == 1:
             self._began, self.running, self._body = time.monotonic(), info.raw_cell, None
+            self._kept = frozenset()
 
     def after(self, result: Any) -> None:
         """A cell has run, or failed; one that was no Python has done nothing."""
@@ -66,13 +69,17 @@ class Recorder:
             time.monotonic() - self._began if self._began else None,
             result.execution_count,
             displayed=result.result is not None,
+            kept=self._kept,
         )
         self.cells.append(cell)
         analyse(cell.source)  # now, while nobody waits for it
 
-    def body_ran(self, error_line: int | None) -> None:
-        """The running cell's magic ran its body, whatever the magic itself may raise later."""
-        self._body = (error_line,)
+    def body_ran(self, error_line: int | None, kept: Collection[str] = ()) -> None:
+        """The running cell's magic ran its body, whatever the magic itself may raise later.
+
+        The functions in `kept` are not bound: the notebook has kept its own values of these names.
+        """
+        self._body, self._kept = (error_line,), self._kept | frozenset(kept)
 
 
 def failed_line(source: str, error: BaseException, namespace: dict[str, Any]) -> int:

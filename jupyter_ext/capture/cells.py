@@ -25,6 +25,7 @@ class Cell:
     seconds: float | None = None
     number: int | None = None
     displayed: bool = False  # its last expression had a value, which the notebook showed
+    kept: frozenset[str] = frozenset()  # names of functions of it that the notebook kept its own values for
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from kernel_backend.errors import InvalidRequest
 
 Host = Literal["both", "notebook", "terminal"]
 VIEWS = ("auto", "card", "widget")
-_NEAR = 0.7  # likeness of an option that may have been meant: --lr is not --rng
+# Likeness of an option that may have been meant (--lr is not --rng), and of one that certainly was.
+_NEAR, _SURELY = 0.7, 0.85
 
 # The largest numbers that make sense. Products of two of them (steps of all epochs) still fit into 64 bits, and each
 # of them into the 32 bits of a column.
@@ -259,7 +260,8 @@ def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
     word = name.lstrip("-").replace("-", "_")
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=_NEAR)
     ways = [f"did you mean {near[0]}?"] if near else []
-    if value and word.isidentifier():
+    sure = bool(difflib.get_close_matches(name, near, cutoff=_SURELY))
+    if value and word.isidentifier() and not sure:
         ways.append(f"a hyperparameter is written {word}={value}")
     return f"there is no option {name}: {' Else: '.join(ways) or 'see --help for those there are'}"
 

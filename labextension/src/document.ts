@@ -10,6 +10,17 @@ interface Context {
   model?: { readOnly?: unknown };
 }
 
+/** What a notebook's widget has. */
+interface Notebook {
+  widgets?: readonly NotebookCell[];
+  activeCellIndex?: number;
+}
+
+interface NotebookCell {
+  node: Node;
+  model?: { sharedModel?: { setSource?: (text: string) => void } };
+}
+
 /** The path of a notebook, if a widget is one. */
 export function notebookIn(widget: Widget | null): string | null {
   const path = contextOf(widget)?.path;
@@ -24,6 +35,20 @@ export function isWritable(app: Pick<JupyterFrontEnd, 'shell'>, node: Node): boo
   const around = [...app.shell.widgets('main')].find(widget => widget.node.contains(node));
   const context = contextOf(around ?? null);
   return context ? context.contentsModel?.writable !== false && context.model?.readOnly !== true : null;
+}
+
+/** Give the notebook's cell that a node stands in another text, and select it; whether it could be done. */
+export function replaceCell(app: Pick<JupyterFrontEnd, 'shell'>, node: Node, text: string): boolean {
+  const around = [...app.shell.widgets('main')].find(widget => widget.node.contains(node));
+  const notebook = (around as { content?: Notebook } | undefined)?.content;
+  const index = notebook?.widgets?.findIndex(cell => cell.node.contains(node)) ?? -1;
+  const shared = notebook?.widgets?.[index]?.model?.sharedModel;
+  if (!notebook || !shared?.setSource || isWritable(app, node) === false) {
+    return false;
+  }
+  notebook.activeCellIndex = index;
+  shared.setSource(text);
+  return true;
 }
 
 function contextOf(widget: Widget | null): Context | undefined {

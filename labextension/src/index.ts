@@ -6,8 +6,9 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
-import { isWritable } from './document';
+import { isWritable, replaceCell } from './document';
 import { rendererFactory } from './mime';
+import { offerFactory } from './offer';
 import { activatePanel, refreshPanel } from './panel/plugin';
 import { LiveSettings } from './panel/settings';
 import { LabSource } from './service/request';
@@ -31,6 +32,7 @@ const output: JupyterFrontEndPlugin<void> = {
         news: () => refreshPanel(app)
       })
     );
+    rendermime.addFactory(offerFactory((node, text) => replaceCell(app, node, text)));
   }
 };
 

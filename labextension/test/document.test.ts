@@ -3,7 +3,7 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { Widget } from '@lumino/widgets';
 
-import { isWritable, notebookIn } from '../src/document';
+import { isWritable, notebookIn, replaceCell } from '../src/document';
 
 const NODE = {} as Node;
 
@@ -33,4 +33,19 @@ test('a notebook is known by its path', () => {
   expect(notebookIn(widget({ path: 'a/b.ipynb' }))).toBe('a/b.ipynb');
   expect(['a/b.py', 7, undefined].map(path => notebookIn(widget({ path })))).toEqual([null, null, null]);
   expect(notebookIn(null)).toBeNull();
+});
+
+test('the cell that a node stands in gets another text, where its notebook may be changed', () => {
+  const texts: string[] = [];
+  const cell = (around: Node | null): object => ({
+    node: { contains: (node: Node) => node === around },
+    model: { sharedModel: { setSource: (text: string) => texts.push(text) } }
+  });
+  const content = { widgets: [cell(null), cell(NODE)], activeCellIndex: 0 };
+  expect(replaceCell(app(Object.assign(widget({}), { content })), NODE, 'x = 1')).toBe(true);
+  expect([texts, content.activeCellIndex]).toEqual([['x = 1'], 1]);
+  const reading = Object.assign(widget({ model: { readOnly: true } }), { content });
+  expect(replaceCell(app(reading), NODE, 'y = 2')).toBe(false);
+  expect(replaceCell(app(widget({})), NODE, 'y = 2')).toBe(false);
+  expect(texts).toHaveLength(1);
 });

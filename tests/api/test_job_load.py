@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,10 @@ from jupyter_ext.job import Job
 from kernel_backend.client import Client
 from kernel_backend.errors import CheckpointDamaged, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Config, Metric, Submission
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import Delivery
 from tests.api.committed import commit, spoil
-from tests.api.served import archive
+from tests.api.served import Served, archive, ended, started, token_of, until
 
 DEFINITION = """\
 from torch import nn
@@ -41,30 +46,30 @@ def submitted(client: Client, definition: str) -> Job:
 def test_weights_are_taken_from_the_newest_a_step_or_the_best(job: Job, tmp_path: Path) -> None:
     for step, accuracy in ((5, 0.8), (6, 0.9), (7, 0.9), (8, 0.1), (9, float("nan"))):
         commit(tmp_path, step, accuracy=accuracy)
-    model = job.load()
+    model = job.load(wait=False)
     assert model.weight.tolist() == [[9.0, 9.0]]
     assert not model.training
     assert job.load(step=5).weight.tolist() == [[5.0, 5.0]]
-    assert job.load(best=True).weight.tolist() == [[6.0, 6.0]]
+    assert job.load(best=True, wait=False).weight.tolist() == [[6.0, 6.0]]
     with pytest.raises(NotFound, match="no checkpoint at step 4; there are those at 5, 6, 7, 8, 9"):
         job.load(step=4)
     with pytest.raises(InvalidRequest, match="one of"):
-        job.load(step=5, best=True)
+        job.load(step=5, best=True, wait=False)
     with pytest.raises(NotFound, match=r"trial 1\.2 has no checkpoint"):
-        job.load(trial=2)
+        job.load(trial=2, wait=False)
 
 
 def test_averaged_weights_are_taken_where_there_are_some(job: Job, tmp_path: Path) -> None:
     commit(tmp_path, 5)
     commit(tmp_path, 6, ema=0.5)
-    assert job.load().weight.tolist() == [[0.5, 0.5]]
-    assert job.load(weights="ema").weight.tolist() == [[0.5, 0.5]]
-    assert job.load(weights="model").weight.tolist() == [[6.0, 6.0]]
+    assert job.load(wait=False).weight.tolist() == [[0.5, 0.5]]
+    assert job.load(weights="ema", wait=False).weight.tolist() == [[0.5, 0.5]]
+    assert job.load(weights="model", wait=False).weight.tolist() == [[6.0, 6.0]]
     assert job.load(step=5).weight.tolist() == [[5.0, 5.0]]
     with pytest.raises(InvalidRequest, match="trained without --ema"):
         job.load(step=5, weights="ema")
     with pytest.raises(InvalidRequest, match="auto, model or ema"):
-        job.load(weights="averaged")  # type: ignore[arg-type]
+        job.load(weights="averaged", wait=False)  # type: ignore[arg-type]
 
 
 def test_what_a_model_keeps_is_not_kept_again_when_it_is_loaded(
@@ -75,7 +80,7 @@ def test_what_a_model_keeps_is_not_kept_again_when_it_is_loaded(
     assert definition != DEFINITION
     loaded = submitted(client, definition)
     commit(tmp_path, 5)
-    assert loaded.load().weight.tolist() == [[5.0, 5.0]]
+    assert loaded.load(wait=False).weight.tolist() == [[5.0, 5.0]]
     assert capsys.readouterr() == ("", "")
 
 
@@ -84,7 +89,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before_and_says_so(
 ) -> None:
     commit(tmp_path, 5)
     spoil(commit(tmp_path, 6))
-    assert job.load().weight.tolist() == [[5.0, 5.0]]
+    assert job.load(wait=False).weight.tolist() == [[5.0, 5.0]]
     assert "part model has changed since it was written: step 5 is taken" in capsys.readouterr().err
     with pytest.raises(CheckpointDamaged, match="part model has changed"):
         job.load(step=6)
@@ -102,17 +107,17 @@ def test_where_a_training_lets_the_newest_go_while_it_is_read_the_one_of_now_is_
         return part(*asked)
 
     monkeypatch.setattr(client, "part", later)
-    assert job.load().weight.tolist() == [[6.0, 6.0]]
+    assert job.load(wait=False).weight.tolist() == [[6.0, 6.0]]
     with pytest.raises(NotFound, match="no checkpoint at step 5"):
         job.load(step=5)
 
 
 def test_without_a_whole_checkpoint_the_damage_is_named(job: Job, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no checkpoint yet: look with"):
-        job.load()
+        job.load(wait=False)
     commit(tmp_path, 6).write_bytes(b"")
     with pytest.raises(CheckpointDamaged, match="part model has 0 bytes"):
-        job.load()
+        job.load(wait=False)
 
 
 def test_bytes_that_change_on_their_way_are_noticed_on_arrival(
@@ -122,4 +127,45 @@ def test_bytes_that_change_on_their_way_are_noticed_on_arrival(
     true = b"".join(client.part(1, 1, "6-1", "model"))
     monkeypatch.setattr(client, "part", lambda *_: iter([true[:-1], bytes([true[-1] ^ 1])]))
     with pytest.raises(CheckpointDamaged, match="is not as it was written"):
-        job.load()
+        job.load(wait=False)
+
+
+def test_while_it_trains_it_is_waited_for_and_that_is_said(
+    served: Served, client: Client, job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said, loaded = "", list[Any]()
+    commit(tmp_path, 5)
+    waiting = threading.Thread(target=lambda: loaded.append(job.load()))
+    waiting.start()
+    while "waiting for" not in said:
+        said += capsys.readouterr().out
+        time.sleep(0.01)
+    assert said.startswith(f"waiting for #{job.number}, ")
+    assert said.endswith("; interrupt to take what is there\n")
+    commit(tmp_path, 9)
+    ended(served, client, AttemptId(job.number, 1, 1))
+    waiting.join()
+    assert loaded[0].weight.tolist() == [[9.0, 9.0]]
+    assert capsys.readouterr().out == ""
+
+
+def test_an_interrupt_takes_what_is_there(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(tmp_path, 5)
+    monkeypatch.setattr("jupyter_ext.follow.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    assert job.load().weight.tolist() == [[5.0, 5.0]]
+    assert f"taken while it trains: #{job.number}, " in capsys.readouterr().out
+
+
+def test_weights_of_a_stopped_training_are_given_with_a_word(
+    served: Served, client: Client, job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = AttemptId(job.number, 1, 1)
+    client.deliver(key, token_of(served, key), Delivery(records=(started(),)))
+    commit(tmp_path, 5)
+    job.stop()
+    served.engine.step_aside(key)
+    until(lambda: job.status == "stopped", "it is stopped")
+    assert job.load().weight.tolist() == [[5.0, 5.0]]
+    assert capsys.readouterr().out.startswith(f"stopped: #{job.number}, ")

@@ -9,9 +9,11 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from jupyter_ext.capture import Cell, capture_cell
 from jupyter_ext.line import words
 from jupyter_ext.magics import DaylightMagics, load, unload
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.parse import parse
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,29 @@ def test_cells_from_before_the_extension_was_loaded_count_too():
     run(shell, "z = 3")
     assert [cell.source for cell in executed(shell)] == ["x = 1", "y = 2", "load()", "z = 3"]
     unload(shell)
+
+
+def test_a_role_takes_no_name_from_a_value_of_the_notebook_that_is_no_function(
+    shell: Any, capsys: pytest.CaptureFixture[str]
+):
+    roles = "def model(): return 1\ndef train_data(): ...\ndef loss(): ...\n"
+    shell.user_ns["define"] = lambda: shell._daylight_magics._define(roles, parse(roles))
+    run(shell, "model = ['trained']\ndef loss(): return 'older'", "define()")
+    assert shell.user_ns["model"] == ["trained"]
+    assert shell.user_ns["train_data"]() is None
+    assert shell.user_ns["loss"]() is None  # one function makes way for another
+    assert executed(shell)[-1].kept == {"model"}
+    assert "model: the notebook keeps its value" in capsys.readouterr().out
+    run(shell, "define()")
+    assert shell.user_ns["model"] == ["trained"]
+
+
+def test_a_later_cell_gets_the_value_that_the_notebook_has_kept():
+    submitted = Cell("%%dlsubmit\ndef model(): return 1\ndef other(): return 2", number=2, kept=frozenset({"model"}))
+    capture = capture_cell([Cell("model = 'trained'", number=1), submitted], "print(model, other())")
+    assert "model = 'trained'" in capture.source
+    assert "def model" not in capture.source
+    assert "def other" in capture.source
 
 
 def test_dry_run_prints_the_module_and_sends_nothing(shell: Any, capsys: pytest.CaptureFixture[str]):
