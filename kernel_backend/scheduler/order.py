@@ -41,7 +41,7 @@ def _turns(picture: Picture, pool: str) -> Iterator[Ask]:
 
     def next_of(line: Line) -> Ask | None:
         """The first of a line that has had no turn; no line is read farther than that."""
-        asks = waiting.setdefault(line.key, line.in_order())
+        asks = waiting.setdefault(line.key, iter(line.asks))
         head = heads.get(line.key) or next(asks, None)
         while head is not None and head.key in served:
             head = next(asks, None)

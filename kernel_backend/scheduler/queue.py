@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -23,47 +22,48 @@ class LineKey(NamedTuple):
 
 
 class Line:
-    """The asks of one user in one group with one priority: by shape, in order within each."""
+    """The asks of one user in one group with one priority, in order; and by shape, in order within each."""
 
     def __init__(self, key: LineKey, first: Ask) -> None:
         self.key = key
+        self.asks: list[Ask] = [first]
         self.shapes: dict[Shape, list[Ask]] = {first.shape: [first]}
-        self.first = first
         self.since = max(first.queued_at, first.failed_at)  # when its first ask came to be the first
 
     def __len__(self) -> int:
-        return sum(map(len, self.shapes.values()))
+        return len(self.asks)
 
-    def in_order(self) -> Iterator[Ask]:
-        """All of its asks, the first one first; of most lines nobody wants to know more."""
-        yield self.first
-        yield from islice(heapq.merge(*self.shapes.values(), key=_order), 1, None)
+    @property
+    def first(self) -> Ask:
+        """The ask that is first in order."""
+        return self.asks[0]
 
     def ahead_of(self, ask: Ask, most: int) -> list[Ask]:
         """The first `most` of those that come before this one, in order."""
-        each = (asks[: min(most, bisect_left(asks, ask.order, key=_order))] for asks in self.shapes.values())
-        return sorted((other for asks in each for other in asks), key=_order)[:most]
+        return self.asks[: min(most, self.before(ask))]
 
     def add(self, ask: Ask) -> None:
         """Put it in its place; one that comes before all others is the first from when it came (back)."""
+        insort(self.asks, ask, key=_order)
         insort(self.shapes.setdefault(ask.shape, []), ask, key=_order)
-        if ask.order < self.first.order:
-            self.first, self.since = ask, max(ask.queued_at, ask.failed_at)
+        if self.first is ask:
+            self.since = max(ask.queued_at, ask.failed_at)
 
     def remove(self, ask: Ask, at: float) -> bool:
         """Take it out; whether any is left."""
-        asks = self.shapes[ask.shape]
-        del asks[bisect_left(asks, ask.order, key=_order)]
-        if not asks:
+        was_first = ask.key == self.first.key
+        of_shape = self.shapes[ask.shape]
+        for asks in (self.asks, of_shape):
+            del asks[bisect_left(asks, ask.order, key=_order)]
+        if not of_shape:
             del self.shapes[ask.shape]
-        if self.shapes and ask.key == self.first.key:
-            self.first = min((asks[0] for asks in self.shapes.values()), key=_order)
+        if self.asks and was_first:
             self.since = max(at, self.first.queued_at)
-        return bool(self.shapes)
+        return bool(self.asks)
 
     def before(self, ask: Ask) -> int:
         """How many of its asks come before this one."""
-        return sum(bisect_left(asks, ask.order, key=_order) for asks in self.shapes.values())
+        return bisect_left(self.asks, ask.order, key=_order)
 
 
 class Queue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from math import inf
 
 from kernel_backend.model.quotas import Quota
 from kernel_backend.scheduler.asks import Ask, Key
@@ -25,6 +26,7 @@ class Ledger:
         }
         self._charged: dict[Name, float] = {}  # before this decision: of groups, and of members by (group, user)
         self._spent: dict[tuple[str, str], bool] = {}
+        self._most: dict[tuple[str, str], float] = {}  # slots in one trial, by owner and group
 
     # Shares
 
@@ -78,7 +80,12 @@ class Ledger:
 
     def never(self, ask: Ask) -> bool:
         """Whether it is more than its owner or group may have in one trial."""
-        return any(quota.most is not None and ask.slots > quota.most for _, _, quota in self._both(ask))
+        whose = ask.owner, ask.group
+        most = self._most.get(whose)
+        if most is None:
+            mosts = (quota.most for _, _, quota in self._both(ask))
+            most = self._most[whose] = min((each for each in mosts if each is not None), default=inf)
+        return ask.slots > most
 
     def spent(self, kind: str, name: str) -> bool:
         """Whether the slot-hours of a window are used up: what runs goes on, nothing new starts."""

@@ -53,7 +53,9 @@ class Asking:
         preparing = self._preparation.wait(experiment) or self._beginnings.wait(
             trial, trial.begins_from, or_newer=experiment.config.search is not None
         )
-        ask = replace(plain_ask(experiment, trial, pool), preparing=preparing)
+        ask = plain_ask(experiment, trial, pool)
+        if preparing:
+            ask = replace(ask, preparing=preparing)
         trouble = self.troubles.get((trial.experiment, trial.index))
         if trouble is not None:
             ask = replace(ask, trouble=trouble.text, preparing=preparing or trouble.reason)
@@ -126,7 +128,10 @@ def _ask(
 
 def pool_of(config: Config, nodes: Iterable[Node]) -> str:
     """Where an experiment asks for slots: where it was told to, else in the local pool, else in the first there is."""
-    if config.pool is not None:
-        return config.pool
+    return usual_pool(nodes) if config.pool is None else config.pool
+
+
+def usual_pool(nodes: Iterable[Node]) -> str:
+    """Return the pool of those who name none: the local one, else the first there is."""
     pools = {node.pool for node in nodes}
     return LOCAL if LOCAL in pools or not pools else min(pools)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.picture import FREE, Accounts, Picture
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.servers import take_in
-from kernel_backend.service.asking import Asking, pool_of
+from kernel_backend.service.asking import Asking, usual_pool
 from kernel_backend.service.claims import Claims, reservation
 from kernel_backend.service.lengths import PastLengths
 from kernel_backend.service.mirror import Change, Mirror
@@ -92,22 +93,19 @@ class Pictures:
     async def _current(self) -> Picture:
         try:
             nodes = [self._with_drain(node) for node in await self._engine.nodes()]
-            changes = await asyncio.to_thread(self.mirror.read)
             if self._picture is None:
-                self.mirror.take_in(changes)
-                picture = await self._afresh(nodes)
-                await self._renew(picture)
-                self._claims.restore(picture)
-                self._picture = picture
-            else:
-                picture = self._picture
-                picture.pass_to(self._clock())
-                self._set_nodes(picture, nodes)
-                await self._set_quotas(picture)
-                for change in changes:
-                    self._take_in(picture, change)
-                take_in(picture, self._roster.servers)
-                await self._renew(picture)
+                with _no_collection():
+                    self._picture = await self._begun(nodes)
+                return self._picture
+            changes = await asyncio.to_thread(self.mirror.read)
+            picture = self._picture
+            picture.pass_to(self._clock())
+            self._set_nodes(picture, nodes)
+            await self._set_quotas(picture)
+            for change in changes:
+                self._take_in(picture, change)
+            take_in(picture, self._roster.servers)
+            await self._renew(picture)
             return picture
         except BaseException:
             self._begin()  # half a change may have been taken in: whoever looks next begins anew
@@ -155,6 +153,13 @@ class Pictures:
         self._touched.add(key)
 
     # Afresh
+
+    async def _begun(self, nodes: Iterable[Node]) -> Picture:
+        self.mirror.take_in(await asyncio.to_thread(self.mirror.read))
+        picture = await self._afresh(nodes)
+        await self._renew(picture)
+        self._claims.restore(picture)
+        return picture
 
     async def _afresh(self, nodes: Iterable[Node]) -> Picture:
         users, groups = self._roster.users, self._roster.groups
@@ -325,7 +330,7 @@ class Pictures:
         self, picture: Picture, keys: Iterable[Key], searches: Iterable[Experiment]
     ) -> tuple[dict[Key, tuple[Ask | None, bool]], dict[int, list[Ask]]]:
         """What each of these asks for now, and whether that becomes something else by itself. Blocks."""
-        nodes = picture.nodes.values()
+        nodes, usual = picture.nodes.values(), usual_pool(picture.nodes.values())
         asks: dict[Key, tuple[Ask | None, bool]] = {}
         for key in keys:
             experiment, trial = self.mirror.experiments.get(key.experiment), self.mirror.trial(*key[:2])
@@ -333,11 +338,11 @@ class Pictures:
             if experiment is None or trial is None or not waits:
                 asks[key] = None, False
             else:
-                ask = self._asking.for_trial(experiment, trial, pool_of(experiment.config, nodes))
+                ask = self._asking.for_trial(experiment, trial, experiment.config.pool or usual)
                 asks[key] = ask, self._asking.may_change(experiment, trial)
         anonymous: dict[int, list[Ask]] = {number: [] for number in self._anonymous}
         for each in searches:
-            in_hand, pool = self.mirror.live(each.number), pool_of(each.config, nodes)
+            in_hand, pool = self.mirror.live(each.number), each.config.pool or usual
             anonymous[each.number] = self._asking.for_search(each, in_hand, nodes, pool)
         return asks, anonymous
 
@@ -352,6 +357,18 @@ class Pictures:
                 picture.reservations = (owed, *picture.reservations)
         elif key.trial != ANY_TRIAL and key in picture.queue.asks:
             picture.withdraw(key)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Read a whole store without the cyclic garbage collector, which would look at all records again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _pool(picture: Picture, placement: Placement) -> str:

@@ -177,7 +177,7 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
 def _best(db: Connection, trial: Trial, validations: list[Report]) -> Best | None:
     """The best value that the trial has had after these validations; a step that was told before says nothing new."""
     config = db.execute(select(experiments.c.config).where(experiments.c.number == trial.experiment)).scalar_one()
-    metric = Metric.model_validate(config.get("metric", {}))
+    metric: Metric = config.metric
     first = {report.step: report for report in reversed(validations)}
     promising = [step for step, report in first.items() if better(trial.best, report, metric) != trial.best]
     if not promising:

@@ -41,7 +41,7 @@ from kernel_backend.store.search_log import append, read_log
 from kernel_backend.store.sharing import SqlSharing
 from kernel_backend.store.spells import keep_claims, read_claims, read_slot_seconds, read_spells, read_trial_seconds
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
-from kernel_backend.store.tables import AnyRecord, from_row, rows_of, to_row
+from kernel_backend.store.tables import AnyRecord, all_from, rows_of, to_row
 from kernel_backend.store.told import read_told
 from kernel_backend.store.transaction import (
     Transaction,
@@ -94,7 +94,7 @@ class SqlStore(SqlSharing, Store):
 
     def _all(self, kind: type[AnyRecord], query: Select[Any]) -> list[AnyRecord]:
         with self._reading() as db:
-            return [from_row(kind, row) for row in db.execute(query)]
+            return all_from(kind, db.execute(query))
 
     # Experiments
 

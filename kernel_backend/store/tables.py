@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic_core import to_json, to_jsonable_python
@@ -12,6 +13,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
+    CursorResult,
     Dialect,
     Double,
     ForeignKey,
@@ -31,7 +33,9 @@ from sqlalchemy import (
     type_coerce,
 )
 
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Record
+from kernel_backend.model.space import Space
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -53,7 +57,35 @@ class JsonText(TypeDecorator[Any]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         """The value that `process_bind_param` was given."""
-        return None if value is None else json.loads(value)
+        if value is None:
+            return None
+        if value == "{}":  # as most are, and there may be millions
+            return {}
+        return [] if value == "[]" else json.loads(value)
+
+
+class RecordText(TypeDecorator[Any]):
+    """A frozen record as JSON text: of those with the same text, which are many, one object comes back."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: type[Record]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
+        """The text."""
+        return to_text(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Record | None:
+        """The record that `process_bind_param` was given the JSON of."""
+        return None if value is None else _record(self.kind, value)
+
+
+@lru_cache(maxsize=4096)
+def _record(kind: type[Record], text: str) -> Record:
+    return kind.model_validate(json.loads(text))
 
 
 # SQLite makes a 64-bit row id only of a column that is declared INTEGER.
@@ -74,9 +106,9 @@ experiments = Table(
     Column("owner", Text, nullable=False),
     Column("group", Text, nullable=False),
     Column("snapshot", Text, nullable=False),
-    Column("config", JsonText, nullable=False),
+    Column("config", RecordText(Config), nullable=False),
     Column("params", JsonText, nullable=False),
-    Column("space", JsonText, nullable=False),
+    Column("space", RecordText(Space), nullable=False),
     Column("python", Text, nullable=False),
     Column("cwd", Text, nullable=False),
     Column("notebook", Text),
@@ -282,3 +314,9 @@ def rows_of(kind: type[Record], table: Table) -> Select[Any]:
 def from_row(kind: type[AnyRecord], row: Row[Any]) -> AnyRecord:
     """The record that a row of `rows_of` holds."""
     return kind.model_validate(row._asdict())
+
+
+def all_from(kind: type[AnyRecord], result: CursorResult[Any]) -> list[AnyRecord]:
+    """Return the records of many rows; there may be hundreds of thousands."""
+    names = tuple(result.keys())  # asked of each row, they take as long as all the rest
+    return [kind.model_validate(dict(zip(names, row, strict=True))) for row in result]
