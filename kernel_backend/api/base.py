@@ -131,8 +131,16 @@ class Guarded(RequestHandler):
             self.set_header("Connection", "close")
         if error.http_status == 401:
             self.set_header("WWW-Authenticate", "Bearer")
+        if error.http_status == 405:
+            self.set_header("Allow", ", ".join(self.methods()))
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(json.dumps(error.to_json(), default=str))
+
+    @classmethod
+    def methods(cls) -> list[str]:
+        """The methods that are possible here."""
+        own = ((method, getattr(cls, method.lower(), None)) for method in RequestHandler.SUPPORTED_METHODS)
+        return [method for method, act in own if act is not None and act is not RequestHandler._unimplemented_method]
 
     def as_ours(self, status: int, error: BaseException | None) -> DaylightError:
         """What went wrong, as one of our errors; a stranger learns no more than that he is one."""

@@ -33,6 +33,7 @@ class Operation:
     optional: bool = False  # the body may be left out
     query: Mapping[str, str] = field(default_factory=dict)  # name -> JSON type
     status: int = 200
+    also: tuple[int, ...] = ()  # other statuses with the same answer
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ ROUTES: tuple[Route, ...] = (
         experiments.Experiments,
         {
             "GET": Operation({"experiments": Overview}, query=LISTED),
-            "POST": Operation(Overview, body=Submission, status=201),
+            "POST": Operation(Overview, body=Submission, status=201, also=(200,)),
         },
     ),
     Route(ONE, experiments.Experiment, SHOW),

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from kernel_backend.model.experiment import LONGEST_NAME, Config
-from kernel_backend.model.record import Record, Value
+from kernel_backend.model.record import GivenParams, Record
 
 # In the order in which they are told.
 DifferenceKind = Literal[
@@ -83,7 +83,7 @@ class Rerun(Record):
     """The body of `POST /api/experiments/N/rerun`: what shall be other than it was."""
 
     trial: int | None = Field(None, description="of a search, the trial that is trained alone")
-    params: dict[str, Value] = {}
+    params: GivenParams = {}
     config: dict[str, object] = Field({}, description="fields of Config")
     python: str | None = None  # the interpreter; by default that of then
     cwd: str | None = None

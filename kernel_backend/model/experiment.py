@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.record import Record, Value
+from kernel_backend.model.record import GivenParams, Record, Value
 from kernel_backend.model.search import Search
 from kernel_backend.model.space import Choices, Space
 from kernel_backend.model.states import ExperimentState
@@ -183,7 +183,7 @@ class Submission(Record):
 
     snapshot: str  # sha256 of the archive, uploaded before
     config: Config = Config()
-    params: dict[str, Value] = {}  # as given on the line; defaults come from the definition
+    params: GivenParams = {}  # as given on the line; defaults come from the definition
     space: Space = Space()  # what is searched for, besides
     name: str | None = Field(None, max_length=LONGEST_NAME)
     python: str  # the interpreter that ranks run in (the kernel's own)

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
+from pydantic import GetJsonSchemaHandler
+
 from kernel_backend.model.best import best_first, better
 from kernel_backend.model.experiment import Experiment, Metric
 from kernel_backend.model.looked_at import MOST, Glance, looked_at
@@ -100,6 +102,17 @@ class Overview(Record):
             "name": self.experiment.name,
             **super().to_json(),
         }
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The schema of what `to_json` says, where it is that of an answer."""
+        found = handler(core_schema)
+        if handler.mode == "serialization":
+            own = handler.resolve_ref_schema(found)
+            first = {"id": {"type": "integer"}, "state": {"type": "string"}, "name": {"type": "string"}}
+            own["properties"] = {**first, **own["properties"]}
+            own["required"] = [*first, *own["required"]]
+        return found
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Overview:

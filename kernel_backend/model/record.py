@@ -6,7 +6,15 @@ import json
 import math
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+)
 
 from kernel_backend.errors import InvalidRequest
 
@@ -50,6 +58,23 @@ Value = (
     | Annotated[list[Any], AfterValidator(from_wire), _Wire]
     | Annotated[dict[str, Any], AfterValidator(from_wire), _Wire]
 )
+
+
+def _as_spelled(value: Any, info: ValidationInfo) -> Any:
+    """Refuse a number of a JSON text that is read as infinity and is written otherwise: 1e309."""
+    if info.mode == "json" and _holds_infinity(value):
+        raise ValueError('a number is beyond 1.8e308; infinity is written {"float": "inf"}')
+    return value
+
+
+def _holds_infinity(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_holds_infinity, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+# Hyperparameters as somebody asks for them.
+GivenParams = Annotated[dict[str, Value], BeforeValidator(_as_spelled)]
 
 
 class Record(BaseModel):

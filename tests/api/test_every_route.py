@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 
 import httpx
 import pytest
@@ -11,7 +13,9 @@ from websockets.sync.client import connect
 
 from kernel_backend.api.openapi import document
 from kernel_backend.api.routes import ROUTES
+from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.job import Job
 from tests.api.served import TOKEN, Served, archive, submit, token_of
 
 HTTP = httpx.Client(timeout=20, trust_env=False)
@@ -118,6 +122,7 @@ def test_a_wrong_method_is_405_with_json(served):
     for method, path in (("DELETE", "/api/experiments/1"), ("POST", "/api/nodes"), ("PUT", "/api/stream")):
         answer = call(served, method, path)
         assert answer.status_code == 405
+        assert answer.headers["Allow"] == {"DELETE": "GET", "POST": "GET", "PUT": "GET"}[method]
         assert answer.json()["error"] == "MethodNotAllowed"
 
 
@@ -154,6 +159,57 @@ def test_a_bad_value_is_named_with_its_field(served):
     message = call(served, "POST", "/api/experiments", json=body).json()["message"]
     assert "config.slots: Input should be greater than or equal to 1, not 0" in message
     assert "config.epochs: Input should be greater than or equal to 1, not -3" in message
+
+
+@pytest.mark.parametrize("number", ["1e309", "-1e400", "9" * 310, "9" * 5000, "9223372036854775808"])
+def test_a_number_that_cannot_be_stored_is_400(served, client, number):
+    id, data = archive("def model(lr: float = 0.1): ...\ndef train_data(): ...\ndef loss(): ...\n")
+    client.upload_snapshot(id, data)
+    submitted = {"snapshot": id, "python": "p", "cwd": "/"}
+    assert call(served, "POST", "/api/experiments", json=submitted).status_code == 201
+    bodies = {
+        "/api/experiments": json.dumps(submitted | {"again": True, "params": {"lr": 0}}),
+        "/api/experiments/1/rerun": '{"params": {"lr": 0}}',
+    }
+    for path, body in bodies.items():
+        answer = call(served, "POST", path, content=body.replace(": 0}", f": {number}}}"))
+        assert answer.status_code == 400, (path, answer.text)
+        assert answer.json()["error"] == "InvalidRequest"
+    assert len(client.experiments()) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"epochs": 10**19}, "--epochs 10000000000000000000: must be at most 1,000,000,000"),
+        ({"until": 10**12}, "until 1000000000000: must be at most 1,000,000,000"),
+        ({"clip": "Infinity"}, "--clip inf: must be at most 1e+30"),
+        ({"hang_timeout": 1e300}, "--hang-timeout"),
+        ({"keep": {"best": 2**40}}, "--keep best:1099511627776,latest:2: must be at most 1,000,000,000"),
+    ],
+)
+def test_a_number_beyond_its_bound_is_400_with_the_bound(served, client, config, said):
+    id, data = archive()
+    client.upload_snapshot(id, data)
+    submitted = {"snapshot": id, "python": "p", "cwd": "/"}
+    answer = call(served, "POST", "/api/experiments", json=submitted | {"config": config})
+    assert (answer.status_code, answer.json()["error"]) == (400, "InvalidRequest")
+    assert said in answer.json()["message"]
+    assert call(served, "POST", "/api/experiments", json=submitted).status_code == 201
+    assert call(served, "POST", "/api/experiments/1/rerun", json={"config": config}).status_code == 400
+
+
+def test_an_infinite_hyperparameter_arrives_as_a_number(served, client):
+    id, data = archive("def model(z=1.0, t=''): ...\ndef train_data(): ...\ndef loss(): ...\n")
+    client.upload_snapshot(id, data)
+    params = {"z": math.inf, "t": "Infinity"}
+    overview = client.submit(Submission(snapshot=id, params=params, python="p", cwd="/"))
+    assert overview.experiment.params == client.experiment(1).experiment.params == params
+    token_of(served, AttemptId(1, 1, 1))
+    (job,) = served.engine.jobs.values()
+    assert Job.model_validate_json(job.model_dump_json()).params == params
+    answer = call(served, "GET", "/api/experiments/1").json()
+    assert answer["experiment"]["params"] == {"z": {"float": "inf"}, "t": "Infinity"}
 
 
 @pytest.mark.parametrize(
