@@ -18,6 +18,7 @@ from kernel_backend.model.options import OptionParser, add_rerun_options, add_tr
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.spelling import given_settings
 from kernel_backend.model.trial import checkpoint_step
+from kernel_backend.text.terminal import tell
 
 
 def diff(tokens: Sequence[str]) -> None:
@@ -91,7 +92,7 @@ def _say_verdict(client: Client, overview: Overview, verifies: bool = False) -> 
     origin = overview.experiment.rerun_of
     assert origin is not None
     if client.experiment(overview.experiment.number).ended:
-        print(verdict_text(client.diff(origin, overview.experiment.number), verifies))
+        tell(verdict_text(client.diff(origin, overview.experiment.number), verifies))
 
 
 def _display(bundle: dict[str, str]) -> None:

@@ -23,6 +23,7 @@ from kernel_backend.model.values import nearest
 from kernel_backend.text import OWNED_HEAD, TABLE_HEAD, hang_text, head_text, search_text, table_row
 from kernel_backend.text.given import fact_lines
 from kernel_backend.text.kept import ARTIFACT_HEAD, artifact_row, checkpoint_head, checkpoint_row, collected_lines
+from kernel_backend.text.terminal import tell
 
 HELP = """%dl VERB ...
 
@@ -58,11 +59,11 @@ NOTHING_KEPT = "nothing has been kept"
 def run_command(tokens: Sequence[str]) -> None:
     """Carry out one `%dl` line; raises InvalidRequest for a verb that is none, with the nearest."""
     if not tokens or tokens[0] in ("help", "--help", "-h"):
-        print(HELP)
+        tell(HELP)
         return
     verb, *rest = tokens
     if {"--help", "-h"} & set(rest):
-        print(HELP)
+        tell(HELP)
         return
     if verb not in _VERBS:
         raise InvalidRequest(f"%dl has no verb {verb!r}{nearest(verb, _VERBS)}; it has: {' '.join(_VERBS)}")
@@ -118,7 +119,7 @@ def _logs(tokens: Sequence[str]) -> None:
     text, overview = job.logs(options.rank, attempt, trial).rstrip(), job.overview
     newest = next((each.attempt for each in overview.trials if each.index == trial), 0)
     stacks = hang_text(overview, trial, attempt or newest)
-    print("\n".join(part for part in (text, stacks) if part) or "nothing was printed")
+    tell("\n".join(part for part in (text, stacks) if part) or "nothing was printed", log=True)
 
 
 def _metrics(tokens: Sequence[str]) -> None:
@@ -145,7 +146,7 @@ def _facts(tokens: Sequence[str]) -> None:
     trial = reference.trial or client.front(reference.experiment)
     facts = known(client.facts(reference.experiment, trial))
     lines = fact_lines(facts, client.source(reference.experiment)[1])
-    print("\n".join(lines) or "nothing is known yet: it is told by a rank that trains")
+    tell("\n".join(lines) or "nothing is known yet: it is told by a rank that trains")
 
 
 def _checkpoints(tokens: Sequence[str]) -> None:
@@ -169,7 +170,7 @@ def _checkpoint(tokens: Sequence[str]) -> None:
     client = Client.connect()
     found = listed(client, reference)
     done = act_on(client, found, action, chosen(found, action, options), options)
-    print("\n".join(said for _, said in done) or "no checkpoints yet")
+    tell("\n".join(said for _, said in done) or "no checkpoints yet")
 
 
 def _artifacts(tokens: Sequence[str]) -> None:
@@ -182,7 +183,7 @@ def _artifacts(tokens: Sequence[str]) -> None:
     client, reference = Client.connect(), parse_reference(options.words[0])
     found = artifacts.listed(client, reference)
     if options.get or options.out:
-        print("\n".join(map(str, artifacts.brought(client, reference, found, options))) or NOTHING_KEPT)
+        tell("\n".join(map(str, artifacts.brought(client, reference, found, options))) or NOTHING_KEPT)
     else:
         _show(table(ARTIFACT_HEAD, [artifact_row(each, time.time()) for each in found], NOTHING_KEPT))
 
@@ -197,18 +198,18 @@ def _gc(tokens: Sequence[str]) -> None:
         raise InvalidRequest("%dl gc takes one experiment, or none for all: %dl gc 12 --dry-run")
     number = parse_reference(options.words[0]).experiment if options.words else None
     found = Client.connect().collect(number, options.dry_run)
-    print("\n".join(collected_lines(found, options.dry_run, options.verbose)))
+    tell("\n".join(collected_lines(found, options.dry_run, options.verbose)))
 
 
 def _source(tokens: Sequence[str]) -> None:
     reference, _ = _number("source", tokens)
-    print(Job(reference.experiment).source().rstrip())
+    tell(Job(reference.experiment).source().rstrip())
 
 
 def _env(tokens: Sequence[str]) -> None:
     reference, options = _number("env", tokens, ("--lock", {"action": "store_true"}))
     found = Client.connect().environment(reference.experiment)
-    print(lock_text(found, reference.experiment) if options.lock else "\n".join(environment_lines(found)))
+    tell(lock_text(found, reference.experiment) if options.lock else "\n".join(environment_lines(found)))
 
 
 def _shared(verb: str) -> Callable[[Sequence[str]], None]:
@@ -222,7 +223,7 @@ def _shared(verb: str) -> Callable[[Sequence[str]], None]:
         if found.head:
             _show(table(found.head, found.rows, found.empty))
         if found.lines:
-            print("\n".join(found.lines))
+            tell("\n".join(found.lines))
 
     return act
 
@@ -261,14 +262,14 @@ def _extend(tokens: Sequence[str]) -> None:
 
 
 def _tell(overview: Overview) -> None:
-    print("\n".join([head_text(overview, time.time()), search_text(overview)]))
+    tell("\n".join([head_text(overview, time.time()), search_text(overview)]))
 
 
 def _act(verb: str) -> Callable[[Sequence[str]], None]:
     def act(tokens: Sequence[str]) -> None:
         reference, _ = _number(verb, tokens)
         overview = getattr(Client.connect(), verb)(reference.experiment)
-        print(head_text(overview, time.time()))
+        tell(head_text(overview, time.time()))
 
     return act
 
@@ -276,7 +277,7 @@ def _act(verb: str) -> Callable[[Sequence[str]], None]:
 def _resume(tokens: Sequence[str]) -> None:
     reference, options = _number("resume", tokens, ("--slots", {"type": parse_slots}))
     job = Job(reference.experiment).resume(options.slots)
-    print(head_text(job.overview, time.time()))
+    tell(head_text(job.overview, time.time()))
 
 
 _VERBS: dict[str, Callable[[Sequence[str]], None]] = {

@@ -21,6 +21,7 @@ from kernel_backend.model.overview import CheckpointInfo, Overview
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Kind, StoredReport
 from kernel_backend.text import already_text, failure_text, head_text, metrics_text, new_notes, search_text
+from kernel_backend.text.terminal import tell
 
 if TYPE_CHECKING:
     import optuna
@@ -107,7 +108,7 @@ class Job:
         """
         planned = plan(self._client, self.number, params, {}, trust=self.overview.experiment.owner if trust else None)
         for note in planned.notes:
-            print(f"note: {note}")
+            tell(f"note: {note}")
         return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
 
     def verify(self, *, trust: bool = False) -> Results:
@@ -200,7 +201,7 @@ class Job:
         before = self.overview
         after = self._client.resume(self.number, slots)
         for note in [*already_text(before), *new_notes(before, after)]:
-            print(f"note: {note}")
+            tell(f"note: {note}")
         return self
 
     def show(self, view: str | None = None) -> None:

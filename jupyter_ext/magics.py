@@ -30,6 +30,7 @@ from kernel_backend.model.definition import Definition
 from kernel_backend.model.options import OptionParser, add_options
 from kernel_backend.model.overview import Overview
 from kernel_backend.text import same_text
+from kernel_backend.text.terminal import tell
 
 _ATTRIBUTE = "_daylight_magics"
 
@@ -66,7 +67,7 @@ class DaylightMagics(Magics):
         parser = _parser()
         options, wrong = parser.parse_telling(words(line, self.kernel.user_ns))
         if options.help:
-            print(parser.format_help().rstrip())
+            tell(parser.format_help().rstrip())
             return
         file = _file(options.words) if cell is None else None
         if options.out and not options.out.isidentifier():
@@ -80,7 +81,7 @@ class DaylightMagics(Magics):
         except InvalidDefinition as refused:
             raise offered(refused, line) if cell is not None else refused from None
         if options.dry_run:
-            print(dry_run(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
+            tell(dry_run(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
             return
         self.told |= set(capture.kept_out)
         client = _client()
@@ -89,7 +90,7 @@ class DaylightMagics(Magics):
             checked, asked.config, asked.given, name=options.name, notebook=notebook, client=client, again=options.again
         )
         if not new and not options.quiet:
-            print(same_text("this cell" if file is None else str(file), overview))
+            tell(same_text("this cell" if file is None else str(file), overview))
         if options.out:
             self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
         if cell is not None:
@@ -107,7 +108,7 @@ class DaylightMagics(Magics):
     ) -> None:
         captured, nobody_looks = _captured(checked, overview), headless(self.kernel)
         if options.quiet:
-            print(overview.experiment.number)
+            tell(overview.experiment.number)
         if nobody_looks if options.wait is None else options.wait:
             wait(client, overview, captured, plain=nobody_looks, quiet=options.quiet, widget=widget)
         elif not options.quiet:
@@ -146,7 +147,7 @@ class DaylightMagics(Magics):
                 f"{', '.join(sorted(kept))}: the notebook keeps its value; the function of this name is the job's alone"
             )
         if not result.success:
-            print("the experiment was submitted; in the notebook the cell failed as shown above", file=sys.stderr)
+            tell("the experiment was submitted; in the notebook the cell failed as shown above", file=sys.stderr)
 
 
 DaylightMagics.dlsubmit.__doc__ = _parser().format_help()
@@ -174,7 +175,7 @@ def unload(shell: Any) -> None:
 
 def _client() -> Client:
     if discovery.find() is None:
-        print("starting Daylight's service; it goes on by itself and ends when it is idle")
+        tell("starting Daylight's service; it goes on by itself and ends when it is idle")
     return Client.connect()
 
 

@@ -11,6 +11,7 @@ from jupyter_ext.views import LiveView
 from kernel_backend.client import Client
 from kernel_backend.model.overview import Overview
 from kernel_backend.text import duration, head_text, progress_line
+from kernel_backend.text.terminal import tell
 
 QUIET_S = 30.0  # a plain log says something at least this often
 
@@ -37,23 +38,23 @@ def wait(
         else:
             overview = _drawing(client, overview, LiveView(client, captured, widget=widget))
     except KeyboardInterrupt:
-        print(f"#{number} goes on without you; %dl stop {number} ends it")
+        tell(f"#{number} goes on without you; %dl stop {number} ends it")
         return
     raise_if_failed(overview)
 
 
 def _plainly(client: Client, overview: Overview, captured: Sequence[str]) -> Overview:
     notes = [f"note: {text}" for text in overview.warnings]
-    print("\n".join([head_text(overview, time.time()), *captured, *notes]), flush=True)
+    tell("\n".join([head_text(overview, time.time()), *captured, *notes]))
     said = time.monotonic()
     for look in follow(client, overview):
         overview, lines = look.overview, look.lines
         if not lines and time.monotonic() - said >= QUIET_S:
             lines = [_still(overview)]
         if lines:
-            print("\n".join(lines), flush=True)
+            tell("\n".join(lines))
             said = time.monotonic()
-    print("\n".join(final_lines(overview)), flush=True)
+    tell("\n".join(final_lines(overview)))
     LiveView(client, captured).show(overview, final=True)
     return overview
 

@@ -19,6 +19,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import DEFINITION, Snapshot
 from kernel_backend.snapshots.archive import unpack
 from kernel_backend.snapshots.shipped import shipped_folders
+from kernel_backend.text.terminal import tell
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +44,7 @@ def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights
         except CheckpointDamaged as damage:
             if place == len(choices):
                 raise
-            print(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
+            tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
         else:
             model = _model(client, number, manifest.params)
             model.load_state_dict(state)

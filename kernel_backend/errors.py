@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kernel_backend.model.printable import harmless
+
 
 class DaylightError(Exception):
     """Whatever Daylight tells a person about; `details` travel as JSON beside the message."""
@@ -21,7 +23,7 @@ class DaylightError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """What IPython shows in place of a traceback, which would lead through our files and not the person's."""
-        return f"{type(self).__name__}: {self.message}".splitlines()
+        return harmless(f"{type(self).__name__}: {self.message}").splitlines()
 
 
 class InvalidRequest(DaylightError):

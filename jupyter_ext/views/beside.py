@@ -7,6 +7,7 @@ from html import escape
 
 from jupyter_ext.views.tables import table
 from kernel_backend.model.diff import Attribution, AttributionRow, Diff, Difference, HistoryEntry, Results
+from kernel_backend.model.printable import harmless
 from kernel_backend.text import counted, duration, metrics_text, number
 
 _DIM = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, #777))"
@@ -32,7 +33,7 @@ def diff_bundle(diff: Diff) -> dict[str, str]:
         rows = [_row("causes", NONE)]
     head = f"<div><b>#{diff.a}</b> and <b>#{diff.b}</b></div>"
     html = f'<div style="{_CARD}">{head}{"".join(rows)}{_row("results", _results(diff.results))}</div>'
-    return {"text/plain": "\n".join(diff_lines(diff)), "text/html": html}
+    return {"text/plain": harmless("\n".join(diff_lines(diff))), "text/html": html}
 
 
 def history_bundle(entries: Sequence[HistoryEntry], now: float) -> dict[str, str]:
@@ -143,4 +144,7 @@ def attribution_bundle(found: Attribution) -> dict[str, str]:
     made = table(attribution_head(found), [attribution_row(row) for row in found.rows])
     lines = attribution_lines(found)
     below = "".join(f"<div>{escape(line)}</div>" for line in lines)
-    return {"text/plain": "\n".join([made["text/plain"], *lines]), "text/html": made["text/html"] + below}
+    return {
+        "text/plain": "\n".join([made["text/plain"], *map(harmless, lines)]),
+        "text/html": made["text/html"] + below,
+    }

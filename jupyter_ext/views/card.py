@@ -11,6 +11,7 @@ from jupyter_ext.views.saved import MIME_TYPE, SavedSearch, saved_json
 from jupyter_ext.views.tables import rows_html
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.printable import harmless
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.text import (
     attempt_lines,
@@ -65,7 +66,7 @@ def bundle(
     found: dict[str, Any] = {
         MIME_TYPE: saved_json(overview, now, captured, curves, search),
         "text/html": html(overview, now, captured, picture),
-        "text/plain": plain(overview, now, captured),
+        "text/plain": harmless(plain(overview, now, captured)),
     }
     if picture is not None:
         found["image/png"] = base64.b64encode(picture).decode()

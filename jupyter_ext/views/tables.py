@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from kernel_backend.model.printable import harmless
+
 _LINE = "var(--jp-border-color2, var(--vscode-panel-border, #8884))"
 _CELL = f"text-align:left;padding:2px 14px 2px 0;border-bottom:1px solid {_LINE}"
 
@@ -18,7 +20,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str = "noth
 
 def rows_plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns, as wide as their widest cell."""
-    lines = [head, *rows]
+    lines = [list(map(harmless, line)) for line in (head, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     padded = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join(line.rstrip() for line in padded)

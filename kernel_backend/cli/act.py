@@ -30,7 +30,7 @@ def _submit(options: Namespace) -> int:
     for warning in checked.warnings:
         say(f"note: {warning}")
     if options.dry_run:
-        print(dry_run(checked, asked, f"daylight submit {path}"))
+        tell(dry_run(checked, asked, f"daylight submit {path}"))
         return OK
     client, name = Client.connect(), options.name or path.stem
     overview, new = send(checked, asked.config, asked.given, name=name, client=client, again=options.again)

@@ -16,6 +16,7 @@ from kernel_backend.model.diff import Diff
 from kernel_backend.model.ids import Reference, parse_reference, whole
 from kernel_backend.model.options import OptionParser, add_rerun_options, add_trust
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.printable import harmless
 from kernel_backend.model.spelling import given_settings
 from kernel_backend.text import head_text
 
@@ -60,7 +61,7 @@ def _show(diff: Diff) -> None:
     console = Console()
     for line in diff_lines(diff):
         detail = line.startswith(" " * 20)
-        console.print(Text(line, colours.get(line.strip()[:1], "") if detail else ""))
+        console.print(Text(harmless(line), colours.get(line.strip()[:1], "") if detail else ""))
 
 
 def _diff_arguments(parser: OptionParser) -> None:
@@ -141,7 +142,7 @@ def _seen_to_its_end(
     if options.json:
         print_json(found)
     else:
-        print(verdict_text(found, verifies=strict))
+        tell(verdict_text(found, verifies=strict))
     return FAILED if strict and not found.results.identical else OK
 
 

@@ -8,6 +8,7 @@ from kernel_backend.cli.output import print_json
 from kernel_backend.cli.verb import OK, Verb, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.model.options import OptionParser
+from kernel_backend.text.terminal import hand_over, tell
 
 
 def _env(options: Namespace) -> int:
@@ -18,9 +19,9 @@ def _env(options: Namespace) -> int:
     if options.json:
         print_json(found)
     elif options.lock:
-        print(lock_text(found, number), end="")
+        hand_over(lock_text(found, number))
     else:
-        print("\n".join(environment_lines(found)))
+        tell("\n".join(environment_lines(found)))
     return OK
 
 

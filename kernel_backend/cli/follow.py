@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
-from kernel_backend.cli.output import harmless, say
+from kernel_backend.cli.output import say
 from kernel_backend.cli.verb import FAILED, INTERRUPTED, OK
 from kernel_backend.client import Client
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.printable import harmless
 from kernel_backend.model.stream import Message
 from kernel_backend.text import epoch_text, failure_text, message_line, newest_text, state_text
+from kernel_backend.text.terminal import tell
 
 
 class Display(Protocol):
@@ -78,7 +80,7 @@ class PlainDisplay:
 
     def say(self, line: str) -> None:
         """A line of its own, at once."""
-        print(harmless(line), file=self._stream, flush=True)
+        tell(line, self._stream)
 
 
 class LiveDisplay:
@@ -96,14 +98,15 @@ class LiveDisplay:
     def show(self, overview: Overview) -> None:
         """Move the bar to where the experiment is."""
         trial, config = overview.front, overview.experiment.config
-        self.progress.update(self._task, description=f"#{overview.experiment.number}  {state_text(overview)}")
+        head = harmless(f"#{overview.experiment.number}  {state_text(overview)}")
+        self.progress.update(self._task, description=head)
         if trial is not None:
             self.progress.update(
                 self._task,
                 total=trial.total_steps,
                 completed=trial.step,
                 epoch=epoch_text(trial.epoch, config.epochs),
-                metrics=newest_text(trial),
+                metrics=harmless(newest_text(trial)),
             )
 
     def say(self, line: str) -> None:

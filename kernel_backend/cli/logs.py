@@ -15,6 +15,7 @@ from kernel_backend.model.options import OptionParser
 from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.states import TRIAL_ENDED
 from kernel_backend.text import hang_text
+from kernel_backend.text.terminal import hand_over
 
 LOOK_S = 0.5  # between looks at a log that is followed
 
@@ -29,7 +30,7 @@ def _logs(options: Namespace) -> int:
         return OK
     for line in _lines(chunks):
         if wanted.search(line):
-            print(line, end="", flush=options.follow)
+            hand_over(line, log=True)
             printed = True
     if not (printed or options.grep):
         say("nothing was printed")
@@ -94,7 +95,7 @@ def _lines(chunks: Iterator[LogChunk]) -> Iterator[str]:
 def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise InvalidRequest(f"--grep {text}: {error}; write \\ before a character that is meant as such") from None
 
 

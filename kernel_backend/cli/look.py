@@ -8,12 +8,13 @@ from argparse import Namespace
 
 from kernel_backend.cli.follow import wait
 from kernel_backend.cli.logs import LOGS
-from kernel_backend.cli.output import harmless, print_json, print_table, tell
+from kernel_backend.cli.output import print_json, print_table, tell
 from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
 from kernel_backend.model.facts import known
 from kernel_backend.model.options import OptionParser
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.printable import harmless
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.text import (
     OWNED_HEAD,
@@ -29,6 +30,7 @@ from kernel_backend.text import (
     table_row,
 )
 from kernel_backend.text.given import fact_lines, given_line
+from kernel_backend.text.terminal import hand_over
 
 
 def _list(options: Namespace) -> int:
@@ -147,7 +149,7 @@ def _source(options: Namespace) -> int:
 
         Console().print(Syntax(harmless(definition), "python", line_numbers=True, background_color="default"))
     else:
-        print(definition, end="")
+        hand_over(definition)
     return OK
 
 

@@ -6,12 +6,13 @@ Names and messages may be somebody else's, so what would steer a terminal is sho
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from kernel_backend.model.printable import harmless
 from kernel_backend.model.record import Record
+from kernel_backend.text.terminal import tell as tell
 
 
 def print_json(answer: Record | dict[str, Any]) -> None:
@@ -19,23 +20,9 @@ def print_json(answer: Record | dict[str, Any]) -> None:
     print(json.dumps(answer, default=_plain, indent=2))
 
 
-# Control characters but for tab and line break, and those that turn the direction of text round.
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def harmless(text: str) -> str:
-    """The same, with what steers a terminal as `\\x1b`."""
-    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
-
-
-def tell(text: object) -> None:
-    """Print an answer in words."""
-    print(harmless(str(text)))
-
-
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], empty: str) -> None:
     """A table on a terminal, aligned columns elsewhere; the sentence `empty` where there is no row."""
-    rows = [[harmless(cell).replace("\n", "\\n") for cell in row] for row in rows]
+    head, *rows = [[harmless(cell).replace("\n", "\\n") for cell in row] for row in [head, *rows]]
     if not rows:
         print(empty)
     elif sys.stdout.isatty():
@@ -57,9 +44,11 @@ def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*head, box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD)
+    for name in head:
+        table.add_column(Text(name))  # Text: a name such as [bold] is a name
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))  # Text: a name such as [bold] is a name
+        table.add_row(*map(Text, row))
     Console().print(table)
 
 

@@ -20,7 +20,7 @@ from kernel_backend import discovery
 from kernel_backend.cli import main
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import LogChunk
-from kernel_backend.model.reports import Delivery, Fact
+from kernel_backend.model.reports import Delivery, Fact, Report
 from kernel_backend.model.trial import HANG, Failure
 from tests.api.served import DEFINITION, Served, report, started, token_of
 from tests.builders import user_error
@@ -361,3 +361,16 @@ def test_data_that_is_not_there_is_told_before_anything_is_sent(service, file, t
     assert main(["submit", str(file), "--data", str(tmp_path / "gone")]) == 2
     assert f"--data {tmp_path}/gone is not there: name a folder with files" in capsys.readouterr().err
     assert service.client().experiments() == []
+
+
+def test_the_name_of_a_metric_steers_no_terminal(service, client, file, capsys):
+    submitted(file)
+    name = "acc\x1b]0;owned\x07"
+    told = (started(), Report(number=2, at=1.0, kind="validation", step=2, epoch=1.0, metrics={name: 0.5}))
+    client.deliver(KEY, token_of(service, KEY), Delivery(records=told))
+    capsys.readouterr()
+    for verb in ("metrics", "show", "list"):
+        assert main([verb, *(["1"] if verb != "list" else [])]) == 0
+        out = capsys.readouterr().out
+        assert not set(out) & set("\x1b\x07")
+        assert verb != "metrics" or r"acc\x1b]0;owned\x07" in out
