@@ -32,6 +32,7 @@ from kernel_backend.store.base import Store
 
 FADED = 10  # half-lives after which what was held counts for nothing
 LEAVING = (TrialState.RELEASING, TrialState.STOPPING)
+SET_BACK_S = 5.0  # by which a clock may go back without more being made of it than time that stands still
 
 
 class Pictures:
@@ -92,6 +93,8 @@ class Pictures:
 
     async def _current(self) -> Picture:
         try:
+            if self._picture is not None and self._clock() < self._picture.at - SET_BACK_S:
+                self._begin()  # its time would stand still, and all that rests or has a time limit with it, until then
             nodes = [self._with_drain(node) for node in await self._engine.nodes()]
             if self._picture is None:
                 with _no_collection():

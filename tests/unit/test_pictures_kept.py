@@ -39,6 +39,7 @@ from tests.clusters import nodes
 from tests.rosters import Named
 
 HAPPENS = ("submit", "submit", "commit", "crash", "crash", "goes", "ends", "quota", "drain", "pause", "restart")
+DAY_S = 86400.0
 OWNERS = {"ada": "vision", "bob": "speech", "cy": "speech"}
 
 
@@ -237,3 +238,25 @@ def test_the_picture_is_the_one_that_a_restart_gives_and_nobody_loses_his_place(
 
     asyncio.run(live())
     world.store.close()
+
+
+def test_a_clock_that_is_set_right_after_a_jump_leaves_nobody_resting(world: World) -> None:
+    number = world.submit("ada")
+    key = Key(number, 1)
+
+    async def live() -> list[int]:
+        await world.decide()
+        world.at += 10 * DAY_S
+        started = []
+        for _ in range(2):  # lost at once, twice: it rests for two seconds
+            world.ends(key, e.Lost(), Outcome.LOST)
+            started.append(len(await world.decide()))
+            world.at += 1.0
+        world.ends(key, e.Lost(), Outcome.LOST)
+        world.at += 1.0
+        started.append(len(await world.decide()))
+        world.at -= 10 * DAY_S
+        started.append(len(await world.decide()))
+        return started
+
+    assert asyncio.run(live()) == [1, 1, 0, 1]
