@@ -15,15 +15,15 @@ from kernel_backend.differences.side import Side
 from kernel_backend.differences.tensors import first_difference
 from kernel_backend.errors import DaylightError, NotFound, PlaceUnavailable
 from kernel_backend.model.code import is_code
-from kernel_backend.model.diff import Diff, HistoryEntry
+from kernel_backend.model.diff import Diff, Difference, HistoryEntry
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.facts import known
 from kernel_backend.model.people import Person
 from kernel_backend.model.snapshot import CAPTURED, DATA, Snapshot
 from kernel_backend.model.trial import BEFORE
-from kernel_backend.service.reading import causes_of
+from kernel_backend.service.reading import causes_of, unread
 from kernel_backend.service.visible import sees, visible
-from kernel_backend.snapshots.archive import Archive
+from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store
 
 REMEMBERED = 16  # snapshots: an archive never changes
@@ -48,7 +48,10 @@ class CompareVerbs:
         shown = await asyncio.to_thread(self._store.experiments, who.name, None, search, limit)
         begun = await asyncio.to_thread(lambda: [self._entry(who, each) for each in shown])
         found = await self._confined.call(who.name, causes_of, [sides for _, sides in begun])
-        return [entry.model_copy(update={"differences": each}) for (entry, _), each in zip(begun, found, strict=True)]
+        return [
+            entry if entry.differences else entry.model_copy(update={"differences": each})
+            for (entry, _), each in zip(begun, found, strict=True)
+        ]
 
     def _with_tensor(self, found: Diff, a: Side, b: Side) -> Diff:
         """The same with the first tensor that differs, where checkpoints tell."""
@@ -67,17 +70,29 @@ class CompareVerbs:
         if before is not None and not sees(who, before):  # any more: they have left that group
             before = None
         overview = self._store.overview(experiment.number)
-        sides = [self._side(each, results=False) for each in (before, experiment) if each is not None]
+        sides, problems = self._sides(before, experiment)
         entry = HistoryEntry(
             number=experiment.number,
             name=experiment.name,
             state=overview.state,
             created_at=experiment.created_at,
             before=before.number if before else None,
-            differences=(),
+            differences=problems,
             metrics=overview.front.newest[1] if overview.front else {},
         )
         return entry, sides
+
+    def _sides(self, before: Experiment | None, after: Experiment) -> tuple[list[Side], tuple[Difference, ...]]:
+        """Both sides; or none and why, where a snapshot is gone: one must not hide all other rows."""
+        found: list[Side] = []
+        for each in (before, after):
+            if before is None or each is None:
+                continue
+            try:
+                found.append(self._side(each, results=False))
+            except UNREADABLE as error:
+                return [], (unread(f"#{each.number}", error),)
+        return found, ()
 
     def _side(self, experiment: Experiment, *, results: bool = True) -> Side:
         snapshot, files = self._submitted(experiment.snapshot)

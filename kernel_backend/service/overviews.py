@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from kernel_backend.errors import DaylightError
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.overview import Overview, Wait
 from kernel_backend.model.people import Person
@@ -21,7 +19,7 @@ from kernel_backend.scheduler.possible import impossible
 from kernel_backend.service.asking import plain_ask, pool_of
 from kernel_backend.service.foreign import Reader
 from kernel_backend.service.pictures import Pictures
-from kernel_backend.snapshots.archive import Archive
+from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store
 
 WARNED = 4096  # snapshots whose warnings are remembered: an archive never changes
@@ -72,7 +70,7 @@ class Overviews:
     def _warnings(self, id: str) -> tuple[str, ...]:
         try:
             return self._snapshot_warnings(id)
-        except (DaylightError, OSError, ValueError, zipfile.BadZipFile) as error:
+        except UNREADABLE as error:
             # One damaged archive must not hide its experiment, nor the list that it stands in.
             return (f"its snapshot cannot be read ({type(error).__name__}): it trains no more",)
 

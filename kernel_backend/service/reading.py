@@ -13,7 +13,7 @@ from kernel_backend.model.custom import check_class
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.parse import parse
-from kernel_backend.snapshots.archive import Archive
+from kernel_backend.snapshots.archive import UNREADABLE, Archive
 
 
 def bound(root: Path, submission: Submission) -> Bound:
@@ -38,4 +38,17 @@ def meaning(root: Path, id: str) -> str:
 
 def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
     """What differs between the two sides of each pair; nothing where there is but one."""
-    return [causes(*sides) if len(sides) == 2 else () for sides in pairs]
+    return [_causes(*sides) if len(sides) == 2 else () for sides in pairs]
+
+
+def unread(which: str, error: Exception) -> Difference:
+    """Say instead of what differs that a snapshot is gone or damaged: other pairs can be compared all the same."""
+    text = f"the snapshot of {which} cannot be read ({type(error).__name__}): not compared"
+    return Difference(kind="code", name="snapshot", text=text)
+
+
+def _causes(before: Side, after: Side) -> tuple[Difference, ...]:
+    try:
+        return causes(before, after)
+    except UNREADABLE as error:  # it was there a moment ago
+        return (unread(f"#{before.experiment.number} or #{after.experiment.number}", error),)

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from kernel_backend.errors import InvalidDefinition, InvalidRequest, NotFound, TooLarge
+from kernel_backend.errors import DaylightError, InvalidDefinition, InvalidRequest, NotFound, TooLarge
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
 
 MAX_BYTES = 512 * 2**20  # of all members together, unpacked
@@ -24,6 +24,8 @@ MAX_DIRECTORY = 16 * 2**20  # bytes of the table of members
 # Of members that the service itself reads: notebooks that were written by people have some thousandth of it.
 LARGEST = {DEFINITION: 2**20, DESCRIPTION: 8 * 2**20}
 PIECE = 2**20  # bytes that are unpacked at once
+# What reading an archive raises that was deleted or damaged.
+UNREADABLE = (DaylightError, OSError, ValueError, zipfile.BadZipFile)
 _END = struct.Struct("<4s4H2LH")  # of a zip: signature, disks, members, and the size and place of their table
 _ID = re.compile(r"[0-9a-f]{64}")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip can hold

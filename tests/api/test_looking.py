@@ -11,13 +11,14 @@ import pytest
 
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.curves import Told
+from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Delivery, Report
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.overviews import Overviews
 from kernel_backend.snapshots.archive import Archive
-from tests.api.served import TOKEN, report, started, submit, token_of
+from tests.api.served import DEFINITION, TOKEN, archive, report, started, submit, token_of
 
 KEY = AttemptId(1, 1, 1)
 
@@ -187,3 +188,21 @@ def test_a_damaged_snapshot_is_a_warning_and_hides_no_experiment(served, client,
     shown = served.run(overviews.one(Person(name="ada"), 1))
     assert shown.experiment.number == 1
     assert any("snapshot cannot be read" in warning for warning in shown.warnings)
+
+
+@pytest.mark.parametrize("damage", [lambda file: file.unlink(), lambda file: file.write_bytes(b"PK")])
+def test_a_snapshot_that_is_gone_hides_no_other_row_of_a_history(served, client, damage):
+    ids = []
+    for number, definition in enumerate((DEFINITION, DEFINITION + "b = 2\n", DEFINITION + "c = 3\n", DEFINITION), 1):
+        id, data = archive(definition)
+        client.upload_snapshot(id, data)
+        ids.append(id)
+        python = f"/usr/bin/python{number}"
+        client.submit(Submission(snapshot=id, name="digits", python=python, cwd="/", again=True))
+    damage(served.home / "snapshots" / f"{ids[1]}.zip")
+    told = {each.number: [one.text for one in each.differences] for each in client.history("digits")}
+    assert sorted(told) == [1, 2, 3, 4]
+    for number in (2, 3):
+        assert [text.partition(" (")[0] for text in told[number]] == ["the snapshot of #2 cannot be read"]
+    assert told[4]
+    assert not any("cannot be read" in text for text in told[4])
