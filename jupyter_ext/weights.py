@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import hashlib
 import importlib.util
 import io
+import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from kernel_backend.checkpoints.base import Manifest
 
 Weights = Literal["auto", "model", "ema"]
+_folders: dict[str, Path] = {}  # with the files of snapshots, by the digest of their archives
 
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> torch.nn.Module:
@@ -96,14 +101,32 @@ def _silent() -> Run:
     return run
 
 
+def _unpacked(data: bytes) -> Path:
+    """Return the folder with a snapshot's files: one for all models of it, until this process ends.
+
+    Until then tracebacks and `inspect` read the source of its classes there.
+    """
+    id = hashlib.sha256(data).hexdigest()
+    if id not in _folders or not _folders[id].is_dir():
+        folder = Path(tempfile.mkdtemp(prefix="daylight-"))
+        atexit.register(_remove, folder, os.getpid())
+        unpack(data, folder)
+        _folders[id] = folder
+    return _folders[id]
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # and in no fork of it
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _module(client: Client, number: int, snapshot: Snapshot) -> Any:
     """The definition as a module of its own name, so that two experiments' classes stay apart.
 
     Its local modules are those of the snapshot, unless this process has imported others of their names before.
     """
     name = f"daylight_experiment_{number}"
-    code = Path(tempfile.mkdtemp(prefix="daylight-"))
-    unpack(client.archive(number), code)
+    code = _unpacked(client.archive(number))
     spec = importlib.util.spec_from_file_location(name, code / DEFINITION)
     assert spec is not None
     assert spec.loader is not None

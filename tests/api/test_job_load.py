@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ from kernel_backend.model.experiment import Config, Metric, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
 from tests.api.committed import commit, spoil
-from tests.api.served import Served, archive, ended, started, token_of, until
+from tests.api.served import TOKEN, Served, archive, ended, started, token_of, until
 
 DEFINITION = """\
 from torch import nn
@@ -169,3 +172,29 @@ def test_weights_of_a_stopped_training_are_given_with_a_word(
     until(lambda: job.status == "stopped", "it is stopped")
     assert job.load().weight.tolist() == [[5.0, 5.0]]
     assert capsys.readouterr().out.startswith(f"stopped: #{job.number}, ")
+
+
+LOADS = """
+import inspect, sys, tempfile
+from pathlib import Path
+from jupyter_ext.job import Job
+from kernel_backend.client import Client
+
+job = Job(1, Client.at(*sys.argv[1:]))
+models = [job.load(wait=False) for _ in range(3)]
+assert "nn.Linear" in inspect.getsource(sys.modules["daylight_experiment_1"].model)
+print(len(list(Path(tempfile.gettempdir()).iterdir())))
+"""
+
+
+def test_a_model_that_is_loaded_often_leaves_nothing_in_the_temporary_folder(
+    served: Served, job: Job, tmp_path: Path
+) -> None:
+    commit(tmp_path, 5)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    command = [sys.executable, "-c", LOADS, served.url, TOKEN]
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr
+    assert list(folder.iterdir()) == []
