@@ -18,6 +18,7 @@ from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import load_model
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.model.definition import CONTRACT
 from kernel_backend.model.experiment import Config, parse_cadence
 from kernel_backend.model.job import Job
 from kernel_backend.model.parse import parse
@@ -285,7 +286,14 @@ def snapshot(source: str) -> Snapshot:
     """A snapshot whose definition came whole from cell [4], one line further up."""
     environment = Environment(python="3", implementation="CPython", platform="linux", cpu="", cores=1, distributions={})
     piece = Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2)
-    return Snapshot(version=__version__, numerics=NUMERICS, pieces=(piece,), roles_from=1, environment=environment)
+    return Snapshot(
+        version=__version__,
+        numerics=NUMERICS,
+        pieces=(piece,),
+        roles_from=1,
+        contract=CONTRACT,
+        environment=environment,
+    )
 
 
 def as_json(value: Any) -> str:

@@ -82,7 +82,7 @@ def optimizer(params, lr=1e-2, kind="good"):
         raise InvalidHyperparameters("these make no model")
     if kind == "broken":
         raise RuntimeError("boom")
-    return torch.optim.SGD(params, lr=lr)
+    return torch.optim.SGD(params, lr=1e30 if kind == "overflowing" else lr)
 def metrics(output, target, kind="good"):
     return {"error": (output - target).abs().squeeze(1) * (float("nan") if kind == "diverged" else 1)}
 """
@@ -91,7 +91,7 @@ def metrics(output, target, kind="good"):
 
 def test_failed_trials_count_and_invalid_ones_are_replaced(world: World) -> None:
     search = {"method": "grid"}
-    line = "kind=good,broken,diverged,invalid"
+    line = "kind=good,broken,diverged,invalid,overflowing"
     number = submit(world, search, source=FAULTY, space=line, epochs=1, max_restarts=0)
     overview = world.ended(number)
     assert overview.experiment.state == "completed"
@@ -100,10 +100,14 @@ def test_failed_trials_count_and_invalid_ones_are_replaced(world: World) -> None
         "broken": "failed",
         "diverged": "completed",
         "invalid": "failed",
+        "overflowing": "failed",
     }
+    (diverged,) = (trial for trial in overview.trials if trial.params["kind"] == "overflowing")
+    assert diverged.failure is not None
+    assert diverged.failure.type == "NotFinite"
     entries = holds_together(world, number)
     reasons = [each.event.reason for each in entries if each.event.type == "exited"]
-    assert sorted(reasons) == ["failed", "invalid"]
+    assert sorted(reasons) == ["failed", "failed", "invalid"]
 
 
 def test_a_metric_that_nobody_reports_fails_the_search_at_the_first_report(world: World) -> None:
