@@ -32,6 +32,10 @@ class InvalidRequest(DaylightError):
     http_status = 400
 
 
+class OtherVersion(InvalidRequest):
+    """Two versions of Daylight do not understand each other; the message names both, and what to do."""
+
+
 class InvalidDefinition(InvalidRequest):
     """The cell is not a definition: syntax, a missing role, a hyperparameter without a value."""
 

@@ -20,7 +20,7 @@ class Records(ApiHandler):
         """Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token."""
         attempt = parse_attempt(key)
         try:
-            delivery = self.parse(Delivery)
+            delivery = self.parse(Delivery, lambda value: True)  # of a newer version: the rest of it is as good
         except InvalidRequest:
             await self.service.deliver(attempt, self.bearer, Delivery())  # a stranger hears only that he is one
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,10 +14,13 @@ from pydantic import ValidationError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 from tornado.websocket import WebSocketHandler
 
-from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge, Unauthenticated
+from kernel_backend import __version__
+from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, OtherVersion, TooLarge, Unauthenticated
 from kernel_backend.identity.base import Browsers, Identity
+from kernel_backend.model import versions
 from kernel_backend.model.people import Person
 from kernel_backend.model.record import Record, complaint
+from kernel_backend.model.versions import VERSION
 
 if TYPE_CHECKING:
     from kernel_backend.service.service import Service
@@ -107,6 +111,7 @@ class Guarded(RequestHandler):
         """Nothing of the service is cached, framed or sniffed."""
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header(VERSION, __version__)
         self.clear_header("Server")
 
     def integer(self, name: str, default: int, least: int = 0, most: int = 2**53) -> int:
@@ -199,11 +204,20 @@ class ApiHandler(Guarded):
             raise self._too_large()
         return bytes(self._body)
 
-    def parse(self, kind: type[_Record]) -> _Record:
-        """The body as a record; raises InvalidRequest naming each field and value that is wrong."""
+    def parse(self, kind: type[_Record], may_go: Callable[[Any], bool] = versions.says_nothing) -> _Record:
+        """The body as a record; raises InvalidRequest naming each field and value that is wrong.
+
+        Fields that only a newer client knows are left out where `may_go` says so: by default where they say nothing.
+        """
         try:
-            return kind.model_validate_json(self.body)
+            return versions.read(kind, self.body, may_go)
         except ValidationError as error:
+            theirs, unknown = self.request.headers.get(VERSION, ""), "extra_forbidden" in str(error)
+            if unknown and theirs not in ("", __version__):
+                raise OtherVersion(
+                    f"{complaint(error)}: this service is Daylight {__version__} and does not know what Daylight "
+                    f"{theirs[:50]} asks for; use what both know, or have the service run by the newer version"
+                ) from None
             raise InvalidRequest(complaint(error)) from None
 
     def reply(self, answer: Record | dict[str, Any]) -> None:

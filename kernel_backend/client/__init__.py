@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from kernel_backend import discovery
@@ -21,6 +21,7 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
+from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing, TrialRow
@@ -31,6 +32,9 @@ UPLOAD_S = 300.0  # seconds for a snapshot to go over
 READING_S = 3600.0  # and for checkpoints to be read, which may be large and far away
 PAGE = 10_000  # reports a request
 ROWS = 1000  # trials of a search in one answer
+
+
+_Answer = TypeVar("_Answer", bound=Record)
 
 
 class Client:
@@ -72,7 +76,7 @@ class Client:
     def submit_once(self, submission: Submission) -> tuple[Overview, bool]:
         """The same, and whether it is new."""
         answer = self._service.call("POST", "/api/experiments", json=submission.to_json())
-        return Overview.from_json(answer.json()), answer.status_code == 201
+        return self._read(Overview, answer.json()), answer.status_code == 201
 
     def experiments(
         self,
@@ -88,7 +92,7 @@ class Client:
         """
         asked = _given(state=state, search=search, limit=limit, owner=owner, group=group)
         body = self._service.json("GET", "/api/experiments", params=asked)
-        return [Overview.from_json(each) for each in body["experiments"]]
+        return [self._read(Overview, each) for each in body["experiments"]]
 
     def experiment(self, number: int) -> Overview:
         """One experiment as it is now; raises NotFound."""
@@ -122,12 +126,12 @@ class Client:
     def diff(self, number: int, other: int) -> Diff:
         """What differs between an experiment and another, the likeliest cause first, and what came of it."""
         body = self._service.json("GET", f"/api/experiments/{number}/diff", params={"other": other}, timeout=READING_S)
-        return Diff.model_validate(body)
+        return self._read(Diff, body)
 
     def history(self, search: str | None = None, limit: int = 20) -> list[HistoryEntry]:
         """The newest experiments first, each with what has changed since the one before it."""
         body = self._service.json("GET", "/api/history", params=_given(search=search, limit=limit), timeout=READING_S)
-        return [HistoryEntry.model_validate(each) for each in body["history"]]
+        return [self._read(HistoryEntry, each) for each in body["history"]]
 
     def reports(
         self,
@@ -143,7 +147,7 @@ class Client:
             page = PAGE if limit is None else min(PAGE, limit - len(found))
             query = _given(trial=trial, kind=kind, after=after, limit=page)
             body = self._service.json("GET", f"/api/experiments/{number}/reports", params=query)
-            found += [StoredReport.model_validate(each) for each in body["reports"]]
+            found += [self._read(StoredReport, each) for each in body["reports"]]
             if len(body["reports"]) < page:
                 break
             after = found[-1].seq
@@ -152,12 +156,12 @@ class Client:
     def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
         """What a trial's attempts have found out about what its result depends on, in their order; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/facts", params={"trial": trial})
-        return [StoredFact.model_validate(each) for each in body["facts"]]
+        return [self._read(StoredFact, each) for each in body["facts"]]
 
     def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
         """A trial's curves, thinned to at most `points` (10 to 2000) points each; raises NotFound."""
         query = {"trial": trial, "points": points}
-        return Curves.model_validate(self._service.json("GET", f"/api/experiments/{number}/curves", params=query))
+        return self._read(Curves, self._service.json("GET", f"/api/experiments/{number}/curves", params=query))
 
     def front(self, number: int) -> int:
         """The trial that is meant where an experiment is named: of a search the best so far, else its only one."""
@@ -170,7 +174,7 @@ class Client:
         `-` before the column turns it round. Raises NotFound, Conflict where it is no search, and InvalidRequest.
         """
         query = {"sort": sort, "limit": limit, "offset": offset}
-        return Standing.model_validate(self._service.json("GET", f"/api/experiments/{number}/search", params=query))
+        return self._read(Standing, self._service.json("GET", f"/api/experiments/{number}/search", params=query))
 
     def trial_rows(self, number: int, sort: str = "best", limit: int | None = None) -> list[TrialRow]:
         """The trials of a search, all of them without a limit; raises as `search` does."""
@@ -186,14 +190,15 @@ class Client:
     def search_curves(self, number: int, limit: int = 100, points: int = 60) -> SearchCurves:
         """The metric of at most `limit` trials of a search over their units, best first; raises as `search` does."""
         query = {"limit": limit, "points": points}
-        return SearchCurves.model_validate(
-            self._service.json("GET", f"/api/experiments/{number}/search/curves", params=query, timeout=READING_S)
+        return self._read(
+            SearchCurves,
+            self._service.json("GET", f"/api/experiments/{number}/search/curves", params=query, timeout=READING_S),
         )
 
     def importance(self, number: int) -> Importance:
         """How much each hyperparameter makes of the difference between trials; raises as `search` does."""
         body = self._service.json("GET", f"/api/experiments/{number}/search/importance", timeout=READING_S)
-        return Importance.model_validate(body)
+        return self._read(Importance, body)
 
     def promote(self, number: int, trial: int) -> Overview:
         """Let a trial of a search go on next, whatever its rank; raises NotFound, and Conflict where it has ended."""
@@ -224,17 +229,17 @@ class Client:
         if rank and not offset:
             _check_rank(rank, self.experiment(number))
         query = _given(trial=trial, attempt=attempt, rank=rank, offset=offset, tail=tail)
-        return LogChunk.model_validate(self._service.json("GET", f"/api/experiments/{number}/logs", params=query))
+        return self._read(LogChunk, self._service.json("GET", f"/api/experiments/{number}/logs", params=query))
 
     def checkpoints(self, number: int) -> list[CheckpointInfo]:
         """The committed checkpoints of all trials, and why each is kept."""
         body = self._service.json("GET", f"/api/experiments/{number}/checkpoints")
-        return [CheckpointInfo.model_validate(each) for each in body["checkpoints"]]
+        return [self._read(CheckpointInfo, each) for each in body["checkpoints"]]
 
     def artifacts(self, number: int) -> list[Artifact]:
         """What all trials have kept with `run.artifact`, by trial and name; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/artifacts")
-        return [Artifact.model_validate(each) for each in body["artifacts"]]
+        return [self._read(Artifact, each) for each in body["artifacts"]]
 
     def artifact(self, number: int, trial: int, name: str) -> bytes:
         """The bytes of an artifact; raises NotFound."""
@@ -244,12 +249,12 @@ class Client:
     def verify(self, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
         """Have every byte of a checkpoint read; the answer says what was found."""
         path = f"{_kept(number, trial, checkpoint)}/verify"
-        return CheckpointInfo.model_validate(self._service.json("POST", path, again=True, timeout=READING_S))
+        return self._read(CheckpointInfo, self._service.json("POST", path, again=True, timeout=READING_S))
 
     def pin(self, number: int, trial: int, checkpoint: str, pinned: bool = True) -> CheckpointInfo:
         """Have a checkpoint kept whatever the rules say, or no longer."""
         path = f"{_kept(number, trial, checkpoint)}/{'pin' if pinned else 'unpin'}"
-        return CheckpointInfo.model_validate(self._service.json("POST", path, again=True))
+        return self._read(CheckpointInfo, self._service.json("POST", path, again=True))
 
     def delete(self, number: int, trial: int, checkpoint: str) -> None:
         """Delete a checkpoint for good; raises Conflict for one that is pinned or may still be needed."""
@@ -274,16 +279,16 @@ class Client:
         """Delete what the rules let go, of one experiment or of all; a dry run only says what that would be."""
         asked = Collection(experiment=number, dry_run=dry_run)
         answer = self._service.json("POST", "/api/gc", again=True, json=asked.to_json(), timeout=READING_S)
-        return Collected.model_validate(answer)
+        return self._read(Collected, answer)
 
     def source(self, number: int) -> tuple[str, Snapshot]:
         """The definition that was submitted, and what is known about where it came from."""
         body = self._service.json("GET", f"/api/experiments/{number}/source")
-        return body["definition"], Snapshot.model_validate(body["snapshot"])
+        return body["definition"], self._read(Snapshot, body["snapshot"])
 
     def environment(self, number: int) -> EnvironmentInfo:
         """What an experiment ran with, its lock, and what could not be locked."""
-        return EnvironmentInfo.model_validate(self._service.json("GET", f"/api/experiments/{number}/environment"))
+        return self._read(EnvironmentInfo, self._service.json("GET", f"/api/experiments/{number}/environment"))
 
     def picture(self, number: int, dark: bool = False) -> bytes:
         """The curves as a PNG."""
@@ -291,11 +296,11 @@ class Client:
 
     def me(self) -> sharing.Self:
         """Who asks, with what is theirs and what they have of it."""
-        return sharing.Self.model_validate(self._service.json("GET", "/api/me"))
+        return self._read(sharing.Self, self._service.json("GET", "/api/me"))
 
     def accounts(self) -> list[sharing.Account]:
         """Users and groups with their quotas and use: for admins all, for others their own."""
-        return [sharing.Account.model_validate(each) for each in self._service.json("GET", "/api/accounts")["accounts"]]
+        return [self._read(sharing.Account, each) for each in self._service.json("GET", "/api/accounts")["accounts"]]
 
     def set_quota(self, kind: sharing.AccountKind, name: str, given: Mapping[str, Any]) -> sharing.Account:
         """Set some numbers of a quota: fields of Quota, `none` for no limit, None for the hub's number again.
@@ -303,11 +308,11 @@ class Client:
         Raises Forbidden for whoever is no admin, and InvalidRequest with the number that cannot be.
         """
         body = self._service.json("PUT", f"{_account(kind, name)}/quota", again=True, json=dict(given))
-        return sharing.Account.model_validate(body)
+        return self._read(sharing.Account, body)
 
     def clear_quota(self, kind: sharing.AccountKind, name: str) -> sharing.Account:
         """Have all numbers of a quota be the hub's again; raises Forbidden for whoever is no admin."""
-        return sharing.Account.model_validate(self._service.json("DELETE", f"{_account(kind, name)}/quota", again=True))
+        return self._read(sharing.Account, self._service.json("DELETE", f"{_account(kind, name)}/quota", again=True))
 
     def usage(
         self,
@@ -319,13 +324,13 @@ class Client:
     ) -> sharing.UseOverTime:
         """How many slots an account has held over time, of the last week by default; raises NotFound."""
         whole = {"since": since and int(since), "until": until and int(until), "points": points}
-        return sharing.UseOverTime.model_validate(
-            self._service.json("GET", f"{_account(kind, name)}/use", params=_given(**whole))
+        return self._read(
+            sharing.UseOverTime, self._service.json("GET", f"{_account(kind, name)}/use", params=_given(**whole))
         )
 
     def queue(self) -> list[sharing.Waiting]:
         """What waits, in the order of the turns, pool by pool."""
-        return [sharing.Waiting.model_validate(each) for each in self._service.json("GET", "/api/queue")["queue"]]
+        return [self._read(sharing.Waiting, each) for each in self._service.json("GET", "/api/queue")["queue"]]
 
     def set_priority(self, number: int, priority: int | None) -> Overview:
         """Give an experiment another priority, None: the one that its owner asked with.
@@ -340,15 +345,15 @@ class Client:
 
     def drain(self, name: str) -> NodeUse:
         """Start nothing more on a node; raises NotFound, and Forbidden for whoever is no admin."""
-        return NodeUse.model_validate(self._service.json("POST", f"/api/nodes/{_part(name)}/drain", again=True))
+        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/drain", again=True))
 
     def undrain(self, name: str) -> NodeUse:
         """Start gangs on a node again; raises as `drain` does."""
-        return NodeUse.model_validate(self._service.json("POST", f"/api/nodes/{_part(name)}/undrain", again=True))
+        return self._read(NodeUse, self._service.json("POST", f"/api/nodes/{_part(name)}/undrain", again=True))
 
     def pools(self) -> list[sharing.Pool]:
         """The pools: what they have, what of it is in use, and how many wait."""
-        return [sharing.Pool.model_validate(each) for each in self._service.json("GET", "/api/pools")["pools"]]
+        return [self._read(sharing.Pool, each) for each in self._service.json("GET", "/api/pools")["pools"]]
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.Deed]:
         """What admins have done, newest first, before number `before`, that has all words of `search`.
@@ -357,11 +362,11 @@ class Client:
         """
         asked = _given(before=before, limit=limit, search=search or None)
         body = self._service.json("GET", "/api/audit", params=asked)
-        return [sharing.Deed.model_validate(each) for each in body["audit"]]
+        return [self._read(sharing.Deed, each) for each in body["audit"]]
 
     def nodes(self) -> list[NodeUse]:
         """The nodes and how much of each is in use."""
-        return [NodeUse.model_validate(each) for each in self._service.json("GET", "/api/nodes")["nodes"]]
+        return [self._read(NodeUse, each) for each in self._service.json("GET", "/api/nodes")["nodes"]]
 
     def upload_snapshot(self, id: str, data: bytes) -> None:
         """Store an archive, unless the service has it already; `id` is the sha256 of `data`."""
@@ -374,7 +379,7 @@ class Client:
         """Hand over a page of an attempt's records with the attempt's own token; the answer instructs its ranks."""
         body = delivery.model_dump_json(exclude=None if delivery.notes else {"notes"}).encode()
         path = f"/api/attempts/{key}/records"
-        return Instruction.model_validate(self._service.json("POST", path, token=token, again=True, content=body))
+        return self._read(Instruction, self._service.json("POST", path, token=token, again=True, content=body))
 
     def watch(self, after: int = 0, experiment: int | None = None) -> Iterator[Message]:
         """Everything that becomes known after message `after`, each once and in order, until the caller stops.
@@ -389,8 +394,12 @@ class Client:
         """Let go of the connections, which ends each `watch`; the next call makes new ones."""
         self._service.close()
 
+    def _read(self, kind: type[_Answer], body: Mapping[str, Any]) -> _Answer:
+        """Return what the service answered; raises OtherVersion where that is not understood here."""
+        return self._service.read(kind, {name: value for name, value in body.items() if name in kind.model_fields})
+
     def _overview(self, method: str, path: str, **request: Any) -> Overview:
-        return Overview.from_json(self._service.json(method, path, **request))
+        return self._read(Overview, self._service.json(method, path, **request))
 
 
 def _running(home: Path | None) -> Address:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kernel_backend import errors, peers
+from pydantic import ValidationError
+
+from kernel_backend import __version__, errors, peers
 from kernel_backend.discovery import Address, CannotStart
-from kernel_backend.errors import DaylightError, ServiceUnreachable
+from kernel_backend.errors import DaylightError, InvalidRequest, OtherVersion, ServiceUnreachable
+from kernel_backend.model import versions
+from kernel_backend.model.record import Record, complaint
 from kernel_backend.model.stream import Message
 from kernel_backend.patience import SILENCE_S, Patience, Say
 
@@ -23,6 +28,8 @@ ANSWER_S = 30.0  # seconds to wait for an answer
 FRAME_LIMIT = 16 * 2**20  # bytes of one message
 
 Locate = Callable[[], Address]
+_Answer = TypeVar("_Answer", bound=Record)
+_UNKNOWN = "Extra inputs are not permitted"  # what a service says of a field that it does not know
 
 
 class Conversation:
@@ -37,6 +44,7 @@ class Conversation:
         self._patience = patience
         self._say = say
         self._open: httpx.Client | None = None
+        self._version = ""  # of the service that answered last
         self._streams: set[ClientConnection] = set()
         self._closed = 0  # how often: a `watch` of before ends
 
@@ -61,9 +69,21 @@ class Conversation:
                     raise ServiceUnreachable(f"the service did not answer {path}: {error!r}") from error
                 trying.wait(error)
             else:
+                self._version = response.headers.get(versions.VERSION, "")
                 if response.is_error:
-                    raise _error(response.status_code, response.content)
+                    raise self._error(response)
                 return response
+
+    def read(self, kind: type[_Answer], body: bytes | dict[str, Any]) -> _Answer:
+        """Return what an answer says, without fields that only a newer service knows.
+
+        Raises OtherVersion where it is not understood.
+        """
+        try:
+            return versions.read(kind, body)
+        except ValidationError as error:
+            detail = f"its answer cannot be read: {complaint(error)}"
+            raise OtherVersion(_versions(self._version, detail)) from None
 
     def json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         """The object that is answered; `request` is as for `call`."""
@@ -108,7 +128,7 @@ class Conversation:
                     if self._closed != closed:
                         return
                     for frame in socket:
-                        message = Message.model_validate_json(frame)
+                        message = self.read(Message, frame if isinstance(frame, bytes) else frame.encode())
                         trying = Patience(self._patience, self._say)
                         if message.seq > after:
                             after = message.seq
@@ -170,6 +190,12 @@ class Conversation:
                 raise _error(response.status_code, response.read())
             yield response
 
+    def _error(self, response: httpx.Response) -> DaylightError:
+        error = _error(response.status_code, response.content)
+        if self._version != __version__ and type(error) is InvalidRequest and _UNKNOWN in error.message:
+            return OtherVersion(_versions(self._version, error.message))
+        return error
+
     def _http(self) -> httpx.Client:
         import httpx
 
@@ -193,7 +219,10 @@ def _known(address: Address, token: str | None = None) -> dict[str, Any]:
                 stream.close()
                 raise
 
-    return {"headers": {"Authorization": f"Bearer {token or address.token}"}, "extensions": {"trace": look}}
+    return {
+        "headers": {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__},
+        "extensions": {"trace": look},
+    }
 
 
 def _looked_at(address: Address) -> type[ClientConnection]:
@@ -207,6 +236,17 @@ def _looked_at(address: Address) -> type[ClientConnection]:
             super().__init__(connected, *args, **options)
 
     return LookedAt
+
+
+def _versions(theirs: str, detail: str) -> str:
+    """Say that client and service are of different versions, and what to do."""
+    who = f"Daylight {theirs}" if theirs else "an older Daylight"
+    if os.environ.get("DAYLIGHT_URL"):
+        way_out = "install the hub's version here, or ask the hub's admins for this one"
+    else:
+        way_out = "end the service, whose trainings go on, and the next use starts one of this version"
+    both = f"the service is {who}, this is Daylight {__version__}, and they do not understand each other"
+    return f"{both} ({detail}): {way_out}"
 
 
 def _error(status: int, content: bytes) -> DaylightError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -14,11 +15,12 @@ from itertools import count
 from pathlib import Path
 
 import psutil
+from pydantic import ValidationError
 
 from kernel_backend.devices import local_node
 from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
 from kernel_backend.engines.log import Piece, read_on, read_tail
-from kernel_backend.errors import Conflict, InvalidRequest, NotFound
+from kernel_backend.errors import Conflict, DaylightError, InvalidRequest, NotFound
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import read_page
@@ -33,6 +35,7 @@ from kernel_backend.model.trial import Failure
 START_S = 30.0  # a launcher that has not begun by then never will
 KILL_S = 10.0  # how long a killed process may take to vanish
 MARK = "DAYLIGHT_ATTEMPT"  # in the environment of every process of an attempt: its folder
+_log = logging.getLogger(__name__)
 _OUTCOMES = {"ok": Outcome.OK, "released": Outcome.RELEASED, "failed": Outcome.FAILED, "lost": Outcome.LOST}
 
 
@@ -64,7 +67,7 @@ class LocalEngine:
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
         """Every gang that has not been forgotten; or of these, those that have not."""
-        return await asyncio.to_thread(lambda: [self._status(key) for key in self._listed(of)])
+        return await asyncio.to_thread(lambda: [self._known_status(key) for key in self._listed(of)])
 
     async def release(self, key: AttemptId) -> None:
         """SIGTERM to the launcher, which hands it down."""
@@ -113,6 +116,14 @@ class LocalEngine:
         for mark in sorted(self._home.glob("attempts/*/listed")):
             with contextlib.suppress(InvalidRequest):
                 yield parse_attempt(mark.parent.name)
+
+    def _known_status(self, key: AttemptId) -> GangStatus:
+        """Return the status of a gang; one whose files cannot be read counts as running, and hides no others."""
+        try:
+            return self._status(key)
+        except (OSError, DaylightError, ValidationError) as error:
+            _log.warning("how attempt %s is cannot be told now: %s", key, error)
+            return GangStatus(key=key, phase="running")
 
     def _status(self, key: AttemptId) -> GangStatus:
         known = self._folder(key).token_digest()  # first: how a gang is may mean that it is over, and its token goes
@@ -201,7 +212,11 @@ def _never_launched(folder: AttemptFolder) -> AttemptResult:
     lines = folder.launcher_log.read_text(errors="replace").strip().splitlines() if folder.launcher_log.exists() else []
     said = lines[-1] if lines else "it said nothing"
     way_out = ": install daylight into that environment" if "No module named" in said else ""
-    message = f"{folder.job().python} could not launch the ranks ({said}){way_out}"
+    try:
+        python = folder.job().python
+    except (OSError, ValidationError, DaylightError):
+        python = "its interpreter"
+    message = f"{python} could not launch the ranks ({said}){way_out}"
     failure = Failure(rank=0, type="LauncherFailed", message=message)
     return AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
 

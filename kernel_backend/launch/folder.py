@@ -12,12 +12,13 @@ from pydantic import ValidationError
 
 from kernel_backend import lifetimes
 from kernel_backend.model.frames import Sources
-from kernel_backend.model.job import Job, token_digest
+from kernel_backend.model.job import Job, read_job, token_digest
 from kernel_backend.model.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import Failure
+from kernel_backend.model.versions import read
 
 R = TypeVar("R", bound=Record)
 
@@ -79,7 +80,7 @@ class AttemptFolder(NamedTuple):
 
     def job(self) -> Job:
         """The attempt, spelled out."""
-        return Job.model_validate_json((self.path / "job.json").read_bytes())
+        return read_job((self.path / "job.json").read_bytes())
 
     def token(self) -> str:
         """The secret by which this attempt's launcher speaks to the service."""
@@ -135,6 +136,6 @@ class AttemptFolder(NamedTuple):
 
     def _read(self, name: str, kind: type[R]) -> R | None:
         try:
-            return kind.model_validate_json((self.path / name).read_bytes())
-        except (FileNotFoundError, ValidationError):
+            return read(kind, (self.path / name).read_bytes())
+        except (OSError, ValidationError):  # no file, or none of ours
             return None

@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from kernel_backend.model import versions
 from kernel_backend.model.reports import LARGEST, SpoolPage, SpoolPosition, SpoolRecord
 
 PAGE_RECORDS = 1000
@@ -120,7 +121,7 @@ class _Page:
             self._take_known(int(beginning[1]))
             return
         try:
-            record = _LINE.validate_json(line)
+            record = versions.read(_LINE, line)
         except ValidationError as error:
             self._skip(where, _complaint(line, error))
             return

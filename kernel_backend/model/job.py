@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 
+from pydantic import ValidationError
+
+from kernel_backend import __version__
+from kernel_backend.errors import OtherVersion
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.record import Record, Value
+from kernel_backend.model.record import Record, Value, complaint
 from kernel_backend.model.resources import Placement
+from kernel_backend.model.versions import read, says_nothing
 
 # The variables that launchers give each of their ranks, ours as others: no notebook has them.
 OF_RANKS = re.compile(
@@ -47,3 +53,18 @@ class Job(Record):
     def id(self) -> AttemptId:
         """The attempt's key."""
         return AttemptId(self.experiment, self.trial, self.attempt)
+
+
+def read_job(data: bytes) -> Job:
+    """Return the job of a `job.json`, which a service of another version may have written.
+
+    Raises OtherVersion where it asks for something that this version does not know: to train without it could give
+    another result.
+    """
+    try:
+        return read(Job, data, says_nothing)
+    except ValidationError as error:
+        raise OtherVersion(
+            f"the service asks for what Daylight {__version__} in {sys.prefix} does not know ({complaint(error)}): "
+            "install the service's version of Daylight there"
+        ) from None

@@ -17,6 +17,7 @@ from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Failure, Trial
+from kernel_backend.model.versions import read
 
 _T = TypeVar("_T")
 
@@ -117,7 +118,7 @@ class Overview(Record):
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Overview:
         """What `to_json` described."""
-        return cls.model_validate({key: value for key, value in body.items() if key in cls.model_fields})
+        return read(cls, {key: value for key, value in body.items() if key in cls.model_fields})
 
     def after(self, message: Message) -> Overview:
         """This picture with one more message taken in; one that it includes already changes nothing."""
@@ -126,14 +127,14 @@ class Overview(Record):
         changed: dict[str, Any] = {"seq": message.seq}
         match message.type:
             case "experiment":
-                changed["experiment"] = Experiment.model_validate(message.data)
+                changed["experiment"] = read(Experiment, message.data)
             case "trial":
-                changed |= self._with(Trial.model_validate(message.data))
+                changed |= self._with(read(Trial, message.data))
             case "attempt":
-                attempt = Attempt.model_validate(message.data)
+                attempt = read(Attempt, message.data)
                 changed["attempts"] = _newest(_replaced(self.attempts, attempt, lambda each: each.id), attempt.trial)
             case "report":
-                report, metric = StoredReport.model_validate(message.data), self.experiment.config.metric
+                report, metric = read(StoredReport, message.data), self.experiment.config.metric
                 changed["trials"] = tuple(_moved_on(trial, report, metric) for trial in self.trials)
             case "note" if message.data["text"] not in self.warnings:
                 changed["warnings"] = (*self.warnings, str(message.data["text"]))

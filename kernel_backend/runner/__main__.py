@@ -43,9 +43,9 @@ def main(folder: Path) -> int:
     progress = Progress(folder, rank)
     progress.tick("starting", 0)
 
-    from kernel_backend.model.job import Job
+    from kernel_backend.model.job import read_job
 
-    job = Job.model_validate_json((folder / "job.json").read_bytes())
+    job = read_job((folder / "job.json").read_bytes())
 
     from kernel_backend.runner import failure
     from kernel_backend.runner.load import read_snapshot

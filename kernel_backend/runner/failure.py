@@ -22,6 +22,8 @@ _LOST_PEER = (
     "gloo connectfullmesh failed",
     "socket closed",
 )
+LONGEST_MESSAGE = 20_000  # characters: an error may quote a whole dataset
+LONGEST_TRACEBACK = 100_000
 _MOST_FRAMES = 30  # of a recursion without end, the innermost
 
 
@@ -35,10 +37,10 @@ def describe(
     return Failure(
         rank=rank,
         type=type(error).__name__,
-        message=_plain(_message(error)),
+        message=_plain(_message(error))[:LONGEST_MESSAGE],
         step=step,
         frames=tuple(_frames(error, Sources(code, cwd, snapshot)))[-_MOST_FRAMES:],
-        traceback=_plain(_traceback(error)),
+        traceback=_plain(_traceback(error))[-LONGEST_TRACEBACK:],
         consequence=is_consequence(error),
         invalid=any(kind.__name__ == "InvalidHyperparameters" for kind in type(error).__mro__),
         at=time.time(),

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from kernel_backend.model import versions
 from kernel_backend.model.definition import Definition
 from kernel_backend.model.parse import parse
 from kernel_backend.model.snapshot import Snapshot
@@ -27,7 +28,7 @@ class Loaded(NamedTuple):
 def read_snapshot(code: Path) -> Snapshot | None:
     """The snapshot's own description; None where the folder has none."""
     try:
-        return Snapshot.model_validate_json((code / "snapshot.json").read_bytes())
+        return versions.read(Snapshot, (code / "snapshot.json").read_bytes())
     except FileNotFoundError:
         return None
 

@@ -87,6 +87,8 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
 
 def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[LogMatch]) -> Ending:
     """The ending of an attempt that failed, with what the policies make of its log."""
+    ranks = range(sum(len(share.slots) for share in attempt.placement))
+    matched = [match for match in matched if match.rank in ranks]  # the record is the user's own file
     excluding = [match for match in matched if match.action == "exclude_node"]
     if excluding:
         nodes = {node_of(attempt.placement, match.rank): match for match in excluding}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from kernel_backend.errors import DaylightError, InvalidDefinition, InvalidRequest, NotFound, TooLarge
+from kernel_backend.model import versions
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
 
 MAX_BYTES = 512 * 2**20  # of all members together, unpacked
@@ -119,7 +120,7 @@ class Archive:
     def snapshot(self, id: str) -> Snapshot:
         """An archive's own description; raises NotFound, or InvalidRequest where it is none of ours."""
         try:
-            return Snapshot.model_validate_json(self.read(id, DESCRIPTION))
+            return versions.read(Snapshot, self.read(id, DESCRIPTION))
         except ValueError as error:
             raise InvalidRequest(f"{DESCRIPTION} of snapshot {id[:12]} cannot be read: {error}") from None
 

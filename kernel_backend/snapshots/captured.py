@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model import versions
 from kernel_backend.model.snapshot import CAPTURED, DESCRIPTION, Captured, Snapshot
 
 NOTEBOOK = "__main__"  # the module that a kernel's own classes are of; in a job that is the definition
@@ -79,7 +80,7 @@ def captured(name: str) -> Any:
     """
     namespace = sys._getframe(1).f_globals
     folder = Path(namespace["__file__"]).parent
-    snapshot = Snapshot.model_validate_json((folder / DESCRIPTION).read_bytes())
+    snapshot = versions.read(Snapshot, (folder / DESCRIPTION).read_bytes())
     found: Captured | None = next((each for each in snapshot.captured if each.name == name), None)
     if found is None:
         raise InvalidRequest(f"captured({name!r}): nothing of that name travelled; submit with --capture {name}")

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from kernel_backend.model import versions
 from kernel_backend.model.job import Job
 from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Project, Snapshot
 from kernel_backend.overlay import ENTRIES, can_be_led, likeness_of, overlay
@@ -48,7 +49,7 @@ def working_folder(job: Job, stand_in: Path) -> Working:
     cwd, code = Path(job.cwd), Path(job.code)
     if stand_in.is_dir():
         return Working(str(likeness_of(cwd, stand_in)))
-    project = Snapshot.model_validate_json((code / DESCRIPTION).read_bytes()).project
+    project = versions.read(Snapshot, (code / DESCRIPTION).read_bytes()).project
     top = code / PROJECT / (project.cwd if project else ".")
     data_at = {name: Path(at) for name, at in job.config.data_at.items() if can_be_led(name, at, job.cwd)}
     if not cwd.is_dir() and not data_at:

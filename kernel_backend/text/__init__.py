@@ -13,6 +13,7 @@ from kernel_backend.model.space import Space
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import HANG, Attempt, Failure, Trial, checkpoint_step
+from kernel_backend.model.versions import read
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -254,7 +255,7 @@ def message_line(message: Message, before: Overview, after: Overview) -> str | N
         case "report" if message.data["kind"] == "validation":
             return _report_line(message, after)
         case "attempt":
-            said = _attempt_news(Attempt.model_validate(message.data), before)
+            said = _attempt_news(read(Attempt, message.data), before)
             return f"{mark}  {said}" if said else None
         case "note":
             return f"{mark}  {message.data['text']}"
@@ -264,7 +265,7 @@ def message_line(message: Message, before: Overview, after: Overview) -> str | N
 
 
 def _report_line(message: Message, overview: Overview) -> str | None:
-    report = StoredReport.model_validate(message.data)
+    report = read(StoredReport, message.data)
     trial = next((trial for trial in overview.trials if trial.index == report.trial), None)
     return progress_line(trial, overview.experiment.config, report) if trial else None
 
