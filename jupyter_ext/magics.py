@@ -143,7 +143,7 @@ class DaylightMagics(Magics):
         held.update({name: values[name] for name in kept})
         self.recorder.body_ran(None if result.success else 1, kept)
         if kept:
-            print(
+            tell(
                 f"{', '.join(sorted(kept))}: the notebook keeps its value; the function of this name is the job's alone"
             )
         if not result.success:

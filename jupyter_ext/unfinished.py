@@ -10,6 +10,7 @@ from kernel_backend.model.overview import Overview
 from kernel_backend.model.states import TRIAL_ENDED, ExperimentState
 from kernel_backend.model.trial import Trial
 from kernel_backend.text import epoch_text
+from kernel_backend.text.terminal import tell
 
 _AGAIN_S = 30.0  # between two lines about the same waiting
 _GOES_ON = (ExperimentState.ACTIVE, ExperimentState.STOPPING)
@@ -31,10 +32,10 @@ def until_trained(client: Client, overview: Overview, trial: int | None) -> None
                 break
             line = f"waiting for {_how_far(overview, trial)}; interrupt to take what is there"
             if line != said and (not said or time.monotonic() - told >= _AGAIN_S):
-                print(line, flush=True)
+                tell(line)
                 said, told = line, time.monotonic()
     except KeyboardInterrupt:
-        print(f"taken while it trains: {_how_far(overview, trial)}")
+        tell(f"taken while it trains: {_how_far(overview, trial)}")
         return
     _tell_unfinished(overview)
 
@@ -47,7 +48,7 @@ def _goes_on(overview: Overview, trial: int | None) -> bool:
 
 def _tell_unfinished(overview: Overview) -> None:
     if overview.experiment.state not in (*_GOES_ON, ExperimentState.COMPLETED):
-        print(f"{overview.experiment.state}: {_how_far(overview, None)}; these are the weights of then")
+        tell(f"{overview.experiment.state}: {_how_far(overview, None)}; these are the weights of then")
 
 
 def _how_far(overview: Overview, trial: int | None) -> str:

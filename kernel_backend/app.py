@@ -39,6 +39,7 @@ from kernel_backend.errors import Conflict, DaylightError, HomeUnusable
 from kernel_backend.home import home as default_home
 from kernel_backend.home import make_database, make_private, writing
 from kernel_backend.identity.local import LocalIdentity
+from kernel_backend.model.options import GANG
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.bus import heard
 from kernel_backend.service.service import Service
@@ -72,7 +73,7 @@ class Daylight(Program):
     home = Unicode(help="folder of database, snapshots, checkpoints and logs (DAYLIGHT_HOME)").tag(config=True)
     checkpoints = Unicode(help="folder or URL of all checkpoints; by default `checkpoints` in home").tag(config=True)
     idle_timeout = Float(3600.0, min=0.0, help="seconds without anything to do before it ends").tag(config=True)
-    slots = Int(0, min=0, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
+    slots = Int(0, min=0, max=GANG, help="how many slots this machine offers; 0: as many as it has").tag(config=True)
     hub = Bool(help="be a service of the JupyterHub that runs this process; it says where to listen").tag(config=True)
     identity_age = Int(30, min=1, max=30, help="seconds for which the hub's word on who somebody is holds").tag(
         config=True

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from traitlets import TraitError
 
 from jupyter_ext.line import words
 from jupyter_ext.submit import read
+from kernel_backend.app import Daylight
 from kernel_backend.cli import main, verbs
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.assignments import parse_line
@@ -223,3 +225,8 @@ def test_what_cannot_be_is_refused_with_its_bound(
 def test_long_trainings_are_foretold_as_quickly_as_short_ones(file: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["submit", str(file), "--dry-run", "--search", "hyperband", "--steps", "20000", "lr=0..1"]) == 0
     assert "of 378 whole trainings" in capsys.readouterr().out
+
+
+def test_no_service_offers_more_slots_than_a_machine_can_have():
+    with pytest.raises(TraitError, match="should not be greater than 65536"):
+        Daylight(slots=10**20)
