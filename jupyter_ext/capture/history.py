@@ -23,6 +23,7 @@ class History:
         self.ambient: list[int] = []
         self.by_chance: set[int] = set()  # times of what comes out otherwise in each process
         self.by_hash: set[int] = set()  # of what does perhaps, for it depends on the order of a set
+        self.asking: list[int] = []  # those that ask the user
         self.stars: list[int] = []
         self.settings: dict[str, list[int]] = defaultdict(list)  # by package: times of what sets something in it
         self.unseen: list[int] = []  # those that run a text which is made when they run
@@ -46,6 +47,8 @@ class History:
                 self.settings[package].append(time)
             if done.ambient:
                 self.ambient.append(time)
+            if done.asks:
+                self.asking.append(time)
             if done.unseen:
                 self.unseen.append(time)
             if statement.star:

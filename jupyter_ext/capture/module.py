@@ -18,6 +18,7 @@ from jupyter_ext.capture.deleted import deleted
 from jupyter_ext.capture.dropped import dropped
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.facts import FunctionNode
+from jupyter_ext.capture.futures import future_imports
 from jupyter_ext.capture.history import History
 from jupyter_ext.capture.missing import written_in
 from jupyter_ext.capture.problems import Problem, problems
@@ -120,7 +121,8 @@ def capture_cell(
     written = written_in(sliced, namespace, executed)
     found = settings(zip(executed.cells, executed.parsed, strict=True))
     taken = [time for time in sorted(sliced.needed) if time < executed.start]
-    writer = _Writer(executed, [*_futures(executed), *_environment_lines(found), *written.lines])
+    ahead = future_imports(executed, sliced.needed)
+    writer = _Writer(executed, [*ahead.lines, *_environment_lines(found), *written.lines])
     writer.read(held, places(sliced, held))
     writer.write(taken)
     roles_from = writer.write_target(line)
@@ -137,6 +139,7 @@ def capture_cell(
             *unused(sliced, held),
             *kept_out,
             *_unseen(executed, sliced),
+            *ahead.warnings,
             *repeated(executed, taken),
             *dropped(executed, sorted(sliced.needed)),
         ),
@@ -315,13 +318,6 @@ class _Writer:
         while first - 1 > floor and self.executed.lines(time)[first - 2].startswith("#"):
             first -= 1
         return first
-
-
-def _futures(executed: Executed) -> list[str]:
-    nodes = [node for statement in executed.statements for node in statement.nodes]
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    names = dict.fromkeys(each.name for node in imports for each in node.names)
-    return [f"from __future__ import {', '.join(names)}"] if names else []
 
 
 def _environment_lines(found: Settings) -> list[str]:

@@ -35,6 +35,9 @@ def problems(
     for time in sorted(sliced.needed):
         for name in sorted(executed.statements[time].magics - sliced.captured):
             yield _made_by_magic(name, executed, time)
+    for time in sliced.history.asking:
+        if time in sliced.needed:
+            yield _asked(executed, time)
     for name in sorted(missing):
         user = _user(name, sliced)
         cell, mine = executed.cell(user), user >= executed.start
@@ -43,6 +46,14 @@ def problems(
         yield Problem(
             "undefined", name, cell.number, f"{who} uses '{name}' (line {at}), {_why(name, executed, namespace)}"
         )
+
+
+def _asked(executed: Executed, time: int) -> Problem:
+    cell, mine = executed.cell(time), time >= executed.start
+    names = sorted(executed.statements[time].binds)
+    what = "this cell" if mine else f"cell [{cell.number}] line {executed.statements[time].start}, which is needed,"
+    way_out = f"Write the answer down, or add --capture {','.join(names)}." if names and not mine else "Write it down."
+    return Problem("input", ",".join(names), cell.number, f"{what} asks with input(), and a job has nobody. {way_out}")
 
 
 def _made_by_magic(name: str, executed: Executed, time: int) -> Problem:

@@ -50,7 +50,7 @@ def load(source: str) -> dict[str, Any]:
     module = ModuleType("definition")
     sys.modules["definition"] = module
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(source, "definition.py", "exec"), vars(module))
+        exec(compile(source, "definition.py", "exec", dont_inherit=True), vars(module))
     return vars(module)
 
 

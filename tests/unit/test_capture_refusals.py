@@ -155,3 +155,31 @@ def test_a_cell_that_is_no_python_is_refused_by_its_line():
     assert said.startswith("cell [7] line 3: '(' was never closed")
     for fine in ("", "# nothing\n", "!ls", "x = 1"):
         assert capture_cell([], fine).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "place"),
+    [
+        (["x = input('lr? ')"], "cell [1] line 1, which is needed, asks with input()"),
+        (["def ask(): return float(input())", "x = ask()"], "cell [2] line 1, which is needed, asks with input()"),
+    ],
+)
+def test_an_answer_of_the_user_is_refused_before_a_job_asks_for_it(cells: list[str], place: str):
+    said = message(capture_cell(cells, "def model(): return x"))
+    assert said == f"{place}, and a job has nobody. Write the answer down, or add --capture x."
+    assert capture_cell(cells, "def model(): return x", {"x": 1}, captured=["x"]).problems == ()
+    assert capture_cell(cells, "def model(): return 1").problems == ()
+    assert capture_cell(["def input(text=''): return 3", *cells], "def model(): return x").problems == ()
+    assert message(capture_cell([], "x = input()")).startswith("this cell asks with input()")
+
+
+def test_annotations_from_before_a_future_import_and_after_it_are_told():
+    history = ["def f(x: int): return x", "from __future__ import annotations\ndef g(x: int): return x"]
+    (told,) = capture_cell(history, "def model(): return f, g").warnings
+    assert told.startswith("cell [1] ran before 'from __future__ import annotations' in cell [2]")
+    only_before = capture_cell(history, "def model(): return f")
+    assert "from __future__" not in only_before.source
+    assert only_before.warnings == ()
+    only_after = capture_cell(history, "def model(): return g")
+    assert only_after.source.startswith("from __future__ import annotations\n")
+    assert only_after.warnings == ()

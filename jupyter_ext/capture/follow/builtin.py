@@ -32,6 +32,12 @@ def call_builtin(world: World, name: str, arguments: list[Value], node: ast.Call
         if isinstance(text, ast.Constant) and len(node.args) == 1:
             return set(_run_text(world, str(text.value)))
         world.out.unseen = True
+    elif name == "hasattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+        attribute(world, arguments[0], str(node.args[1].value), node)
+    elif name == "input" and "input" not in world.globals:
+        world.out.asks = True
+    elif name == "type" and len(node.args) == 1:
+        return {cls for each in arguments[0] for cls in each.classes}
     elif name == "type" and len(node.args) == 3:
         made = world.make(node, is_class=True, opaque=True)
         made.classes += [each for each in parts_of(arguments[1]) if each.is_class]

@@ -34,8 +34,10 @@ def change_package(world: World, package: str, path: tuple[str, ...]) -> None:
     """Something at `path` in a package is set; not what a secret is set in, which stays out of snapshots."""
     if world.sets_secret:
         return
-    if path and (package, path[0]) in libraries.AMBIENT:
+    if path and ((package, path[0]) in libraries.AMBIENT or package == "builtins"):
         world.out.ambient = True
+    if path and package == "builtins":
+        world.out.bound.add(path[0])
     world.changed |= world.package(package)
 
 

@@ -7,7 +7,7 @@ import ast
 from jupyter_ext.capture.follow.changes import change, use
 from jupyter_ext.capture.follow.functions import function
 from jupyter_ext.capture.follow.iteration import iterate
-from jupyter_ext.capture.follow.objects import attribute, call_methods
+from jupyter_ext.capture.follow.objects import TRUTH, ask_truth, attribute, call_methods
 from jupyter_ext.capture.follow.places import store
 from jupyter_ext.capture.follow.syntax import as_function
 from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of
@@ -23,7 +23,19 @@ _OPERATORS: dict[type[ast.operator], tuple[str, ...]] = {
     ast.LShift: ("__lshift__", "__rlshift__"),
     ast.RShift: ("__rshift__", "__rrshift__"),
     ast.MatMult: ("__matmul__", "__rmatmul__"),
+    ast.Pow: ("__pow__", "__rpow__"),
+    ast.Mod: ("__mod__", "__rmod__"),
+    ast.FloorDiv: ("__floordiv__", "__rfloordiv__"),
+    ast.BitXor: ("__xor__", "__rxor__"),
 }
+_UNARY: dict[type[ast.unaryop], tuple[str, ...]] = {
+    ast.USub: ("__neg__",),
+    ast.UAdd: ("__pos__",),
+    ast.Invert: ("__invert__",),
+    ast.Not: TRUTH,
+}
+_ORDER = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
+_SHOWN = ("__format__", "__str__", "__repr__")
 
 
 def _constant(world: World, node: ast.Constant) -> Value:
@@ -40,7 +52,7 @@ def _attribute(world: World, node: ast.Attribute) -> Value:
 
 def _subscript(world: World, node: ast.Subscript) -> Value:
     holder = world.visit(node.value)
-    world.visit(node.slice)
+    call_methods(world, world.visit(node.slice), ("__index__", "__hash__", "__eq__"), [NOTHING], node)
     change(world, [each for each in holder if each.grows])
     found = call_methods(world, holder, ("__getitem__", "__class_getitem__", "__missing__"), [NOTHING], node)
     parts = holder if isinstance(node.slice, ast.Slice) else NOTHING  # of an array it is a view
@@ -57,7 +69,9 @@ def _dict(world: World, node: ast.Dict) -> Value:
         found = world.visit(value)
         inside |= found if key is not None else parts_of(found)
         if key is not None:
-            inside |= world.visit(key)
+            keys = world.visit(key)
+            call_methods(world, keys, ("__hash__", "__eq__"), [keys], node)
+            inside |= keys
     return world.holding(node, inside)
 
 
@@ -67,6 +81,8 @@ def _display(world: World, node: ast.List | ast.Set | ast.Tuple) -> Value:
         inside |= world.visit(each)
     if not inside and isinstance(node, ast.Tuple):
         return NOTHING
+    if isinstance(node, ast.Set):
+        call_methods(world, frozenset(inside), ("__hash__", "__eq__"), [frozenset(inside)], node)
     return world.holding(node, inside, unordered=isinstance(node, ast.Set))
 
 
@@ -75,18 +91,41 @@ def _text(world: World, node: ast.AST) -> Value:
     return NOTHING
 
 
+def _formatted(world: World, node: ast.FormattedValue) -> Value:
+    call_methods(world, world.visit(node.value), _SHOWN, [NOTHING], node)
+    if node.format_spec is not None:
+        world.visit(node.format_spec)
+    return NOTHING
+
+
 def _compare(world: World, node: ast.Compare) -> Value:
-    use(world, world.visit(node.comparators[0]))  # `x in iterator`
-    return world.visit_parts(node)
+    left = world.visit(node.left)
+    found: set[Thing] = set()
+    for operator, comparator in zip(node.ops, node.comparators, strict=True):
+        right = world.visit(comparator)
+        if isinstance(operator, ast.In | ast.NotIn):
+            use(world, right)  # an iterator
+            found |= call_methods(world, right, ("__contains__", "__iter__"), [left], node)
+            call_methods(world, left | parts_of(right), ("__eq__", "__hash__"), [NOTHING], node)
+        elif not isinstance(operator, ast.Is | ast.IsNot):
+            found |= call_methods(world, left, _ORDER, [right], node) | call_methods(world, right, _ORDER, [left], node)
+        left = right
+    return frozenset(found | world.visit_parts(node))
 
 
 def _choice(world: World, node: ast.IfExp) -> Value:
-    world.visit(node.test)
+    ask_truth(world, node.test)
     return world.visit(node.body) | world.visit(node.orelse)
 
 
 def _either(world: World, node: ast.BoolOp) -> Value:
-    return NOTHING.union(*[world.visit(each) for each in node.values])
+    return NOTHING.union(*[ask_truth(world, each) for each in node.values])
+
+
+def _unary(world: World, node: ast.UnaryOp) -> Value:
+    value = world.visit(node.operand)
+    found = call_methods(world, value, _UNARY[type(node.op)], [], node)
+    return NOTHING if isinstance(node.op, ast.Not) else frozenset(found | world.holding(node, value, opaque=True))
 
 
 def _await(world: World, node: ast.Await) -> Value:
@@ -99,6 +138,8 @@ def _operator(world: World, node: ast.BinOp) -> Value:
         return NOTHING
     names = _OPERATORS.get(type(node.op), ())
     found = call_methods(world, left, names, [right], node) | call_methods(world, right, names, [left], node)
+    if isinstance(node.op, ast.Mod) and not left:  # of a text
+        call_methods(world, right | parts_of(right), _SHOWN, [NOTHING], node)
     unordered = any(each.unordered for each in left | right)
     return frozenset(found | world.holding(node, parts_of(left) | parts_of(right), opaque=True, unordered=unordered))
 
@@ -123,7 +164,8 @@ def _comprehension(world: World, node: ast.ListComp | ast.SetComp | ast.DictComp
         found = iterate(world, world.visit(generator.iter))
         world.frame = inner
         store(world, generator.target, found)
-        world.visit_all(generator.ifs)
+        for condition in generator.ifs:
+            ask_truth(world, condition)
     world.frame = inner
     for each in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
         inside |= world.visit(each)
@@ -162,7 +204,9 @@ VISITS: Visits = {
     ast.Dict: _dict,
     **dict.fromkeys((ast.List, ast.Set, ast.Tuple), _display),
     ast.JoinedStr: _text,
+    ast.FormattedValue: _formatted,
     ast.Compare: _compare,
+    ast.UnaryOp: _unary,
     ast.IfExp: _choice,
     ast.BoolOp: _either,
     ast.Await: _await,

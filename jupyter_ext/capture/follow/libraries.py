@@ -18,6 +18,7 @@ STORING = _names(
     "write writelines",  # files
     "__setitem__ __delitem__ __setattr__ __iadd__",
 )
+COMPARING = _names("count index remove sort")  # the elements of what they are called on
 OF_SETS = _names("copy union intersection difference symmetric_difference")  # return another set
 # Methods that change what they are called on, and perhaps what that holds; one that ends in an underscore does too.
 CHANGING = _names(
@@ -26,6 +27,7 @@ CHANGING = _names(
     "fit fit_transform fit_predict partial_fit",  # estimators
     "send throw close read readline readlines seek",  # generators, files
     "set reset acquire put_nowait get_nowait",  # locks, queues
+    "execute executemany executescript commit rollback fetchone fetchmany fetchall nextset",  # databases
 )
 # Functions of libraries that change what they are given first.
 CHANGING_FUNCTIONS = _names(
@@ -33,6 +35,7 @@ CHANGING_FUNCTIONS = _names(
     "setitem delitem iadd isub imul iconcat ior iand",  # operator
     "next anext setattr delattr update_wrapper",
     "put place copyto fill_diagonal putmask put_along_axis",  # numpy
+    "SubElement",  # of ElementTree
 )
 # Calls that only look: `df.head()` in a cell of its own changes nothing.
 LOOKING = _names(
@@ -59,7 +62,7 @@ SAME = _names(
     "unbind unfold flatten detach requires_grad_ type_as to cuda cpu",
     "get setdefault pop popleft popitem heappop __getitem__ itemgetter attrgetter memoryview",
     "getattr vars min max next cast reduce super",
-    "train eval fit register",  # return what they are called on
+    "train eval fit register enter_context",  # return what they are called on
     "wraps update_wrapper dataclass total_ordering contextmanager property staticmethod classmethod lru_cache cache",
 )
 # Their results hold the elements of what they were given, but are things of their own.
@@ -74,9 +77,13 @@ STATEFUL = _names(
 # Packages that draw: what they are given stays as it is.
 DRAWING = _names("matplotlib seaborn plotly bokeh altair IPython pprint rich logging time")
 # Their results belong to the package: who changes one changes what all others get.
-SHARED = _names("getLogger get_logger getcontext")
+SHARED = _names("getLogger get_logger getcontext localcontext")
 # What any later statement may depend on without naming it.
-AMBIENT = frozenset({("sys", "path"), ("os", "environ")})
+AMBIENT = frozenset(
+    {("sys", "path"), ("sys", "modules"), ("sys", "meta_path"), ("os", "environ"), ("site", "addsitedir")}
+)
+# Methods that begin or end what an object of a package does to it: `torch.no_grad().__enter__()`.
+ENTERING = _names("__enter__ __exit__ start stop enter_context")
 # What of torch draws random numbers.
 _DRAWS = _names(
     "rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson random_split",
@@ -124,7 +131,7 @@ ORDERING = _names("list tuple enumerate iter zip map array fromkeys join DataFra
 _SETTING = re.compile(
     r"_*(set|seed|manual_seed|use|enable|disable|register|add|update|append|insert|extend|remove|filter|simplefilter"
     r"|basicConfig|config|reset|reload|patch|pop|clear|field_size_limit|option"
-    r"|rc$|rcdefaults$|pandas$|load_dotenv$|setdefault|captureWarnings|signal$)"
+    r"|rc$|rcdefaults$|pandas$|load_dotenv$|setdefault|captureWarnings|signal$|dictConfig|fileConfig|tzset)"
 )
 _KEEPING = re.compile(r"register|callback|on_|add_|connect|subscribe|attach|push|enter_context|bind|set_|install|hook")
 

@@ -11,6 +11,15 @@ from jupyter_ext.capture.follow.functions import invoke
 from jupyter_ext.capture.follow.things import NOTHING, Thing, Value
 from jupyter_ext.capture.follow.world import World
 
+TRUTH = ("__bool__", "__len__")
+
+
+def ask_truth(world: World, node: ast.expr) -> Value:
+    """Run an expression that is asked whether it is true."""
+    value = world.visit(node)
+    call_methods(world, value, TRUTH, [], node)
+    return value
+
 
 def attribute(world: World, holder: Value, name: str, node: ast.AST) -> Value:
     """What `holder.name` may be; properties and descriptors run."""
@@ -26,6 +35,8 @@ def attribute(world: World, holder: Value, name: str, node: ast.AST) -> Value:
                 found.add(_method_of(world, part, each, node) if of_class else part)
             elif part.function.decorators & {"property", "cached_property"}:
                 found |= invoke(world, part, [frozenset([each])], {}, node)
+                if "cached_property" in part.function.decorators:
+                    world.changed.add(each)
             elif part in each.fields.get(name, ()) or "staticmethod" in part.function.decorators:
                 found.add(part)
             else:
@@ -38,7 +49,7 @@ def attribute(world: World, holder: Value, name: str, node: ast.AST) -> Value:
             found.add(each)
             found |= each.parts()
         elif name in ("__dict__", "__class__", "__wrapped__"):
-            found.add(each)
+            found |= {each, *(each.classes if name == "__class__" else ())}
         elif not known and each.classes:
             found |= call_methods(world, frozenset([each]), ("__getattr__", "__getattribute__"), [NOTHING], node)
             found |= each.parts()
@@ -84,6 +95,8 @@ def call_methods(world: World, value: Value, names: Iterable[str], arguments: li
 def apply(world: World, thing: Thing, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
     """Call something of the notebook: a function, a method, a class, an instance."""
     if thing.function is not None:
+        if thing.function.decorators & {"lru_cache", "cache"}:  # it keeps what it returns
+            world.changed.add(thing)
         return invoke(world, thing, [*([thing.bound] if thing.bound else []), *arguments], keywords, node)
     if thing.is_class:
         return _instance(world, thing, arguments, keywords, node)

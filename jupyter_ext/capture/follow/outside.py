@@ -13,6 +13,11 @@ from jupyter_ext.capture.follow.things import ELEMENTS, NOTHING, Value, parts_of
 from jupyter_ext.capture.follow.world import World
 from jupyter_ext.capture.names import root
 
+# What code that is not seen may ask of the objects that it is given.
+_ASKED = (
+    *("__iter__", "__next__", "__len__", "__str__", "__repr__", "__format__", "__float__", "__int__", "__bool__"),
+    *("__index__", "__hash__", "__abs__", "__round__", "__reversed__", "__eq__", "__lt__", "__fspath__"),
+)
 _MAKING = {"__init__", "__new__", "__init_subclass__", ELEMENTS}
 
 
@@ -63,13 +68,17 @@ def call_outside(
     for each in every:
         if each.stateful:
             iterate(world, frozenset([each]))
-    _convert(world, every, node)
+    _convert(world, every | parts_of(receiver) if name in libraries.COMPARING else every, node)
     _called_back(world, receiver | callee, every, node, anything=dropped)
     if keywords.get("out"):
         change(world, keywords["out"])
     objects = frozenset(each for each in receiver if each.package is None)
+    _run_layers(world, callee - receiver)
     if (packages and not objects) or (isinstance(node.func, ast.Attribute) and is_type(node.func.value, receiver)):
         found = _of_module(world, node, name, arguments, every, dropped=dropped and not drawing, path=path)
+        for each in found:
+            each.origin = each.origin or _origin(package, name, node, first=arguments[0] if arguments else NOTHING)
+            each.learns = each.learns or "BatchNorm" in name
         if name in libraries.SHARED and package is not None:
             for each in found:
                 each.holders |= world.package(package)
@@ -77,6 +86,24 @@ def call_outside(
     if isinstance(node.func, ast.Attribute):
         return _of_object(world, node, name, objects, arguments, every, dropped=dropped, path=path)
     return _of_module(world, node, name, arguments, every | callee, dropped=dropped, path=path)
+
+
+def _run_layers(world: World, called: Value) -> None:
+    """Modules of torch that are called draw (dropout), and some learn by that alone."""
+    layers = [each for each in reach(called) if each.opaque and each.function is None]
+    if any(each.origin == "torch" for each in layers):
+        draw(world, "torch", ("dropout",))
+    change(world, [each for each in layers if each.learns])
+
+
+def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str | None:
+    """The package that an object has to do with: of `mock.patch("os.getlogin")` it is `os`."""
+    named = node.args[0] if node.args else None
+    if name == "patch" and isinstance(named, ast.Constant) and isinstance(named.value, str):
+        return named.value.partition(".")[0]
+    if package == "unittest":
+        return next((each.package for each in first if each.package), package)
+    return package
 
 
 def _called_back(world: World, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
@@ -94,15 +121,9 @@ def _called_back(world: World, value: Value, given: Value, node: ast.AST, *, any
 
 
 def _convert(world: World, value: Value, node: ast.AST) -> None:
-    for each in value:
+    for each in value | parts_of(value):
         if each.classes and not each.is_class:
-            call_methods(
-                world,
-                frozenset([each]),
-                ("__iter__", "__next__", "__len__", "__str__", "__repr__", "__float__", "__int__", "__bool__"),
-                [],
-                node,
-            )
+            call_methods(world, frozenset([each]), _ASKED, [NOTHING], node)
 
 
 def _of_module(
@@ -126,7 +147,11 @@ def _of_module(
     elif dropped and not libraries.only_looks(name, path):
         change(world, every, deep=True)
         mark_unknown(world, [*node.args, *(each.value for each in node.keywords)])
-    return _result(world, node, name, every)
+    found = _result(world, node, name, every)
+    if name == "SubElement":
+        for each in first:
+            each.hold(found)
+    return found
 
 
 def _of_object(
@@ -145,6 +170,10 @@ def _of_object(
     for each in objects:
         if each.stateful:
             iterate(world, frozenset([each]))
+    if name in libraries.ENTERING:
+        for each in objects | every:
+            if each.origin is not None:
+                change_package(world, each.origin, (name,))
     inplace = any(each.arg == "inplace" for each in node.keywords)
     if name in libraries.STORING:
         contain(world, name, objects, arguments)

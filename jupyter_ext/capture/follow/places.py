@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.changes import change, change_root
+from jupyter_ext.capture.follow.changes import change, change_package, change_root
 from jupyter_ext.capture.follow.functions import invoke
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.objects import call_methods
@@ -17,7 +17,10 @@ from jupyter_ext.capture.names import root
 def store(world: World, target: ast.expr, value: Value) -> None:
     """Put a value where a target says: a name, an attribute, an element, or several of them."""
     if isinstance(target, ast.Name):
-        world.bind(target.id, value)
+        if world.frame is None:
+            rebind(world, target.id, value, target)
+        else:
+            world.bind(target.id, value)
     elif isinstance(target, ast.Tuple | ast.List):
         parts = iterate(world, value)
         for each in target.elts:
@@ -26,6 +29,16 @@ def store(world: World, target: ast.expr, value: Value) -> None:
         store(world, target.value, world.holding(target, value))
     elif isinstance(target, ast.Attribute | ast.Subscript):
         _store_part(world, target, value)
+
+
+def rebind(world: World, name: str, value: Value, node: ast.AST) -> None:
+    """Bind a name of the notebook anew; what nothing holds any more is finalized."""
+    before = world.globals.get(name, NOTHING)
+    world.bind_global(name, value)
+    gone = frozenset(each for each in before - value if not each.names and not each.holders - set(each.classes))
+    if any("__del__" in cls.all_fields() for each in gone for cls in each.classes):
+        world.out.read.add(name)
+        call_methods(world, gone, ("__del__",), [], node)
 
 
 def _store_part(world: World, target: ast.Attribute | ast.Subscript, value: Value) -> None:
@@ -45,6 +58,10 @@ def _store_part(world: World, target: ast.Attribute | ast.Subscript, value: Valu
     change(world, holder)
     for each in holder:
         each.hold(value, under)
+        if each.package is not None:  # `vars(math)["x"] = 1`
+            change_package(world, each.package, (*filter(None, each.path.split(".")), under))
+        if each.package == "builtins":
+            world.bind_weakly(under, value)
     name, path = root(target)
     if name is not None and world.owner(name) is None:
         change_root(world, name, path)

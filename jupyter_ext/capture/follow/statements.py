@@ -7,16 +7,20 @@ import ast
 from jupyter_ext.capture.follow.calls import call
 from jupyter_ext.capture.follow.changes import change
 from jupyter_ext.capture.follow.iteration import iterate
-from jupyter_ext.capture.follow.objects import call_methods
-from jupyter_ext.capture.follow.places import store
+from jupyter_ext.capture.follow.objects import ask_truth, call_methods
+from jupyter_ext.capture.follow.places import rebind, store
 from jupyter_ext.capture.follow.syntax import loaded
 from jupyter_ext.capture.follow.things import NOTHING, Value, parts_of
 from jupyter_ext.capture.follow.world import Visits, World
 
 
-def _branch(world: World, node: ast.AST) -> Value:
+def _branch(world: World, node: ast.If | ast.Try | ast.TryStar) -> Value:
     world.branches += 1
-    world.visit_parts(node)
+    if isinstance(node, ast.If):
+        ask_truth(world, node.test)
+        world.visit_all([*node.body, *node.orelse])
+    else:
+        world.visit_parts(node)
     world.branches -= 1
     return NOTHING
 
@@ -25,7 +29,7 @@ def _loop(world: World, node: ast.For | ast.AsyncFor | ast.While) -> Value:
     world.branches += 1
     for _ in range(2):
         if isinstance(node, ast.While):
-            world.visit(node.test)
+            ask_truth(world, node.test)
         else:
             store(world, node.target, iterate(world, world.visit(node.iter)))
         world.visit_all(node.body)
@@ -68,7 +72,7 @@ def _match(world: World, node: ast.Match) -> Value:
     for case in node.cases:
         _bind_pattern(world, case.pattern, subject | parts_of(subject))
         if case.guard:
-            world.visit(case.guard)
+            ask_truth(world, case.guard)
         world.visit_all(case.body)
     world.branches -= 1
     return NOTHING
@@ -138,7 +142,7 @@ def _delete(world: World, node: ast.Delete) -> Value:
     for target in node.targets:
         if isinstance(target, ast.Name):
             if world.frame is None:
-                world.bind_global(target.id, NOTHING)
+                rebind(world, target.id, NOTHING, node)
         else:
             store(world, target, NOTHING)
     return NOTHING
@@ -151,6 +155,11 @@ def _expression(world: World, node: ast.Expr) -> Value:
 def _return(world: World, node: ast.Return) -> Value:
     if node.value is not None and world.frame is not None:
         world.frame.results |= world.visit(node.value)
+    return NOTHING
+
+
+def _assert(world: World, node: ast.Assert) -> Value:
+    ask_truth(world, node.test)
     return NOTHING
 
 
@@ -173,4 +182,5 @@ VISITS: Visits = {
     ast.Delete: _delete,
     ast.Expr: _expression,
     ast.Return: _return,
+    ast.Assert: _assert,
 }

@@ -31,6 +31,7 @@ class Outcome:
     surely_drawn: set[str] = field(default_factory=set)  # by a call that always draws
     by_chance: bool = False  # asks for what is another in each process: the clock, a generator without a seed
     by_hash: bool = False  # goes through a set in its order, which is another in each process where texts are in it
+    asks: bool = False  # asks the user: `input()`
     unseen: bool = False  # runs a text that is made when it runs
     packages: set[str] = field(default_factory=set)  # whose settings it changes
     ambient: bool = False  # changes what any statement may depend on, such as sys.path

@@ -1,0 +1,53 @@
+"""`from __future__ import`: a cell's holds from there on, and a module's for the whole of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from jupyter_ext.capture.executed import Executed
+
+
+class Ahead(NamedTuple):
+    """The line that a module begins with, if any, and a warning where it means another thing for some of it."""
+
+    lines: list[str]
+    warnings: list[str]
+
+
+def future_imports(executed: Executed, needed: Collection[int]) -> Ahead:
+    """Return the line for all that the cells import from the future.
+
+    `annotations` turns them into texts: it is left out where only statements that ran before it are annotated.
+    """
+    names = {name: time for time, name in reversed(list(_imported(executed)))}
+    warnings = []
+    if "annotations" in names:
+        since = names["annotations"]
+        annotated = [time for time in sorted(needed) if _is_annotated(executed, time)]
+        before = [time for time in annotated if time < since]
+        if before and len(before) == len(annotated):
+            del names["annotations"]
+        elif before:
+            first, cell = executed.cell(before[0]).number, executed.cell(since).number
+            warnings.append(
+                f"cell [{first}] ran before 'from __future__ import annotations' in cell [{cell}]: in a job its "
+                "annotations are texts, too"
+            )
+    return Ahead([f"from __future__ import {', '.join(reversed(names))}"] if names else [], warnings)
+
+
+def _imported(executed: Executed) -> Iterator[tuple[int, str]]:
+    for time, statement in enumerate(executed.statements):
+        for node in statement.nodes:
+            if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+                yield from ((time, each.name) for each in node.names)
+
+
+def _is_annotated(executed: Executed, time: int) -> bool:
+    for top in executed.statements[time].nodes:
+        for node in ast.walk(top):
+            if isinstance(node, ast.AnnAssign) or getattr(node, "annotation", None) or getattr(node, "returns", None):
+                return True
+    return False
