@@ -15,6 +15,7 @@ from kernel_backend.areas.base import SearchClass
 from kernel_backend.errors import NoEnvironment, NotFound, SearchFailed
 from kernel_backend.home import artifact_folder, attempt_folder
 from kernel_backend.model.experiment import Config
+from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import Job
 from kernel_backend.model.snapshot import Piece, Snapshot
 from kernel_backend.snapshots.archive import pack_snapshot
@@ -112,3 +113,11 @@ def test_an_interpreter_is_asked_by_its_user(area):
     assert area.environments.lock(found) is None
     assert area.environments.python(found) is None
     assert area.environments.version(found) is None
+
+
+def test_the_numbers_that_folders_name_are_those_of_the_users_own_area(area, ourselves):
+    assert (area.largest_number(), area.last_attempt(7, 1, 0)) == (0, 0)
+    for number in (1, 2):
+        attempt_folder(ourselves.area("dave"), AttemptId(7, 1, number)).mkdir(parents=True)
+    (ourselves.area("dave") / "checkpoints" / "12").mkdir(parents=True)
+    assert (area.largest_number(), area.last_attempt(7, 1, 0), area.last_attempt(7, 2, 0)) == (12, 2, 0)

@@ -101,3 +101,14 @@ def test_of_weights_that_were_deleted_no_newer_ones_are_taken(places: Places) ->
     commit(places, 30)
     with pytest.raises(NotFound, match="checkpoint 20-1 of"):
         take_over(places, "12.3/20-1:weights", places.open(13, 1), 13, 1, or_newer=True)
+
+
+def test_a_copy_names_its_own_trial_and_nothing_is_copied_from_a_trial_of_the_same_numbers(tmp_path: Path) -> None:
+    lost, now = Places(str(tmp_path), lambda *trial: "lost"), Places(str(tmp_path), lambda *trial: f"now {trial}")
+    commit(Places(str(tmp_path)), 20)  # names none, as those of before
+    for places in (lost, now):
+        with pytest.raises(NotFound, match=r"checkpoint 20-1 of 12\.3"):
+            taken(places)
+    before = Places(str(tmp_path), lambda *trial: "" if trial == (12, 3) else "now")
+    assert taken(before) == [("20-0", b"model at 20")]
+    assert [each.uid for each in before.open(12, 9).committed()] == ["now"]
