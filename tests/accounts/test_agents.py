@@ -63,7 +63,7 @@ def test_what_is_given_up_is_not_tried_again_at_once(ourselves, patient, monkeyp
 
 
 def test_a_killed_agent_is_started_anew_at_the_next_need(ourselves, agents):
-    place = AgentCheckpoints(agents, "dave", 1, 1)
+    place = AgentCheckpoints(agents, "dave", 1, 1, uid="")
     commit(place, 5)
     ourselves.started[-1].kill()
     ourselves.started[-1].wait()
@@ -100,7 +100,7 @@ def test_an_agent_ends_with_the_service(ourselves, agents):
 
 
 def test_an_agent_killed_over_an_upload_leaves_no_checkpoint_and_no_doubt(ourselves, agents):
-    place = AgentCheckpoints(agents, "dave", 1, 1)
+    place = AgentCheckpoints(agents, "dave", 1, 1, uid="")
     agents.check("dave")
 
     def pieces():
@@ -159,7 +159,7 @@ def test_a_body_that_never_comes_ends_in_time(ourselves, patient, monkeypatch):
 
 
 def test_what_an_agent_raises_is_raised_here_if_it_is_about_files(agents):
-    place = AgentCheckpoints(agents, "dave", 1, 1)
+    place = AgentCheckpoints(agents, "dave", 1, 1, uid="")
     with pytest.raises(NotFound, match="there is no checkpoint 7-1"):
         place.pin("7-1", True)
     with pytest.raises(PlaceUnavailable, match="no operation 'system'"):
@@ -171,7 +171,7 @@ def test_what_an_agent_raises_is_raised_here_if_it_is_about_files(agents):
 
 
 def test_a_manifest_of_another_trial_is_not_believed(agents, ourselves):
-    place = AgentCheckpoints(agents, "dave", 1, 1)
+    place = AgentCheckpoints(agents, "dave", 1, 1, uid="")
     part = place.write(checkpoint_id(5, 1), "model", [b"weights"])
     place.commit(manifest(5, parts=(part,), trial=2))
     with pytest.raises(CheckpointDamaged, match=r"is that of 1\.2/5-1"):
@@ -179,7 +179,7 @@ def test_a_manifest_of_another_trial_is_not_believed(agents, ourselves):
 
 
 def test_the_files_of_a_checkpoint_are_told_by_what_changes_with_them(agents, ourselves):
-    place = AgentCheckpoints(agents, "dave", 1, 1)
+    place = AgentCheckpoints(agents, "dave", 1, 1, uid="")
     commit(place, 5)
     file = ourselves.area("dave") / "checkpoints/1/1/5-1/model.safetensors"
     os.utime(file, (1, 1))  # a clock that ticks slowly would show no difference else
@@ -207,7 +207,7 @@ def test_who_may_not_run_here_hears_why_and_nothing_is_remembered(ourselves):
 
 
 def test_agents_leave_no_descriptors_behind(ourselves, agents):
-    place = AgentCheckpoints(agents, "dave", 1, 1)
+    place = AgentCheckpoints(agents, "dave", 1, 1, uid="")
     commit(place, 5)
     process, agent = psutil.Process(), psutil.Process(ourselves.started[-1].pid)
     (found,) = place.committed()

@@ -311,7 +311,7 @@ def test_checkpoints_that_are_symlinks_are_neither_read_nor_deleted(accounts, ag
     theirs = accounts.area(accounts.leslie) / "checkpoints" / str(trained[accounts.leslie]) / "1"
     to = {"private": secret.parent, "checkpoints": theirs}[target]
     before = sorted(str(path.relative_to(to)) for path in to.rglob("*"))
-    place = AgentCheckpoints(agents, accounts.dave, 902, 1)
+    place = AgentCheckpoints(agents, accounts.dave, 902, 1, uid="")
     lured(accounts.area(accounts.dave) / "checkpoints" / "902" / "1", to)
     name = next((each for each in before if "-" in each and "/" not in each), "5-1")
     for act in (
@@ -349,7 +349,7 @@ def test_a_whole_area_that_is_a_symlink_gives_no_one_elses(accounts, trained, lu
     agents = as_agent(accounts)
     try:
         with pytest.raises((PlaceUnavailable, OSError)):
-            AgentCheckpoints(agents, accounts.dave, trained[accounts.leslie], 1).committed()
+            AgentCheckpoints(agents, accounts.dave, trained[accounts.leslie], 1, uid="").committed()
     finally:
         agents.close()
         accounts.as_user(accounts.dave, "sh", "-c", f"rm {mine} && mv {aside} {mine}")
