@@ -77,6 +77,11 @@ class Ask:
         """What it asks for."""
         return Shape(self.slots, self.one_node, frozenset(self.excluded), self.preemptible, self.max_time)
 
+    @property
+    def size(self) -> tuple[str, int]:
+        """By what past runs are compared with it: its owner and its slots."""
+        return self.owner, self.slots
+
     def rests(self, at: float) -> bool:
         """Whether it is too soon after its last failure to try again."""
         return 0 <= at - self.failed_at < self.rest  # not forever, should the clock be set back

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from kernel_backend.scheduler.asks import Ask
@@ -18,20 +18,37 @@ class Fit(NamedTuple):
     passed: bool
 
 
-def fit(ask: Ask, rooms: Mapping[str, Room], plans: Sequence[Plan], at: float) -> Fit | None:
-    """Where `ask` fits now: rather on what nobody waits for, else where those who wait let it by. None: nowhere."""
+def _certain(_: Plan) -> float:
+    return 1.0
+
+
+def fit(
+    ask: Ask,
+    rooms: Mapping[str, Room],
+    plans: Sequence[Plan],
+    at: float,
+    chance: Callable[[Plan], float] = _certain,
+) -> Fit | None:
+    """Where `ask` fits now: rather on what nobody waits for, else where those who wait let it by. None: nowhere.
+
+    `chance` says how likely it delays a plan that does not let it by for sure; what it takes of a plan's risk is gone.
+    """
     found = _beside(ask, rooms, plans)
     if found is not None:
         return Fit(*found, passed=False)
-    binding = [each for each in plans if not each.lets_by(ask, at)]
+    risks = [0.0 if each.lets_by(ask, at) else chance(each) for each in plans]
+    binding = [each for each, risk in zip(plans, risks, strict=True) if risk > max(0.0, each.risk)]
     if len(binding) == len(plans):
         return None
     found = _beside(ask, rooms, binding)
     if found is None:
         return None
+    for each, risk in zip(plans, risks, strict=True):
+        if each not in binding and each.overlap(*found):
+            each.risk -= risk
     timely = [each for each in plans if each.when is not None and at + (ask.max_time or float("inf")) <= each.when]
     over = (each for each in plans if each not in binding and each not in timely)
-    return Fit(*found, passed=any(each.overlap(*found) for each in over))
+    return Fit(*found, passed=ask.preemptible and any(each.overlap(*found) for each in over))
 
 
 def _beside(ask: Ask, rooms: Mapping[str, Room], plans: Sequence[Plan]) -> tuple[str, Allocation] | None:

@@ -22,6 +22,7 @@ from kernel_backend.scheduler.preemption import beyond, ripe, victims
 from kernel_backend.scheduler.queue import Line, LineKey
 from kernel_backend.scheduler.quotas import Ledger, lent
 from kernel_backend.scheduler.reservations import Plan, Release, plan, releases
+from kernel_backend.scheduler.risks import STEPS, Due, due, late, risk_of
 from kernel_backend.scheduler.shares import Turns
 
 MOST_KEPT = 32  # asks of a pool for which something is kept at once
@@ -76,6 +77,7 @@ class _Pass:
         self._begun: Counter[tuple[LineKey, Shape]] = Counter()  # how many of these have had theirs, from the first on
         self._full: set[Shape] = set()  # of these none fits any more
         self._taken: Counter[str] = Counter()
+        self._dues: dict[Key, Due] = {}  # when each plan is due, where that was asked for
         self.preempts: dict[Key, Preempt] = {}
         self.starts: list[Start] = []
 
@@ -99,7 +101,8 @@ class _Pass:
             reservation = self._reserved.get(ask.key)
             if ask.key not in self._served and len(self._plans) < MOST_KEPT:
                 starves = self._picture.queue.starves(ask, self._at - self._picture.rules.starving)
-                self._serve_reserved(ask, firm=starves or (reservation is not None and reservation.since <= since))
+                firm = starves or (reservation is not None and reservation.since <= since)
+                self._serve_reserved(ask, firm, at_risk=not starves)
 
     def serve_others(self) -> None:
         """Give everybody else a turn, by priority and share."""
@@ -138,10 +141,12 @@ class _Pass:
             if ask.shape not in self._full and self._start(ask):
                 return True
             self._full.add(ask.shape)
+            if not guaranteed and self._start_at_risk(ask):
+                return True
             if guaranteed and self._take_back(ask, lent=True):
                 return True
             if not guaranteed and not self._headed:
-                self._keep(ask, firm=ask.priority >= FIRST)
+                self._keep(ask, firm=ask.priority >= FIRST, at_risk=True)
         return False
 
     def _next_of_each_shape(self, line: Line) -> list[Ask]:
@@ -155,10 +160,10 @@ class _Pass:
             firsts += asks[nth : nth + 1]
         return sorted(firsts, key=lambda ask: ask.order)
 
-    def _serve_reserved(self, ask: Ask, firm: bool) -> None:
+    def _serve_reserved(self, ask: Ask, firm: bool, at_risk: bool) -> None:
         if not self._ledger.stopped_by(ask):
             if not self._start(ask):
-                self._keep(ask, firm)
+                self._keep(ask, firm, at_risk)
         elif firm and not self._ledger.never(ask) and self._feasible(ask):
             # The others of its owner and its group do not use up for ever what it waits for.
             self._served.add(ask.key)
@@ -167,7 +172,43 @@ class _Pass:
     # What a turn leads to
 
     def _start(self, ask: Ask) -> bool:
-        found = fit(ask, self._rooms, self._plans, self._at)
+        return self._take(ask, fit(ask, self._rooms, self._plans, self._at))
+
+    def _start_at_risk(self, ask: Ask) -> bool:
+        """Start a request that will probably have ended before those that it passes can start."""
+        most = max((each.risk for each in self._plans), default=0.0)
+        if most <= 0 or (
+            ask.max_time is None and self._picture.lengths.chance_to_last(*ask.size, 0.0, STEPS[-1]) > most
+        ):
+            return False
+        return self._take(ask, fit(ask, self._rooms, self._plans, self._at, lambda plan: self._chance(ask, plan)))
+
+    def _chance(self, ask: Ask, plan: Plan) -> float:
+        """Return how likely `ask` still runs when a plan could begin but for it."""
+        if plan.risk <= 0:
+            return 1.0
+        lengths, begun_at = self._picture.lengths, self._begun_at.get(ask.size, ())
+
+        def lasts(seconds: float) -> float:
+            if ask.max_time is not None:
+                return 0.0 if ask.max_time <= seconds else 1.0
+            longer = sum(since + seconds < self._at for since in begun_at)
+            return lengths.chance_to_last(*ask.size, 0.0, seconds, longer)
+
+        return late(self._due(plan), lasts)
+
+    def _due(self, plan: Plan) -> Due:
+        """Return when a plan is due; its risk is lowered by that of those who have passed it already."""
+        known = self._dues.get(plan.ask.key)
+        if known is None:
+            runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
+            held = [(slots, run) for run in runs if (slots := plan.held_by(run))]
+            lengths = self._picture.lengths
+            known = self._dues[plan.ask.key] = due(plan.missing, held, plan.since, lengths, self._at)
+            plan.risk -= risk_of((run for _, run in held), plan.since, lengths, self._at, known)
+        return known
+
+    def _take(self, ask: Ask, found: Fit | None) -> bool:
         if found is None:
             return False
         self._rooms[found.kind].take(found.allocation)
@@ -185,10 +226,11 @@ class _Pass:
             shares.append(Share(node=name, kind=node.kind, address=node.address, slots=slots))
         return tuple(shares)
 
-    def _keep(self, ask: Ask, firm: bool = False) -> None:
+    def _keep(self, ask: Ask, firm: bool, at_risk: bool) -> None:
         """Keep what becomes free for this ask; those who have passed it give theirs back."""
         before = self._reserved.get(ask.key)
-        made = self._take_back(ask, lent=False, sticky=before, firm=firm)
+        risk = self._picture.rules.risk if at_risk and ask.priority < FIRST else 0.0
+        made = self._take_back(ask, lent=False, sticky=before, firm=firm, risk=risk)
         if made is not None:
             self._headed = True
             since, by = (self._at, ask.priority) if before is None else (before.since, before.priority)
@@ -199,7 +241,14 @@ class _Pass:
         """What is kept from now on; of those who have no turn just now, what was kept before."""
         return tuple(self._reserved.values())
 
-    def _take_back(self, ask: Ask, lent: bool, sticky: Reservation | None = None, firm: bool = False) -> Plan | None:
+    def _take_back(
+        self,
+        ask: Ask,
+        lent: bool,
+        sticky: Reservation | None = None,
+        firm: bool = False,
+        risk: float = 0.0,
+    ) -> Plan | None:
         """Plan for an ask that does not fit, and ask those to go who have what is its own."""
         if not self._feasible(ask):
             return None
@@ -221,6 +270,7 @@ class _Pass:
             sticky,
             firm=firm or lent,
             soon=rules.soon,
+            risk=risk,
         )
         if made is not None:
             self._served.add(ask.key)
@@ -237,6 +287,14 @@ class _Pass:
     @cached_property
     def _runs(self) -> list[Run]:
         return [run for run in self._picture.runs.values() if run.pool == self._pool]
+
+    @cached_property
+    def _begun_at(self) -> dict[tuple[str, int], list[float]]:
+        """Since when gangs run, by owner and number of slots."""
+        found: dict[tuple[str, int], list[float]] = {}
+        for run in self._runs:
+            found.setdefault((run.owner, run.slots), []).append(run.since)
+        return found
 
     @cached_property
     def _lent(self) -> set[Key]:

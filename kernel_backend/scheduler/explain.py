@@ -9,7 +9,8 @@ from kernel_backend.model.overview import Wait
 from kernel_backend.model.people import Person
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.scheduler.asks import Ask
-from kernel_backend.scheduler.forecast import FAR, Lengths, forecast
+from kernel_backend.scheduler.forecast import FAR, forecast
+from kernel_backend.scheduler.lengths import Lengths
 from kernel_backend.scheduler.order import in_order, kept_for
 from kernel_backend.scheduler.picture import Accounts, Picture
 from kernel_backend.scheduler.placement import feasible, largest, largest_gang

@@ -7,17 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kernel_backend.scheduler.asks import Ask
+from kernel_backend.scheduler.lengths import Lengths
 from kernel_backend.scheduler.picture import Picture
 
 FAR = 1000  # asks ahead: what lies beyond so many nobody can tell
-
-
-class Lengths(NamedTuple):
-    """How long a user's runs took, in seconds: a quarter took no longer than `short`, a quarter longer than `long`."""
-
-    short: float
-    median: float
-    long: float
 
 
 class Forecast(NamedTuple):

@@ -16,6 +16,7 @@ from kernel_backend.model.claims import Spell
 from kernel_backend.model.quotas import Quota, Use
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.asks import Ask, Key, Reservation, Run
+from kernel_backend.scheduler.lengths import PastLengths
 from kernel_backend.scheduler.meters import Meter
 from kernel_backend.scheduler.queue import Queue
 from kernel_backend.scheduler.rules import Rules
@@ -80,9 +81,11 @@ class Picture:
         groups: Mapping[str, Quota] | None = None,
         reservations: Iterable[Reservation] = (),
         rules: Rules | None = None,
+        lengths: PastLengths | None = None,
     ) -> None:
         """`users` and `groups`: their quotas; whoever is not named has no limit and no guarantee."""
         self.rules = rules or Rules()
+        self.lengths = PastLengths() if lengths is None else lengths
         self.at = at
         self.nodes: dict[str, Node] = {}
         self.free: dict[str, list[int]] = {}  # slot indices, by node

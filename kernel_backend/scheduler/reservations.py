@@ -36,6 +36,15 @@ class Plan:
     when: float | None
     spare: int  # slots of that region which it leaves to others even then
     firm: bool  # nobody passes it but who is gone by then
+    missing: int = 0  # how many slots it waits for
+    since: float = 0.0  # when something was kept for it first
+    risk: float = 0.0  # how likely more who pass it by a forecast may make it late
+
+    def held_by(self, run: Run) -> int:
+        """Return how many of the slots that it waits for a gang holds."""
+        if self.node is not None:
+            return run.by_node[self.node]
+        return run.on(self.ask.excluded) if run.kind == self.kind else 0
 
     def overlap(self, kind: str, allocation: Allocation) -> int:
         """How many of these slots it may want itself."""
@@ -91,6 +100,7 @@ def plan(
     *,
     firm: bool = False,
     soon: float = 0.0,
+    risk: float = 0.0,
 ) -> Plan | None:
     """What is kept for `ask`, on the node or the kind that was kept before where that is still there.
 
@@ -103,12 +113,13 @@ def plan(
         found = _anywhere(ask, rooms, usable, coming, before, sticky)
     if found is None:
         return None
-    kind, node, when, spare = found
+    kind, node, when, spare, missing = found
     firm = firm or (when is not None and when <= at + soon)
-    return Plan(ask, kind, node, when, max(0, spare), firm)
+    since = at if sticky is None else sticky.since
+    return Plan(ask, kind, node, when, max(0, spare), firm, missing, since, risk)
 
 
-_Found = tuple[str, str | None, float | None, int]
+_Found = tuple[str, str | None, float | None, int, int]
 
 
 def _anywhere(
@@ -130,7 +141,7 @@ def _anywhere(
         needed = ask.slots + sum(each.ask.slots for each in before if each.kind == kind)
         counted = [(each.at, each.run.on(ask.excluded), each.sure) for each in coming if each.run.kind == kind]
         free = rooms[kind].beside(ask.excluded, {})
-        found.append((kind, None, *_reached(free, needed, counted)))
+        found.append((kind, None, *_reached(free, needed, counted), needed - free))
     return min(found, key=_soonest, default=None)
 
 
@@ -152,7 +163,7 @@ def _on_a_node(
     for node in kept or fitting:
         needed = ask.slots + sum(each.ask.slots for each in before if each.node == node.name)
         free = rooms[node.kind].free.get(node.name, 0)
-        found.append((node.kind, node.name, *_reached(free, needed, by_node.get(node.name, []))))
+        found.append((node.kind, node.name, *_reached(free, needed, by_node.get(node.name, [])), needed - free))
     return min(found, key=_soonest, default=None)
 
 
@@ -174,5 +185,5 @@ def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) 
 
 
 def _soonest(found: _Found) -> tuple[bool, float, int, str, str]:
-    kind, node, when, spare = found
+    kind, node, when, spare, _ = found
     return when is None, when or 0.0, -spare, kind, node or ""

@@ -16,6 +16,7 @@ class Rules:
     soon: float = 300.0  # what a reservation waits for so briefly is left to it alone
     patience: float = 3600.0  # after which nobody who could be put aside passes a reservation either
     starving: float = 86400.0  # after which the first ask of a line is reserved for, whoever has the smaller share
+    risk: float = 0.05  # how likely those who pass a reservation by a forecast, taken together, may make it late
     idle_servers: float | None = None  # after which an idle notebook server may be stopped for its slots; None: never
 
     def __post_init__(self) -> None:
@@ -24,5 +25,7 @@ class Rules:
         for name in ("advance", "min_run", "grace", "soon", "patience", "starving"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} of {getattr(self, name)} s lies in the past")
+        if not 0 <= self.risk < 1:
+            raise ValueError(f"a risk of {self.risk}: a probability of at least 0 and below 1 is needed")
         if self.idle_servers is not None and self.idle_servers <= 0:
             raise ValueError(f"idle_servers of {self.idle_servers} s: every notebook server would be idle")

@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.resources import Node
-from kernel_backend.scheduler.asks import Ask
+from kernel_backend.model.states import Outcome
+from kernel_backend.scheduler.asks import Ask, Run
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
 from kernel_backend.scheduler.picture import Picture
@@ -152,8 +153,11 @@ class _World:
             self.picture.change(job.key, committed=event.at)
             self._plan(event.at + self.picture.rules.min_run, "look")
         elif event.kind == "finish":
-            self._end(job, self._worked(job, event.at), None)
+            whole = not self._done[job.number]
+            run = self._end(job, self._worked(job, event.at), None)
             self._ends[job.number] = event.at
+            if whole:
+                self.picture.lengths.add(run.owner, run.slots, run.since, event.at, Outcome.OK)
         elif event.kind == "leave":
             leaving = self.picture.runs[job.key].leaving
             self._end(job, self._worked(job, event.at if leaving is None else leaving), job.ask(job.arrival))
@@ -174,12 +178,12 @@ class _World:
     def _worked(self, job: Job, at: float) -> float:
         return min(at - self._begun[job.number], job.duration - self._done[job.number])
 
-    def _end(self, job: Job, useful: float, back: Ask | None) -> None:
+    def _end(self, job: Job, useful: float, back: Ask | None) -> Run:
         now = self.picture.at
         self._done[job.number] += useful
         self._spells.append(Spell(job.number, self._begun.pop(job.number), now, useful))
         self._nth[job.number] += 1
-        self.picture.let_go(job.key, back)
+        return self.picture.let_go(job.key, back)
 
     def _decide(self) -> None:
         decisions = self._policy(self.picture)

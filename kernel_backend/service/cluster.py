@@ -19,7 +19,7 @@ from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.values import nearest
 from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Order, Run
 from kernel_backend.scheduler.explain import explain, explain_in_turn
-from kernel_backend.scheduler.forecast import Lengths
+from kernel_backend.scheduler.lengths import Lengths
 from kernel_backend.scheduler.order import in_order
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.reservations import ripe_at

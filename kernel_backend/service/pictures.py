@@ -20,12 +20,12 @@ from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentS
 from kernel_backend.model.trial import Attempt, Trial, checkpoint_order
 from kernel_backend.scheduler.asks import ANY_TRIAL, Ask, Key, Reservation, Run
 from kernel_backend.scheduler.decisions import Decisions, Start
+from kernel_backend.scheduler.lengths import PastLengths
 from kernel_backend.scheduler.picture import FREE, Accounts, Picture
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.servers import take_in
 from kernel_backend.service.asking import Asking, usual_pool
 from kernel_backend.service.claims import Claims, reservation
-from kernel_backend.service.lengths import PastLengths
 from kernel_backend.service.mirror import Change, Mirror
 from kernel_backend.service.roster import Roster
 from kernel_backend.store.base import Store
@@ -166,7 +166,7 @@ class Pictures:
 
     async def _afresh(self, nodes: Iterable[Node]) -> Picture:
         users, groups = self._roster.users, self._roster.groups
-        picture = Picture(nodes, at=self._clock(), users=users, groups=groups, rules=self._rules)
+        picture = Picture(nodes, at=self._clock(), users=users, groups=groups, rules=self._rules, lengths=self.lengths)
         spells, _ = await asyncio.gather(
             asyncio.to_thread(self._store.spells, self._horizon(picture)), asyncio.to_thread(self._claims.read)
         )
@@ -178,7 +178,7 @@ class Pictures:
         take_in(picture, self._roster.servers)
         picture.charge(self._lasting(picture, spells))
         for spell in spells:
-            self.lengths.add(spell.owner, spell.begun, spell.ended, spell.outcome)
+            self.lengths.add(spell.owner, spell.slots, spell.begun, spell.ended, spell.outcome)
             if spell.attempt.experiment in self.mirror.searches:
                 self._asking.got(spell.attempt.experiment, spell.begun)
         for number, trials in self.mirror.trials.items():
@@ -264,7 +264,7 @@ class Pictures:
             ended = attempt.created_at if attempt.ended_at is None or known < attempt.number else attempt.ended_at
             run = picture.let_go(key, at=ended)
             del self._numbers[key]
-            self.lengths.add(run.owner, run.since, ended, attempt.outcome)
+            self.lengths.add(run.owner, run.slots, run.since, ended, attempt.outcome)
             if run.reservation is not None:
                 self._owed[key] = run.reservation
         if holds:

@@ -8,9 +8,10 @@ from pathlib import Path
 from kernel_backend.model.experiment import FIRST
 from kernel_backend.model.quotas import Quota
 from kernel_backend.model.servers import Server
+from kernel_backend.model.states import Outcome
 from kernel_backend.scheduler.asks import Key
 from kernel_backend.scheduler.explain import explain
-from kernel_backend.scheduler.forecast import Lengths
+from kernel_backend.scheduler.lengths import Lengths
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.text import estimate_text
 from tests.clusters import Cluster, nodes
@@ -20,6 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "scheduling.md"
 
 def test_every_example_of_the_page_says_what_happens():
     names = {"Cluster": Cluster, "nodes": nodes, "Quota": Quota, "FIRST": FIRST, "Rules": Rules, "Server": Server}
+    names |= {"Outcome": Outcome}
     names |= {"Key": Key, "Lengths": Lengths, "explain": explain, "estimate_text": estimate_text}
     done = doctest.testfile(str(PAGE), module_relative=False, globs=names, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert done.attempted > 50

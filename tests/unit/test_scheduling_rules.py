@@ -14,10 +14,12 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import FIRST
 from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, parse_slot_hours
+from kernel_backend.model.states import Outcome
 from kernel_backend.scheduler.asks import Key
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.explain import explain
-from kernel_backend.scheduler.forecast import Lengths, forecast
+from kernel_backend.scheduler.forecast import forecast
+from kernel_backend.scheduler.lengths import Lengths, PastLengths
 from kernel_backend.scheduler.meters import Meter
 from kernel_backend.scheduler.order import in_order
 from kernel_backend.scheduler.possible import impossible
@@ -367,6 +369,72 @@ def test_a_decision_does_not_depend_on_the_order_of_runs():
     c.ask("cy", 4), c.ask("di", 1)
     decisions = decide(c.picture)
     assert all(decide(shuffled(c.picture, random.Random(seed))) == decisions for seed in range(8))
+
+
+def behind_a_long_run(risk: float = 0.05) -> Cluster:
+    """Six of eight slots are held by a user whose trainings take ten hours; a gang waits for all eight."""
+    c = Cluster(*nodes(1, 8), rules=Rules(risk=risk))
+    for nth in range(99):
+        c.picture.lengths.add("long", 6, 0.0, 36000.0 + nth, Outcome.OK)
+        c.picture.lengths.add("short", 1, 0.0, 600.0 + nth, Outcome.OK)
+    c.ask("long", 6)
+    c.decide()
+    c.at(60)
+    c.ask("gang", 8)
+    c.decide()
+    c.at(120)
+    return c
+
+
+def test_who_has_always_been_brief_passes_a_reservation_that_is_far_away():
+    c = behind_a_long_run()
+    c.ask("new", 1), c.ask("long", 1), c.ask("short", 1)
+    assert c.decide() == ["5 starts on 1 of n1"]
+    c.at(36000 - 300)
+    c.ends(5)
+    c.ask("short", 1)
+    assert c.decide() == []  # the long one may end in the next minutes
+
+
+def test_nobody_passes_by_a_forecast_where_no_risk_is_taken():
+    c = behind_a_long_run(risk=0.0)
+    c.ask("short", 1)
+    assert c.decide() == []
+
+
+def test_those_who_pass_by_a_forecast_share_one_risk():
+    c = behind_a_long_run(risk=0.03)  # of two with one in a hundred each, which grows as they run
+    c.ask("short", 1), c.ask("short", 1)
+    assert len(c.decide()) == 1
+    assert c.decide() == []
+    c.at(900)
+    c.ends(*(number for number in c.running() if number > 2))
+    assert len(c.decide()) == 1
+
+
+def test_a_gang_that_starves_is_passed_by_no_forecast():
+    c = behind_a_long_run()
+    for nth in range(999):
+        c.picture.lengths.add("long", 6, 0.0, 300 * 3600.0 + nth, Outcome.OK)
+    c.at(25 * 3600)
+    c.ask("short", 1)
+    assert c.decide() == []
+
+
+def test_how_likely_a_run_lasts_is_told_by_past_runs_of_its_user_and_size():
+    lengths = PastLengths()
+    assert lengths.chance_to_last("ada", 1, 0.0, 60.0) == lengths.chance_to_end("ada", 1, 0.0, 60.0) == 1.0
+    for seconds in range(100, 1000, 100):
+        lengths.add("ada", 1, 0.0, float(seconds), Outcome.OK)
+    lengths.add("ada", 1, 0.0, 9999.0, Outcome.RELEASED)  # it was preempted: how long it takes is not known
+    assert lengths.chance_to_last("ada", 1, 0.0, 500.0) == 5 / 10
+    assert lengths.chance_to_last("ada", 1, 0.0, 500.0, others=2) == 7 / 12
+    assert lengths.chance_to_last("ada", 1, 500.0, 200.0) == 3 / 5
+    assert lengths.chance_to_end("ada", 1, 500.0, 200.0) == 3 / 5
+    assert lengths.chance_to_last("ada", 2, 0.0, 500.0) == 1.0
+    for _ in range(500):
+        lengths.add("ada", 1, 0.0, 50.0, Outcome.OK)
+    assert lengths.chance_to_last("ada", 1, 0.0, 500.0) == 1 / 501  # those of long ago are forgotten
 
 
 def test_a_gang_on_one_node_keeps_that_node_and_no_other():

@@ -1,0 +1,95 @@
+"""How long past runs took: quartiles for the estimate of a wait, and the chance that a run ends before a given time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
+from statistics import quantiles
+from typing import NamedTuple
+
+from kernel_backend.model.states import Outcome
+
+MOST = 100  # of each user: the newest
+MOST_WHOLE = 500  # of each user and number of slots
+TELLING = (Outcome.OK, Outcome.RELEASED)  # crashes say nothing of how long a training takes
+
+
+class Lengths(NamedTuple):
+    """How long a user's runs took, in seconds: a quarter took no longer than `short`, a quarter longer than `long`."""
+
+    short: float
+    median: float
+    long: float
+
+
+class Sample:
+    """The newest lengths of completed runs, sorted."""
+
+    def __init__(self) -> None:
+        self._newest: deque[float] = deque()
+        self._sorted: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        """Take in a run; the oldest of too many is forgotten."""
+        self._newest.append(seconds)
+        insort(self._sorted, seconds)
+        if len(self._newest) > MOST_WHOLE:
+            del self._sorted[bisect_right(self._sorted, self._newest.popleft()) - 1]
+
+    def longer(self, than: float) -> int:
+        """Return how many took longer."""
+        return len(self._sorted) - bisect_right(self._sorted, than)
+
+
+class PastLengths(Mapping[str, Lengths]):
+    """Quartiles by owner of those that came to an end of their own, or stepped aside."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST))
+        self._known: dict[str, Lengths] = {}
+        self._whole: defaultdict[tuple[str, int], Sample] = defaultdict(Sample)
+
+    def add(self, owner: str, slots: int, begun: float, ended: float | None, outcome: Outcome | None) -> None:
+        """Take in an attempt; one that goes on, or has crashed, changes nothing."""
+        if ended is None or outcome not in TELLING:
+            return
+        self._seconds[owner].append(max(0.0, ended - begun))
+        self._known.pop(owner, None)
+        if outcome is Outcome.OK:  # what was preempted would have taken longer
+            self._whole[owner, slots].add(max(0.0, ended - begun))
+
+    def chance_to_last(self, owner: str, slots: int, elapsed: float, seconds: float, others: int = 0) -> float:
+        """Return how likely a run that has lasted for `elapsed` goes on for `seconds` more; 1 where nothing is known.
+
+        `others` of the same user and size run already, and have taken longer. One more that does is always reckoned
+        with, so that few past runs say little.
+        """
+        sample = self._whole.get((owner, slots), _NOTHING)
+        longer = sample.longer(elapsed + seconds) + others
+        return (longer + 1) / (sample.longer(elapsed) + others + 1)
+
+    def chance_to_end(self, owner: str, slots: int, elapsed: float, seconds: float) -> float:
+        """Return how likely a run that has lasted for `elapsed` ends within `seconds`; 1 where nothing is known."""
+        sample = self._whole.get((owner, slots), _NOTHING)
+        as_long = sample.longer(elapsed)
+        return (as_long - sample.longer(elapsed + seconds) + 1) / (as_long + 1)
+
+    def __getitem__(self, owner: str) -> Lengths:
+        known = self._known.get(owner)
+        if known is None:
+            if owner not in self._seconds:
+                raise KeyError(owner)
+            seconds = list(self._seconds[owner])
+            known = Lengths(*quantiles(seconds if len(seconds) > 1 else 2 * seconds, n=4, method="inclusive"))
+            self._known[owner] = known
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seconds)
+
+    def __len__(self) -> int:
+        return len(self._seconds)
+
+
+_NOTHING = Sample()
