@@ -15,7 +15,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application
 from traitlets import Bool, Float, Int, TraitError, Unicode, default, validate
@@ -29,6 +28,7 @@ from kernel_backend.accounts.engine import AccountsEngine
 from kernel_backend.accounts.spawns import by_helper
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.cluster_page import PAGES
+from kernel_backend.api.door import Door, raise_file_limit
 from kernel_backend.api.routes import application
 from kernel_backend.areas.base import Areas
 from kernel_backend.areas.own import OneArea, OwnArea
@@ -43,6 +43,7 @@ from kernel_backend.model.options import GANG
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.bus import heard
 from kernel_backend.service.service import Service
+from kernel_backend.service_log import ServiceLog
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
 from kernel_backend.store.sql import SqlStore
@@ -154,8 +155,11 @@ class Daylight(Program):
         if self.slots:
             os.environ["DAYLIGHT_SLOTS"] = str(self.slots)
         logging.basicConfig(
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=cast("int | str", self.log_level)
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+            level=cast("int | str", self.log_level),
+            handlers=[ServiceLog(sys.stderr, home / "service.log")],
         )
+        raise_file_limit()
         logging.getLogger("alembic").setLevel(logging.WARNING)
         if opened := make_private(home, group=self.hub):
             _log.warning("others could read %s: now they cannot", ", ".join(map(str, opened)))
@@ -259,7 +263,7 @@ async def _listening(
     """A service that has begun its rounds and answers, and is found by its home, until the block ends."""
     host, port = where
     token = discovery.ensure_token(home)
-    server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
+    server = Door(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)
     sockets = bind_sockets(port, host)
     await service.start()
     server.add_sockets(sockets)
@@ -310,7 +314,7 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-async def _close(server: HTTPServer, use: Use) -> None:
+async def _close(server: Door, use: Use) -> None:
     server.stop()
     for stream in list(use.streams):
         stream.close(GOING_AWAY, "the service ends")

@@ -270,7 +270,7 @@ def _can_serve(python: str) -> bool:
 def _open_log(home: Path) -> IO[bytes]:
     path = home / "service.log"
     fresh = not path.exists() or path.stat().st_size > LOG_LIMIT
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if fresh else os.O_APPEND), 0o600), "ab")
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if fresh else 0), 0o600), "ab")
 
 
 def _last_words(home: Path) -> str:

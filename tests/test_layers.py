@@ -29,6 +29,7 @@ PARTS: dict[str, set[str]] = {
     "patience": WORDS,
     "peers": WORDS,
     "confined": WORDS,
+    "service_log": set(),
     "discovery": WORDS | {"home", "lifetimes"},
     "backup": WORDS | {"home", "discovery"},
     **dict.fromkeys(DECISIONS, WORDS),

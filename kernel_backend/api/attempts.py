@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_backend.api.base import ApiHandler
-from kernel_backend.errors import InvalidRequest, Unauthenticated
+from kernel_backend.errors import Unauthenticated
 from kernel_backend.model.ids import parse_attempt
 from kernel_backend.model.reports import Delivery
 
@@ -12,16 +12,12 @@ class Records(ApiHandler):
     """The records of one attempt."""
 
     async def authenticate(self) -> None:
-        """No person: the attempt's own token lets it in, which `deliver` checks."""
+        """No person: the attempt's own token lets it in."""
         if not self.bearer:
             raise Unauthenticated("no valid token: send the attempt's own as Authorization: Bearer")
+        await self.service.check_attempt(parse_attempt(self.path_args[0]), self.bearer)
 
     async def post(self, key: str) -> None:
         """Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token."""
-        attempt = parse_attempt(key)
-        try:
-            delivery = self.parse(Delivery, lambda value: True)  # of a newer version: the rest of it is as good
-        except InvalidRequest:
-            await self.service.deliver(attempt, self.bearer, Delivery())  # a stranger hears only that he is one
-            raise
-        self.reply(await self.service.deliver(attempt, self.bearer, delivery))
+        delivery = self.parse(Delivery, lambda value: True)  # of a newer version: the rest of it is as good
+        self.reply(await self.service.deliver(parse_attempt(key), self.bearer, delivery))

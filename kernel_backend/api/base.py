@@ -15,6 +15,7 @@ from tornado.web import HTTPError, RequestHandler, stream_request_body
 from tornado.websocket import WebSocketHandler
 
 from kernel_backend import __version__
+from kernel_backend.api.door import Strangers
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, OtherVersion, TooLarge, Unauthenticated
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
@@ -41,10 +42,11 @@ class MethodNotAllowed(DaylightError):
 
 @dataclass
 class Use:
-    """When somebody last asked for something, and who listens: what an idle service is judged by."""
+    """When somebody last asked for something, and who listens: what an idle service is judged by; and who is nobody."""
 
     last: float = field(default_factory=time.monotonic)
     streams: set[WebSocketHandler] = field(default_factory=set)
+    strangers: Strangers = field(default_factory=Strangers)
 
     def idle(self) -> float:
         """Seconds since the last request; 0 while somebody listens."""
@@ -106,6 +108,7 @@ class Guarded(RequestHandler):
         self.known = True
         use: Use = self.settings["use"]
         use.last = time.monotonic()
+        use.strangers.known(getattr(self.request.connection, "stream", None))
 
     def set_default_headers(self) -> None:
         """Nothing of the service is cached, framed or sniffed."""

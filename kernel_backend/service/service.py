@@ -348,18 +348,22 @@ class Service:
 
     # What launchers say
 
-    async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Take an attempt's records in; the answer says how far, and what its ranks shall do.
-
-        Raises Unauthenticated for a token that is not this attempt's, and Fenced when a newer attempt exists: its
-        records up to where that one resumed are taken all the same.
-        """
+    async def check_attempt(self, key: AttemptId, token: str) -> None:
+        """Pass where this is the attempt's own token; raises Unauthenticated."""
         try:
             known = await asyncio.to_thread(self._store.token_digest, key)
         except NotFound:
             raise Unauthenticated("this token is no attempt's") from None
         if not hmac.compare_digest(known, token_digest(token)):
             raise Unauthenticated("this token is no attempt's")
+
+    async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
+        """Take an attempt's records in; the answer says how far, and what its ranks shall do.
+
+        Raises Unauthenticated for a token that is not this attempt's, and Fenced when a newer attempt exists: its
+        records up to where that one resumed are taken all the same.
+        """
+        await self.check_attempt(key, token)
         accepted = 0
         if delivery.records:
             accepted = await asyncio.to_thread(self._store.accept, key, delivery.records, time.time())

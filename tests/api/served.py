@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
+from kernel_backend.api.door import Door
 from kernel_backend.api.routes import application
 from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.base import digest
@@ -179,7 +179,7 @@ class Served:
         )
         self.use = Use()
         app = application(self.service, self.identity, self.use, pages=self.pages)
-        self._server = HTTPServer(app, max_body_size=SNAPSHOT_LIMIT)
+        self._server = Door(app, self.use.strangers, max_body_size=SNAPSHOT_LIMIT)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]
         await self.service.start()

@@ -1,0 +1,151 @@
+"""The HTTP server's door: who has not shown a token yet is given little time, and no more room than there is."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.ioloop import IOLoop
+from tornado.iostream import IOStream
+from tornado.web import Application
+
+from kernel_backend.peers import user_of
+
+STRANGERS = 256  # connections over which no token has come yet; fewer where there are few files to be had
+HEADER_S = 30.0  # that a connection may be silent, or take for the head of a request
+FILES = 65_536  # open files that are enough for anybody: limits beyond are slow for programs that walk through them
+REST_S = 0.5  # before the next look where nothing could be accepted
+AT_ONCE = 64  # connections accepted, before others get a turn
+
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_log = logging.getLogger(__name__)
+
+
+def raise_file_limit() -> None:
+    """Allow this process as many open files as it may have: the usual 1,024 are soon taken by connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class Strangers:
+    """Connections over which no token has come yet, oldest first; there are never more than `most`.
+
+    Where more come, the oldest of the user, or the machine, with most of them are closed: whoever opens a thousand
+    takes only their own room.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        few = STRANGERS if soft == resource.RLIM_INFINITY else max(1, soft // 4)
+        self._most = min(STRANGERS, few) if most is None else most
+        self._open: dict[IOStream, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, stream: IOStream) -> None:
+        """Count a connection until it is known, or closed."""
+        self._open[stream] = None
+        if len(self._open) > self._most:
+            self._forget_closed()
+        if len(self._open) > self._most:
+            self.make_room()
+
+    def known(self, stream: IOStream | None) -> None:
+        """A token has come over it."""
+        self._open.pop(stream, None)  # type: ignore[arg-type]  # None is none of them
+
+    def make_room(self) -> int:
+        """Close a quarter of what there may be, of whoever has most; how many were closed."""
+        self._forget_closed()
+        peers: defaultdict[Hashable, list[IOStream]] = defaultdict(list)
+        for stream in self._open:
+            peers[_peer(stream)].append(stream)
+        theirs = max(peers.values(), key=len, default=[])[: max(1, self._most // 4)]
+        for stream in theirs:
+            del self._open[stream]
+            stream.close()
+        return len(theirs)
+
+    def _forget_closed(self) -> None:
+        for stream in [each for each in self._open if each.closed()]:
+            del self._open[stream]
+
+
+class Door(HTTPServer):
+    """An HTTPServer that keeps count of strangers, and stays calm when there are no more files to be had."""
+
+    def initialize(self, app: Application, strangers: Strangers, **options: Any) -> None:  # type: ignore[override]
+        """Serve `app`; its handlers tell `strangers` who is none any more."""
+        self._strangers = strangers
+        super().initialize(app, idle_connection_timeout=HEADER_S, **options)
+
+    def add_sockets(self, sockets: Iterable[socket.socket]) -> None:
+        """Accept connections on these sockets."""
+        for each in sockets:
+            self._sockets[each.fileno()] = each
+            self._handlers[each.fileno()] = self._accepting(each)
+
+    def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
+        """Begin with a connection."""
+        self._strangers.add(stream)
+        super().handle_stream(stream, address)
+
+    def _accepting(self, listening: socket.socket) -> Any:
+        loop, over = IOLoop.current(), asyncio.Event()
+
+        def accept(*_: object) -> None:
+            for _try in range(AT_ONCE):
+                if over.is_set():
+                    return
+                try:
+                    connection, address = listening.accept()
+                except BlockingIOError:
+                    return
+                except ConnectionAbortedError:
+                    continue
+                except OSError as error:
+                    if error.errno not in _NO_ROOM:
+                        raise
+                    closed = self._strangers.make_room()
+                    _log.warning(
+                        "no connection can be accepted: %s; %d of strangers are closed", error.strerror, closed
+                    )
+                    if not closed:
+                        rest()
+                    return
+                self._handle_connection(connection, address)
+
+        def rest() -> None:
+            # What waits stays readable: asking again at once would take all time, and say so each time.
+            loop.remove_handler(listening)
+            loop.call_later(REST_S, go_on)
+
+        def go_on() -> None:
+            if not over.is_set():
+                loop.add_handler(listening, accept, IOLoop.READ)
+
+        def end() -> None:
+            over.set()
+            loop.remove_handler(listening)
+
+        loop.add_handler(listening, accept, IOLoop.READ)
+        return end
+
+
+def _peer(stream: IOStream) -> Hashable:
+    """Whose connection it is: a Unix user's of this machine, or another machine's."""
+    try:
+        user = user_of(stream.socket)
+        return user if user is not None else stream.socket.getpeername()[0]
+    except OSError:
+        return "gone"

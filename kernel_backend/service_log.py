@@ -1,0 +1,70 @@
+"""The service's log, which is bounded while it is written: nobody who may knock at its door fills a disk with it."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TextIO
+
+LIMIT = 5_000_000  # bytes of service.log; what it said before stays in service.log.1
+OFTEN = 20  # times that the same is said
+PERIOD_S = 60.0  # within so long
+
+
+class Seldom(logging.Filter):
+    """Lets a warning of one kind through so many times a minute, and counts the others in the next that comes.
+
+    Of tornado's own words all count: they are about whoever connects.
+    """
+
+    def __init__(self, often: int = OFTEN, period_s: float = PERIOD_S) -> None:
+        super().__init__()
+        self._often, self._period_s = often, period_s
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}  # since when, and how often
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to say it."""
+        if record.levelno < logging.WARNING and not record.name.startswith("tornado"):
+            return True
+        key, now = (record.name, str(record.msg)), time.monotonic()
+        since, count = self._said.get(key, (now, 0))
+        if now - since > self._period_s:
+            if count > self._often:
+                record.msg = f"{record.msg} (and {count - self._often:,} times more in the last {now - since:.0f} s)"
+            since, count = now, 0
+        self._said[key] = since, count + 1
+        return count < self._often
+
+
+class ServiceLog(logging.StreamHandler[TextIO]):
+    """Writes to a stream; where that is `path`, begins it anew when it has become large."""
+
+    def __init__(self, stream: TextIO, path: Path, limit: int = LIMIT) -> None:
+        super().__init__(stream)
+        self._path, self._limit = path, limit
+        self.addFilter(Seldom())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        super().emit(record)
+        try:
+            self._turn_over()
+        except (OSError, ValueError):  # a full disk, or no file at all
+            return
+
+    def _turn_over(self) -> None:
+        descriptor = self.stream.fileno()
+        ours = os.fstat(descriptor)
+        if ours.st_size <= self._limit or not os.path.samestat(ours, os.stat(self._path)):
+            return
+        # Others write to the same descriptor (a traceback at the end): the file stays, and what they write goes to its
+        # end. That is so of files opened for appending alone.
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND:
+            before = self._path.with_name(f"{self._path.name}.1")
+            shutil.copyfile(self._path, before)
+            before.chmod(0o600)
+            os.ftruncate(descriptor, 0)

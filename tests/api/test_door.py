@@ -1,0 +1,161 @@
+"""Connections without a token: many of them, silent ones, and none that can be accepted any more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kernel_backend import discovery
+from kernel_backend.api import door
+from kernel_backend.client import Client
+from tests.accounts.unix import needed
+from tests.api.served import TOKEN, Served, StillEngine, until
+from tests.world import World
+
+NOBODY = 65534
+CROWD = """
+import socket, sys, time
+if len(sys.argv) > 3:
+    print("ready", flush=True), sys.stdin.readline()
+sockets = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(int(sys.argv[2]))]
+print("there", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    served = Served(tmp_path, StillEngine())
+    yield served
+    served.stop()
+
+
+@contextlib.contextmanager
+def crowd(port: int, count: int, user: int | None = None) -> Iterator[None]:
+    """So many connections, of another process, that say nothing."""
+    command = [sys.executable if user is None else needed(), "-c", CROWD, str(port), str(count)]
+    who = {} if user is None else {"user": user, "group": user, "extra_groups": []}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd="/", **who) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        yield
+        process.kill()
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Whether the service has not closed it."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+
+
+def test_a_crowd_of_another_user_takes_no_room_but_its_own(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port)) as slow, crowd(served.port, 1100, NOBODY):
+        client = served.client()
+        assert client.experiments() == []
+        assert len(served.use.strangers) <= door.STRANGERS
+        assert is_open(slow)  # the oldest of all, and not one of theirs
+        slow.setblocking(True)
+        slow.sendall(f"GET /api/health HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+        assert slow.recv(100).startswith(b"HTTP/1.1 200")
+        client.close()
+
+
+def test_who_has_shown_a_token_is_no_stranger(served: Served) -> None:
+    with httpx.Client(base_url=served.url, trust_env=False) as http:
+        http.get("/api/health", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert len(served.use.strangers) == 0
+        http.get("/api/health", headers={"Authorization": "Bearer wrong"})
+    with httpx.Client(base_url=served.url, trust_env=False) as http:
+        path = "/api/attempts/1.1-1/records"
+        assert http.post(path, headers={"Authorization": "Bearer wrong"}, content=b"{").status_code == 401
+        assert len(served.use.strangers) == 1
+
+
+def test_a_connection_that_says_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "HEADER_S", 0.2)
+    served = Served(tmp_path, StillEngine())
+    with socket.create_connection(("127.0.0.1", served.port)) as silent:
+        silent.sendall(b"GET / HTTP/1.1\r\nHost: ")  # nor one that does not come to an end
+        assert silent.recv(1) == b""
+    served.stop()
+
+
+def test_a_service_that_may_open_few_files_keeps_them_for_those_it_knows(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    with (tmp_path / "service.log").open("ab") as log:
+        command = ["sh", "-c", f"ulimit -n 200; exec {sys.executable} -m kernel_backend"]
+        process = subprocess.Popen(command, env=world.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    until(lambda: discovery.find(tmp_path) is not None, "it listens")
+    client, found = Client.connect(start=False, home=tmp_path), discovery.find(tmp_path)
+    assert found is not None
+    assert found.pid == process.pid
+    with crowd(httpx.URL(found.url).port or 0, 600):
+        for _ in range(3):
+            client.close()  # each over a connection of its own
+            assert client.experiments() == []
+    assert (tmp_path / "service.log").stat().st_size < 10_000
+    world.close()
+    process.wait()
+
+
+def test_where_no_file_is_left_strangers_go_and_it_is_said_briefly(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with httpx.Client(base_url=served.url, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False) as http:
+        assert http.get("/api/openapi.json").status_code == 200
+        with crowd(served.port, 10):
+            until(lambda: len(served.use.strangers) == 10, "they are accepted")
+            more = subprocess.Popen(
+                [sys.executable, "-c", CROWD, str(served.port), "40", "wait"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            assert more.stdin is not None
+            assert more.stdout is not None
+            assert more.stdout.readline() == "ready\n"
+            highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest, limits[1]))
+            taken: list[int] = []
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(os.dup(0))
+            try:
+                more.stdin.write("go\n")
+                more.stdin.flush()
+                until(lambda: "no connection can be accepted" in caplog.text, "there is no file left")
+                assert http.get("/api/openapi.json").status_code == 200
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+                for each in taken:
+                    os.close(each)
+                more.kill()
+                more.communicate()
+    assert "Exception in callback" not in caplog.text
+    assert caplog.text.count("no connection can be accepted: Too many open files; ") < 100
+
+
+def test_the_limit_of_open_files_is_raised(tmp_path: Path) -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(7)[1]));"
+        "from kernel_backend.api.door import raise_file_limit; raise_file_limit();"
+        "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    soft, hard = map(int, done.stdout.split())
+    assert soft == (door.FILES if hard == -1 else min(hard, door.FILES))
