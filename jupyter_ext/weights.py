@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
-import hashlib
-import importlib.util
 import io
-import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from jupyter_ext.download import fetch_part
+from jupyter_ext.own_classes import with_own_classes
 from kernel_backend.client import Client
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
 from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.parse import parse
 from kernel_backend.model.record import Value
-from kernel_backend.model.snapshot import DEFINITION, Snapshot
-from kernel_backend.snapshots.archive import unpack
-from kernel_backend.snapshots.shipped import shipped_folders
+from kernel_backend.snapshots.loaded import loaded
 from kernel_backend.text.terminal import tell
 
 if TYPE_CHECKING:
@@ -32,7 +24,6 @@ if TYPE_CHECKING:
     from kernel_backend.checkpoints.base import Manifest
 
 Weights = Literal["auto", "model", "ema"]
-_folders: dict[str, Path] = {}  # with the files of snapshots, by the digest of their archives
 
 
 def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> torch.nn.Module:
@@ -88,8 +79,9 @@ def _model(client: Client, number: int, params: dict[str, Value]) -> torch.nn.Mo
             f"%dl source {number}, and load the weights into it"
         )
     given: dict[str, Any] = {"run": _silent()} if "run" in asked else {}
-    made = getattr(_module(client, number, snapshot), function.attribute)(**function.hyperparameters(params), **given)
-    return cast("torch.nn.Module", made)
+    module = loaded(client.experiment(number).experiment.snapshot, lambda: client.archive(number))
+    made = getattr(module, function.attribute)(**function.hyperparameters(params), **given)
+    return with_own_classes(cast("torch.nn.Module", made), module, vars(sys.modules["__main__"]))
 
 
 def _silent() -> Run:
@@ -99,43 +91,3 @@ def _silent() -> Run:
     run = Run()
     run.begin(None)
     return run
-
-
-def _unpacked(data: bytes) -> Path:
-    """Return the folder with a snapshot's files: one for all models of it, until this process ends.
-
-    Until then tracebacks and `inspect` read the source of its classes there.
-    """
-    id = hashlib.sha256(data).hexdigest()
-    if id not in _folders or not _folders[id].is_dir():
-        folder = Path(tempfile.mkdtemp(prefix="daylight-"))
-        atexit.register(_remove, folder, os.getpid())
-        unpack(data, folder)
-        _folders[id] = folder
-    return _folders[id]
-
-
-def _remove(folder: Path, process: int) -> None:
-    if os.getpid() == process:  # and in no fork of it
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _module(client: Client, number: int, snapshot: Snapshot) -> Any:
-    """The definition as a module of its own name, so that two experiments' classes stay apart.
-
-    Its local modules are those of the snapshot, unless this process has imported others of their names before.
-    """
-    name = f"daylight_experiment_{number}"
-    code = _unpacked(client.archive(number))
-    spec = importlib.util.spec_from_file_location(name, code / DEFINITION)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    before = list(sys.path)
-    sys.path[:0] = map(str, shipped_folders(code, snapshot.project))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path[:] = before
-    return module

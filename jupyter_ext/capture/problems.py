@@ -22,6 +22,11 @@ class Problem:
     message: str
 
 
+def is_experiment(value: object) -> bool:
+    """Whether it is a Job: told by its name, since that imports us."""
+    return type(value).__module__ == "jupyter_ext.job"
+
+
 def cell_of(place: str) -> int | None:
     """The cell's number in `cell [4] line 2`; None for a place in a file."""
     found = re.match(r"cell \[(\d+)\]", place)
@@ -44,7 +49,7 @@ def problems(
         who = "this cell" if mine else f"cell [{cell.number}], which this cell needs,"
         at = executed.statements[user].start + (line - 1 if mine else 0)
         yield Problem(
-            "undefined", name, cell.number, f"{who} uses '{name}' (line {at}), {_why(name, executed, namespace)}"
+            "undefined", name, cell.number, f"{who} uses '{name}' (line {at}), {_why(name, executed, namespace, user)}"
         )
 
 
@@ -72,7 +77,7 @@ def _user(name: str, sliced: Slice) -> int:
     return max(readers, default=sliced.end - 1)
 
 
-def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None) -> str:
+def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None, user: int) -> str:
     if name in OF_NOTEBOOKS:
         return "which exists only in a notebook. Leave it out, or keep it in another cell."
     for statement, number in reversed(executed.unfinished):
@@ -85,6 +90,12 @@ def _why(name: str, executed: Executed, namespace: Mapping[str, object] | None) 
             f"a job cannot repeat that. Write it in Python, or add --capture {name}."
         )
     value = (namespace or {}).get(name)
+    if is_experiment(value):
+        made = ",".join(sorted(executed.statements[user].binds)) if user < executed.start else ""
+        way_out = (
+            f"Add --capture {made}" if made else f"Write net = {name}.load() in another cell and add --capture net"
+        )
+        return f"an experiment, which a job cannot ask for. {way_out}."
     if value is None:
         return "which no executed cell defines. Run a cell that makes it, or make it in this cell."
     held = f"(the notebook holds a {type(value).__name__} of that name)"

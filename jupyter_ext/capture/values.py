@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from jupyter_ext.capture.problems import Problem
+from jupyter_ext.capture.problems import Problem, is_experiment
 from jupyter_ext.capture.secrets import find_secrets, is_secret, known_secrets, text_of
 from jupyter_ext.capture.slice import Slice
 from kernel_backend.model.snapshot import Captured
@@ -105,6 +105,9 @@ def _written(name: str, namespace: Mapping[str, object], most: int) -> Written:
         raise Refused("its name says that it is a secret, and snapshots hold none. Read it from os.environ")
     if isinstance(value, type | types.FunctionType | types.ModuleType):
         raise Refused(f"'{name}' is a {type(value).__name__}, which travels as code")
+    if is_experiment(value):
+        way_out = f"write net = {name}.load() in another cell, and --capture net"
+        raise Refused(f"it is an experiment, which a job cannot ask for. Take its model: {way_out}")
     if found := find_secrets(f"{name} = {text_of(value)}", known_secrets()):
         what = f"it holds what looks like {found[0][1]}, and snapshots hold none. Read it from os.environ"
         raise Refused(f"{what}. If it is none, give what holds it another name in '{name}', or leave it out of it")

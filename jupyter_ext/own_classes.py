@@ -1,0 +1,100 @@
+"""The notebook's own classes in place of a definition's, where they mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CodeType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+_ABOUT = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"}
+
+
+def with_own_classes(model: torch.nn.Module, module: ModuleType, notebook: Mapping[str, Any]) -> torch.nn.Module:
+    """The model, whose parts are of the notebook's classes of the same names wherever these are the same as its own.
+
+    `isinstance(net, Net)` is true then, and what is pickled is read where the notebook's cells have run.
+    """
+    same = _Same(module.__dict__, notebook)
+    for part in model.modules():
+        kind = type(part)
+        own = notebook.get(kind.__qualname__)
+        if kind.__module__ == module.__name__ and isinstance(own, type) and same.classes(kind, own):
+            part.__class__ = own
+    return model
+
+
+class _Same:
+    """Whether things of two namespaces mean the same, by what they are made of and what they refer to."""
+
+    def __init__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+        self._one, self._other = one, other
+        self._compared: set[tuple[int, int]] = set()  # those that are being compared count as equal
+
+    def classes(self, one: type, other: type) -> bool:
+        """Whether two classes have the same bases, methods and values."""
+        if one is other:
+            return True
+        if (id(one), id(other)) in self._compared:
+            return True
+        self._compared.add((id(one), id(other)))
+        mine, theirs = (
+            {name: each for name, each in vars(kind).items() if name not in _ABOUT} for kind in (one, other)
+        )
+        bases = len(one.__bases__) == len(other.__bases__) and all(map(self.classes, one.__bases__, other.__bases__))
+        return bases and one.__name__ == other.__name__ and self._all(mine, theirs)
+
+    def _all(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        return one.keys() == other.keys() and all(self._values(each, other[name]) for name, each in one.items())
+
+    def _values(self, one: Any, other: Any) -> bool:
+        if one is other:
+            return True
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, FunctionType):
+            return self._functions(one, other)
+        if isinstance(one, type):
+            return self.classes(one, other)
+        if isinstance(one, staticmethod | classmethod):
+            return self._values(one.__func__, other.__func__)
+        if isinstance(one, property):
+            return all(self._values(getattr(one, name), getattr(other, name)) for name in ("fget", "fset", "fdel"))
+        if isinstance(one, list | tuple):
+            return len(one) == len(other) and all(map(self._values, one, other))
+        if isinstance(one, dict):
+            return self._all(one, other)
+        return isinstance(one, int | float | complex | str | bytes | frozenset) and bool(one == other)
+
+    def _functions(self, one: FunctionType, other: FunctionType) -> bool:
+        if (id(one), id(other)) in self._compared:
+            return True
+        self._compared.add((id(one), id(other)))
+        defaults = self._values(one.__defaults__, other.__defaults__)
+        return (
+            defaults
+            and self._values(one.__kwdefaults__, other.__kwdefaults__)
+            and self._code(one.__code__, other.__code__)
+        )
+
+    def _code(self, one: CodeType, other: CodeType) -> bool:
+        """Whether two functions' code is the same but for its place, and so is what it finds by name."""
+        if (one.co_code, one.co_names, one.co_varnames, one.co_freevars) != (
+            other.co_code,
+            other.co_names,
+            other.co_varnames,
+            other.co_freevars,
+        ):
+            return False
+        pairs = list(zip(one.co_consts, other.co_consts, strict=False))
+        if len(one.co_consts) != len(other.co_consts) or not all(self._constants(*pair) for pair in pairs):
+            return False
+        found = [name for name in one.co_names if name in self._one]
+        return all(name in self._other and self._values(self._one[name], self._other[name]) for name in found)
+
+    def _constants(self, one: Any, other: Any) -> bool:
+        if isinstance(one, CodeType) and isinstance(other, CodeType):
+            return self._code(one, other)
+        return type(one) is type(other) and bool(one == other)
