@@ -93,7 +93,7 @@ class Loop:
             self.preparation,
             self.beginnings,
             self._ends,
-            self._apart,
+            self.wake,
         )
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._wake = asyncio.Event()
@@ -116,6 +116,7 @@ class Loop:
         finally:
             self._apart.cancel()
             self._ends.cancel()
+            self._starts.cancel()
 
     async def round(self) -> bool:
         """Bring the world and the store together once; whether anything is going on."""
@@ -265,11 +266,13 @@ class Loop:
         async with self.pictures.looking() as picture:
             decisions = decide(picture)
             self.pictures.decided(picture, decisions)
-        for start in decisions.starts:
-            if self._apart.under_way(start.ask.experiment):
-                continue
+        launches: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
+        free = [start for start in decisions.starts if not self._apart.under_way(start.ask.experiment)]
+        for start in await self._starts.look(free):
             with self._apart.errors(f"the start of {start.ask.experiment}.{start.ask.trial}"):
-                await self._starts.start(start)
+                if (launch := await self._starts.start(start)) is not None:
+                    launches[launch[0]].append(launch[1:])
+        await self._apart.together(launches)
         for preempt in decisions.preempts:
             with self._apart.errors(f"the leave of {preempt.run.key}"):
                 if preempt.run.key.server:

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from kernel_backend.areas.base import Areas
 from kernel_backend.engines.base import Engine
@@ -16,13 +17,12 @@ from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.job import Job, token_digest
 from kernel_backend.model.reports import AttemptResult
-from kernel_backend.model.resources import Placement
 from kernel_backend.model.states import ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.scheduler.asks import ANY_TRIAL, Key
 from kernel_backend.scheduler.decisions import Start
-from kernel_backend.scheduler.resume import resume_point
-from kernel_backend.service.apart import Apart
+from kernel_backend.scheduler.resume import Resume, resume_point
+from kernel_backend.service.apart import MOMENT_S, Work
 from kernel_backend.service.asking import Asking, Trouble
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.bus import Bus
@@ -35,7 +35,20 @@ from kernel_backend.store.base import Store
 
 MakeJob = Callable[[Experiment, Trial, Attempt, str], Job]
 
+Launch = tuple[int, str, Work]  # the experiment, what it is, and doing it
+
+FRESH_S = 5.0  # for which what was looked up holds: a checkpoint may be deleted while its trial waits
+
 _log = logging.getLogger(__name__)
+
+
+class _Begins(NamedTuple):
+    """What an attempt begins from, as its owner's files tell it."""
+
+    python: str
+    resume: Resume
+    beyond: int  # the last number of an attempt that has left anything
+    at: float  # when that was so, as time.monotonic() tells it
 
 
 class Starts:
@@ -55,49 +68,87 @@ class Starts:
         preparation: Preparation,
         beginnings: Beginnings,
         ends: Ends,
-        apart: Apart,
+        wake: Callable[[], None],
     ) -> None:
         """`job` makes what a launcher is handed; `ends` has the attempts that come to nothing."""
         self._store, self._engine, self._archive, self._areas = store, engine, archive, areas
         self._bus, self._job, self._pictures = bus, job, pictures
         self._asking, self._searches, self._preparation, self._beginnings = asking, searches, preparation, beginnings
-        self._ends, self._apart = ends, apart
+        self._ends, self._wake = ends, wake
+        self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # for attempts to come
 
-    async def start(self, start: Start) -> None:
-        """Start an attempt; what stands in the way, as a store that is away, is a part of why its trial waits."""
+    async def look(self, starts: Sequence[Start]) -> list[Start]:
+        """Look up what trials begin from, of all of them at once; those of which it is known within a moment.
+
+        The owner's files, or their agent, may be slow: the others are started by the round after the answer.
+        """
+        before = set(self._looks.values())
+        known = {start.ask.key: self._begin_look(start.ask.key) for start in starts if start.ask.trial != ANY_TRIAL}
+        if new := set(known.values()) - before:
+            await asyncio.wait(new, timeout=MOMENT_S)
+        return [start for start in starts if start.ask.key not in known or known[start.ask.key].done()]
+
+    async def start(self, start: Start) -> Launch | None:
+        """Make an attempt; how its gang is started. What stands in the way is a part of why its trial waits."""
         trial = start.ask.experiment, start.ask.trial
         try:
-            await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._begin(start, start.ask.key))
+            begun = await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._begin(start, start.ask.key))
         except Exception as error:
             self._asking.troubles[trial] = Trouble.after(self._asking.troubles.get(trial), _said(error))
             self._pictures.look_again(start.ask.key)
             raise
         self._asking.troubles.pop(trial, None)
+        return begun
 
-    async def _grant(self, start: Start) -> None:
+    def cancel(self) -> None:
+        """Let go of all that is being looked up."""
+        for task in self._looks.values():
+            task.cancel()
+
+    def _begin_look(self, key: Key) -> asyncio.Task[_Begins]:
+        """Look once for each attempt to come, and again where nothing was begun with the answer for a while."""
+        trial = self._pictures.mirror.trial(key.experiment, key.trial)
+        about = key.experiment, key.trial, trial.attempt if trial is not None else 0
+        task = self._looks.get(about)
+        if task is None or (task.done() and (task.exception() or task.result().at < time.monotonic() - FRESH_S)):
+            task = self._looks[about] = asyncio.create_task(self._look(key), name=f"what {key} begins from")
+            task.add_done_callback(lambda _: self._wake())
+        return task
+
+    async def _look(self, key: Key) -> _Begins:
+        experiment = await asyncio.to_thread(self._store.experiment, key.experiment)
+        python = await asyncio.to_thread(self._preparation.python, experiment)
+        resume = resume_point(*await asyncio.to_thread(self._ends.history, key.experiment, key.trial))
+        beyond = await asyncio.to_thread(self._last_attempt, experiment, key.trial)
+        return _Begins(python, resume, beyond, time.monotonic())
+
+    async def _grant(self, start: Start) -> Launch | None:
         """Let a search say whose the gang is; a trial that cannot have it yet asks by itself from now on."""
         experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
         if experiment.state is not ExperimentState.ACTIVE:  # it has been paused since
-            return
+            return None
         trial = await asyncio.to_thread(self._searches.vacancy, experiment)
         self._asking.got(experiment.number, time.time())
         self._bus.ring()
         if trial is None or trial.state is not TrialState.QUEUED:
-            return
+            return None
         ask = await asyncio.to_thread(self._asking.for_trial, experiment, trial, start.ask.pool)
-        if not ask.preparing:
-            await self._begin(start, ask.key)
+        if ask.preparing:
+            return None
+        done, _ = await asyncio.wait({self._begin_look(ask.key)}, timeout=MOMENT_S)
+        return await self._begin(start, ask.key) if done else None
 
-    async def _begin(self, start: Start, key: Key) -> None:
+    async def _begin(self, start: Start, key: Key) -> Launch | None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
         number, index = key.experiment, key.trial
+        looked = self._begin_look(key)
+        self._looks = {about: task for about, task in self._looks.items() if task is not looked}
+        python, resume, beyond, _ = await looked
         experiment = await asyncio.to_thread(self._store.experiment, number)
-        python = await asyncio.to_thread(self._preparation.python, experiment)
         token = secrets.token_urlsafe(32)
-        resume = resume_point(*await asyncio.to_thread(self._ends.history, number, index))
         async with self._pictures.starting(key, start):
-            add = partial(self._add_attempt, experiment, index)
-            attempt = await asyncio.to_thread(add, start.placement, resume.point, token_digest(token))
+            add = partial(self._store.add_attempt, number, index, start.placement, resume.point, token_digest(token))
+            attempt = await asyncio.to_thread(add, time.time(), beyond)
         missing: DaylightError | None = self._beginnings.missing(number, index)
         begins_from = (await asyncio.to_thread(self._store.trial, number, index)).begins_from
         if missing is None and begins_from is not None and resume.point is None:
@@ -105,21 +156,17 @@ class Starts:
             missing = NotFound(resume.note or deleted)
         if missing is not None:
             await self._refuse(attempt, missing)
-            return
+            return None
         if resume.note:
             await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
         self._bus.ring()
-        launch = partial(self._launch, experiment, attempt, python, token)
-        await self._apart.patiently(number, f"the start of attempt {attempt.id}", launch)
+        return number, f"the start of attempt {attempt.id}", partial(self._launch, experiment, attempt, python, token)
 
-    def _add_attempt(
-        self, experiment: Experiment, index: int, placement: Placement, resume_from: str | None, digest: str
-    ) -> Attempt:
-        """Number the attempt after all that have left anything: a restored database may have forgotten some."""
+    def _last_attempt(self, experiment: Experiment, index: int) -> int:
+        """Return the last number of an attempt that has left anything: a restored database may have forgotten some."""
         number, area = experiment.number, self._areas.of(experiment.owner)
         newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
-        beyond = area.last_attempt(number, index, newest)
-        return self._store.add_attempt(number, index, placement, resume_from, digest, time.time(), beyond)
+        return area.last_attempt(number, index, newest)
 
     async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
         """Put the code of an attempt in its place, and start its gang there."""
