@@ -25,6 +25,8 @@ WALL_S = 60.0  # and last: of a machine that is busy, or a disk that does not an
 MEMORY = 2**30  # bytes of address space
 LENGTH = struct.Struct(">Q")
 
+SMALL = 32 * 2**10  # bytes of source that are read at once where they arrive: a fraction of a second at the worst
+
 A = TypeVar("A")
 
 
@@ -41,10 +43,15 @@ class Confined:
         self._threads = ThreadPoolExecutor(AT_ONCE, "confined")
         self._children: dict[int, _Child] = {}  # by the thread that it works for
 
-    async def call(self, user: str, function: Callable[..., A], *arguments: Any) -> A:
-        """What a function of a module answers; raises what it raises, and InvalidRequest beyond the limits."""
+    async def call(self, user: str, function: Callable[..., A], *arguments: Any, size: int | None = None) -> A:
+        """What a function of a module answers; raises what it raises, and InvalidRequest beyond the limits.
+
+        `size` is that of the source in bytes, where it is known: a small one needs no process.
+        """
         turn = self._turns.setdefault(user, asyncio.Lock())
         async with turn:
+            if size is not None and size <= SMALL:
+                return await asyncio.to_thread(shallow, function, *arguments)
             return await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._answer, pickle.dumps((function, arguments))
             )
@@ -73,6 +80,15 @@ class Confined:
         if kind == "answer":
             return value
         raise from_json(value, value["status"])
+
+
+def shallow(function: Callable[..., A], *arguments: Any) -> A:
+    """Call a function that reads source; raises InvalidRequest where that is nested too deeply for Python."""
+    try:
+        return function(*arguments)
+    except (MemoryError, RecursionError):
+        message = "the code of this snapshot is nested too deeply, or too large, to be read: split it"
+        raise InvalidRequest(message) from None
 
 
 class _Child:

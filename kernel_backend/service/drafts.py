@@ -11,6 +11,7 @@ from kernel_backend.errors import NotFound
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.people import Person
 from kernel_backend.model.search_rules import check_search
+from kernel_backend.model.snapshot import DEFINITION
 from kernel_backend.model.spelling import check_bounds
 from kernel_backend.model.trial import WEIGHTS
 from kernel_backend.service import earlier
@@ -57,7 +58,8 @@ class Drafts:
         group = group_of(who, submission.config, {name for kind, name in self._roster.people if kind == "group"})
         if not await asyncio.to_thread(self._archive.has, submission.snapshot):
             raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
-        params, space = await self._confined.call(who.name, bound, self._archive.root, submission)
+        size = await asyncio.to_thread(self._source_bytes, submission)
+        params, space = await self._confined.call(who.name, bound, self._archive.root, submission, size=size)
         check_search(submission.config, space)
         if submission.config.search is not None:
             check_searcher(submission.config.search, space)
@@ -85,6 +87,12 @@ class Drafts:
             rerun_of=submission.rerun_of,
             begins_from=await self._beginning(who, submission.config, begins_from),
         )
+
+    def _source_bytes(self, submission: Submission) -> int:
+        """Return the bytes of all source that is parsed to bind what is submitted."""
+        search = submission.config.search
+        own = search.source if search is not None and search.source is not None else ""
+        return len(own.encode()) + self._archive.size(submission.snapshot, DEFINITION.__eq__)
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
         """The checkpoint that trials begin from: `before`, unless a search is asked to begin with other weights.

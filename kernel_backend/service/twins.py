@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from kernel_backend.confined import Confined
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.code import is_code
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.service.reading import meaning
@@ -36,7 +38,8 @@ class Twins:
         for id in sorted(others | {draft.snapshot}) if others else ():
             if id not in self._known:
                 try:
-                    found = await self._confined.call(draft.owner, meaning, self._archive.root, id)
+                    size = await asyncio.to_thread(self._archive.size, id, is_code)
+                    found = await self._confined.call(draft.owner, meaning, self._archive.root, id, size=size)
                 except InvalidRequest:
                     found = id
                 while len(self._known) >= _REMEMBERED:

@@ -117,6 +117,14 @@ class Archive:
         with self._opened(id) as archive:
             return Files(self._path(id), frozenset(filter(wanted, archive.namelist())))
 
+    def size(self, id: str, wanted: Callable[[str], bool]) -> int:
+        """Return the bytes of all files whose names are wanted, unpacked; raises NotFound.
+
+        What an archive says of its sizes was compared with its contents when it was stored.
+        """
+        with self._opened(id) as archive:
+            return sum(member.file_size for member in archive.infolist() if wanted(member.filename))
+
     def snapshot(self, id: str) -> Snapshot:
         """An archive's own description; raises NotFound, or InvalidRequest where it is none of ours."""
         try:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kernel_backend.confined import Confined
+from kernel_backend.confined import SMALL, Confined
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
 from kernel_backend.model.parse import parse
 
@@ -48,6 +48,22 @@ def test_one_process_answers_call_after_call() -> None:
 
     assert len(run(work)) <= 2
     assert os.getpid() not in run(work)
+
+
+def test_a_small_source_is_read_without_a_process_and_refused_alike() -> None:
+    async def work(confined: Confined) -> None:
+        assert await confined.call("dave", os.getpid, size=SMALL) == os.getpid()
+        assert await confined.call("dave", os.getpid, size=SMALL + 1) != os.getpid()
+        with pytest.raises(InvalidDefinition, match=r"^line 2: "):
+            await confined.call("dave", parse, "x = 1\ny = = 2\n", size=14)
+        with pytest.raises(InvalidRequest, match=r"nested too deeply"):
+            await confined.call("dave", nested, 10**6, size=SMALL)
+
+    run(work)
+
+
+def nested(depth: int) -> int:
+    return 1 + nested(depth - 1) if depth else 0
 
 
 def test_what_computes_for_too_long_is_ended_and_the_next_call_answered() -> None:
