@@ -43,6 +43,7 @@ from kernel_backend.runner.pace import Pace
 from kernel_backend.runner.prepared import prepared
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.random_states import RandomStates
+from kernel_backend.runner.rank_variables import rank_variables_kept
 from kernel_backend.runner.ranks import Choice, Ranks, choose, connect
 from kernel_backend.runner.reducer import Gradients, OwnGradients, SummedGradients
 from kernel_backend.runner.saving import HostCopy
@@ -73,7 +74,8 @@ def work(
         silence_trackers()
     code_id = code_of(Path(job.code))
     watch_files(job)
-    loaded = load(Path(job.code), Path(job.cwd))
+    with rank_variables_kept(note=lambda text: spool.say(Note(text=text))):
+        loaded = load(Path(job.code), Path(job.cwd))
     if spool.speaks:
         check_state(
             loaded,

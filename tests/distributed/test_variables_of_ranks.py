@@ -1,0 +1,27 @@
+"""A definition that sets the variables by which ranks find one another: they keep those that they were started with."""
+
+from __future__ import annotations
+
+import pytest
+from gang import DIGITS
+
+pytestmark = pytest.mark.distributed
+
+# As notebooks have them that try torch.distributed by themselves.
+SET = """
+import os
+os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="nowhere.invalid", MY_DATA="x")
+assert os.environ["WORLD_SIZE"] == "1"
+"""
+ASKED = "    assert (world, os.environ['WORLD_SIZE'], os.environ['MY_DATA']) == (2, '2', 'x')\n    stand()\n"
+
+
+def test_a_gang_trains_as_one_whatever_a_cell_says_about_ranks(trial):
+    source = SET + DIGITS.replace("    stand()\n", ASKED).replace(
+        "def loss(output, target,", "def loss(output, target, world,"
+    )
+    ran = trial(source=source, epochs=1).run()
+    assert ran.codes == [0, 0], ran.logs()
+    assert [each for each in ran.notes() if "MASTER_ADDR, WORLD_SIZE" in each] == [
+        "the cells set MASTER_ADDR, WORLD_SIZE, which tell each rank its place: the job goes on with its launcher's"
+    ]
