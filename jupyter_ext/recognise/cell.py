@@ -124,9 +124,11 @@ def _about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _changes(statement: ast.stmt, name: str) -> bool:
-    """Whether it is a loop over parts of the value, or calls a method of it that is not the platform's affair."""
+    """Whether it is a loop over parts of the value, or calls what changes it and is not the platform's affair."""
     if isinstance(statement, ast.For):
         return name in names(statement.iter)
+    if isinstance(statement, ast.Expr) and called(statement.value).endswith("_"):  # nn.init.zeros_(net.fc.bias)
+        return name in names(statement)
     return isinstance(statement, ast.Expr) and _receiver(statement) == name and called(statement.value) not in _PLATFORM
 
 

@@ -69,7 +69,9 @@ def read_loop(statements: Sequence[ast.stmt]) -> Loop:
     inner = _innermost(outer)
     optimizer, name = _optimizer(outer, setup)
     model = _model(optimizer)
+    _check_plain(statements[place:], inner)
     reader = _Step(inner, model)
+    _check_own(reader, outer, model)
     return Loop(
         statement=outer,
         setup=setup,
@@ -82,11 +84,43 @@ def read_loop(statements: Sequence[ast.stmt]) -> Loop:
         wrapped=reader.wrapped,
         schedule=_schedule(outer, setup, name),
         per_epoch=not any(calls(inner, "step")) or _steps_outside(outer, inner, name),
-        validation=_validation(outer, inner, statements[place + 1 :], reader.data),
+        validation=_validation(outer, inner, statements[place + 1 :], reader.data, model),
         accuracy=_accuracy([outer, *statements[place + 1 :]], model),
         clip=next((each.args[1] for each in calls(inner, "clip_grad_norm_") if len(each.args) > 1), None),
         whole=reader.whole,
     )
+
+
+def _check_plain(statements: Sequence[ast.stmt], inner: ast.For | ast.While) -> None:
+    """Raise Unreadable where the loop does what a definition would leave out: each step has one loss and one update."""
+    outer, after = statements[0], statements[1:]
+    if other := next((each for each in after if has_backward(each)), None):
+        raise Unreadable(f"another one trains behind it (line {other.lineno})")
+    backwards = list(calls(outer, "backward"))
+    if len(backwards) > 1:
+        raise Unreadable(f"a step has several losses (line {backwards[1].lineno}: {ast.unparse(backwards[1])})")
+    for statement in flat(inner.body):
+        if isinstance(statement, ast.If) and any(calls(statement, "step")):
+            raise Unreadable(
+                f"not every batch has a step (line {statement.lineno}: if {ast.unparse(statement.test)}): give the "
+                "DataLoader the size of as many batches together"
+            )
+    groups = (each for each in ast.walk(outer) if isinstance(each, ast.Attribute) and each.attr == "param_groups")
+    if changed_here := next(groups, None):
+        raise Unreadable(f"it changes the optimizer itself (line {changed_here.lineno}), for which there is schedule")
+
+
+def _check_own(step: _Step, outer: ast.For | ast.While, model: str) -> None:
+    """Raise Unreadable where the data or the loss need what only the loop has."""
+    bound = binds(outer) - {"output", "target", "input", _BATCH}
+    counted = outer.target.id if isinstance(outer, ast.For) and isinstance(outer.target, ast.Name) else ""
+    over = iterated(outer.iter) if isinstance(outer, ast.For) else ast.Constant(None)
+    if counted == "epoch" and called(over) in ("range", "trange") and len(getattr(over, "args", ())) == 1:
+        bound.remove(counted)  # as ours: from 0 on
+    if lacking := sorted(names(step.data) & bound):
+        raise Unreadable(f"its data need {', '.join(lacking)} of the loop")
+    if lacking := sorted(names(step.loss) & {*bound, model}):
+        raise Unreadable(f"its loss needs {', '.join(lacking)} of the loop")
 
 
 def _innermost(loop: ast.For | ast.While) -> ast.For | ast.While:
@@ -149,12 +183,14 @@ def _epochs(loop: ast.For | ast.While) -> ast.expr | None:
     return ast.BinOp(last, ast.Sub(), first)
 
 
-def _validation(outer: ast.stmt, inner: ast.stmt, after: Sequence[ast.stmt], data: ast.expr) -> ast.expr | None:
+def _validation(
+    outer: ast.stmt, inner: ast.stmt, after: Sequence[ast.stmt], data: ast.expr, model: str
+) -> ast.expr | None:
     """What another loop goes over, within the loop or else behind it."""
     for body in ([outer] if outer is not inner else [], after):
         for each in (found for one in body for found in ast.walk(one) if isinstance(found, ast.For)):
             over = iterated(each.iter)
-            if each in (outer, inner) or has_backward(each) or called(over) in ("range", "zip"):
+            if has_backward(each) or called(over) in ("range", "zip") or not any(calls(each, model)):
                 continue
             if isinstance(over, ast.Name | ast.Attribute) and ast.dump(over) != ast.dump(data):
                 return over
@@ -165,30 +201,33 @@ def _accuracy(statements: Sequence[ast.stmt], model: str) -> ast.expr | None:
     """The comparison whose hits are counted: `(output.argmax(1) == target)`."""
     loops = [each for one in statements for each in ast.walk(one) if isinstance(each, ast.For)]
     for loop in reversed(loops):
-        if not isinstance(loop.target, ast.Tuple | ast.Name):
-            continue
-        for values, expression in _computed(loop):
+        batch = _each(loop)
+        name = batch.id if isinstance(batch, ast.Name) else ""
+        elements = next(filter(None, (_unpacked(each, name) for each in flat(loop.body))), _elements(batch))
+        for values, expression in _computed(loop, name):
             found = [each for each in ast.walk(replaced(expression, values)) if isinstance(each, ast.Compare)]
-            hits = [
-                _of_output(each, model, _elements(loop.target)) for each in found if isinstance(each.ops[0], ast.Eq)
-            ]
+            hits = [_of_output(each, model, elements) for each in found if isinstance(each.ops[0], ast.Eq)]
             for hit in hits:
                 if names(hit) >= {"output", "target"}:
                     return hit
     return None
 
 
-def _computed(loop: ast.For) -> Iterator[tuple[Mapping[str, ast.expr], ast.expr]]:
+def _computed(loop: ast.For, batch: str) -> Iterator[tuple[Mapping[str, ast.expr], ast.expr]]:
     """What is added up in the body of a loop, and the values of its names there."""
     values: dict[str, ast.expr] = {}
     for statement in flat(loop.body):
         if isinstance(statement, ast.AugAssign):
             yield dict(values), without_devices(statement.value)
-        values |= _assigned(statement, values)
+        values |= {} if _unpacked(statement, batch) else _assigned(statement, values)
 
 
 def _assigned(statement: ast.stmt, values: Mapping[str, ast.expr]) -> dict[str, ast.expr]:
     """The names that a statement gives plain values, in terms of those before."""
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+        name = statement.target.id
+        plain = ast.BinOp(ast.Name(name, ast.Load()), statement.op, statement.value)
+        return {name: replaced(without_devices(plain), values)}
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return {}
     target, value = statement.targets[0], replaced(without_devices(statement.value), values)
@@ -206,11 +245,20 @@ def _assigned(statement: ast.stmt, values: Mapping[str, ast.expr]) -> dict[str, 
     return {}
 
 
+def _each(loop: ast.For) -> ast.expr:
+    """What stands for a batch: of `for i, batch in enumerate(loader)` its second part."""
+    target = loop.target
+    if isinstance(target, ast.Tuple) and len(target.elts) == 2:
+        counted = any(called(each) == "enumerate" for each in ast.walk(loop.iter) if isinstance(each, ast.Call))
+        if counted or isinstance(target.elts[1], ast.Tuple):
+            return target.elts[1]
+    return target
+
+
 def _elements(target: ast.expr) -> list[str]:
-    """Names of a batch's parts: of `x, y` and of `i, (x, y)`."""
-    if isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(target.elts[1], ast.Tuple):
-        target = target.elts[1]
-    return [each.id for each in target.elts if isinstance(each, ast.Name)] if isinstance(target, ast.Tuple) else []
+    """Names of a batch's parts: of `x, y`."""
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else ()
+    return [each.id for each in parts if isinstance(each, ast.Name)]
 
 
 def _of_output(expression: ast.expr, model: str, elements: Sequence[str]) -> ast.expr:
@@ -241,8 +289,8 @@ class _Step:
         self.wrapped: ast.Lambda | None = None
         self.whole: ast.expr | None = None
         values: dict[str, ast.expr] = {}
-        elements = _elements(loop.target) if isinstance(loop, ast.For) else []
-        batch = loop.target.id if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name) else ""
+        each = _each(loop) if isinstance(loop, ast.For) else None
+        elements, batch = _elements(each) if each else [], each.id if isinstance(each, ast.Name) else ""
         given: ast.expr | None = None
         for statement in flat(loop.body):
             unpacked = _unpacked(statement, batch)
@@ -252,12 +300,18 @@ class _Step:
                 given = _scalar(found)
                 break
             values |= {} if unpacked else _assigned(statement, values)
+            for name in _spoilt(statement):
+                values[name] = ast.Name(f"{name} (line {statement.lineno})", ast.Load())
         if given is None:
             raise Unreadable("its loss is computed in several places")
         loss = replaced(without_devices(given), values)
-        forward = next((each for each in calls(loss, model)), None)
-        if forward is None:
-            raise Unreadable(f"its loss does not come from a plain call of {model}(...)")
+        if spoilt := sorted(name for name in names(loss) if " " in name):
+            raise Unreadable(f"what its loss is computed from is changed in place, or only perhaps: {spoilt[0]}")
+        forwards = {ast.dump(each): each for each in calls(loss, model)}
+        if len(forwards) != 1:
+            several = f"from {len(forwards)} different calls" if forwards else "not from a plain call"
+            raise Unreadable(f"its loss comes {several} of {model}(...)")
+        forward = next(iter(forwards.values()))
         over = iterated(loop.iter) if isinstance(loop, ast.For) else ast.Constant(None)
         if not elements and (called(over) == "range" or isinstance(loop, ast.While)):
             self._of_all(loss, forward, model)
@@ -269,7 +323,6 @@ class _Step:
                 raise Unreadable(f"{model} is called with {ast.unparse(forward)}")
             self.wrapped = ast.Lambda(_arguments(inputs), forward)
         self.loss = replaced(_of_output(loss, model, elements), {batch: ast.Name(_BATCH, ast.Load())} if batch else {})
-        self._check(loop)
 
     def _of_all(self, loss: ast.expr, forward: ast.Call, model: str) -> None:
         """A step of all samples at once: its inputs are names of the program, and so is its target."""
@@ -284,11 +337,17 @@ class _Step:
         self.whole = parts[0]
         self.loss = _of_output(loss, model, [*inputs, targets[0]])
 
-    def _check(self, loop: ast.For | ast.While) -> None:
-        """Raise Unreadable where the loss needs what only the loop has."""
-        local = {name for each in flat(loop.body) for name in binds(each)} - {"output", "target", "input", _BATCH}
-        if lacking := sorted(names(self.loss) & local):
-            raise Unreadable(f"its loss needs {', '.join(lacking)} of the loop")
+
+def _spoilt(statement: ast.stmt) -> set[str]:
+    """Names whose value is not seen behind this statement: changed in place, or only where something holds."""
+    if isinstance(statement, ast.Assign):
+        return {root(each) for each in statement.targets if isinstance(each, ast.Attribute | ast.Subscript)}
+    if isinstance(statement, ast.AugAssign):
+        return set() if isinstance(statement.target, ast.Name) else {root(statement.target)}
+    if isinstance(statement, ast.Expr):
+        function = statement.value.func if isinstance(statement.value, ast.Call) else None
+        return {root(function.value)} if isinstance(function, ast.Attribute) and function.attr.endswith("_") else set()
+    return binds(statement)
 
 
 def _arguments(given: Sequence[str]) -> ast.arguments:

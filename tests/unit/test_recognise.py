@@ -97,6 +97,33 @@ for step in range(100):
 """
 
 
+# The tutorial's loop, in which a batch has a number and is taken apart in the body.
+NUMBERED = """import torch
+from torch import nn
+data = torch.utils.data.TensorDataset(torch.randn(8, 4), torch.arange(8) % 3)
+trainloader = torch.utils.data.DataLoader(data, batch_size=4)
+testloader = torch.utils.data.DataLoader(data)
+net = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for epoch in range(2):
+    for i, batch in enumerate(trainloader, 0):
+        inputs, labels = batch
+        outputs = net(inputs)
+        loss = nn.functional.cross_entropy(outputs, labels)
+        loss += 0.1 * outputs.square().mean()
+        loss.backward()
+        optimizer.step()
+for batch in testloader:
+    images, labels = batch
+    _, predicted = torch.max(net(images), 1)
+    correct += (predicted == labels).sum().item()
+"""
+PLAIN = """import torch
+model = torch.nn.Linear(4, 3)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
+
 def found(source: str, roles_from: int = 1) -> Any:
     recognised = recognise(source, roles_from)
     assert recognised is not None
@@ -135,7 +162,7 @@ def test_what_the_functions_need_of_the_cell_stays_as_it_was_written():
     assert "num_epochs" not in loop.cell
 
 
-@pytest.mark.parametrize("source", [SETUP + LOOP, IN_FUNCTIONS, WHOLE])
+@pytest.mark.parametrize("source", [SETUP + LOOP, IN_FUNCTIONS, WHOLE, NUMBERED])
 def test_the_functions_give_what_the_loop_has(source: str):
     loop = found(source)
     assert {"model", "optimizer", "train_data", "loss"} <= set(parse(loop.cell).roles)
@@ -158,6 +185,69 @@ def test_a_program_in_functions_is_read_where_they_are_called():
     assert "net.out_features = 3" in loop.cell
     assert "return self.net(x.view(x.size(0), -1))" in loop.cell
     assert "cuda" not in loop.cell
+
+
+def test_what_is_added_to_a_loss_and_the_parts_of_a_numbered_batch_are_seen():
+    loop = found(NUMBERED)
+    assert "    return nn.functional.cross_entropy(output, target) + 0.1 * output.square().mean()\n" in loop.cell
+    assert "{'accuracy': (torch.max(output, 1)[1] == target).float()}" in loop.cell
+    assert "def validation_data():\n    return testloader\n" in loop.cell
+
+
+def test_what_writes_first_weights_in_place_makes_the_model():
+    source = (
+        PLAIN + "torch.nn.init.zeros_(model.bias)\nfor x, y in loader:\n    model(x).sub(y).backward()\n    opt.step()"
+    )
+    assert not made(found(source).cell).model().bias.any()
+
+
+def test_a_loop_without_the_model_is_no_validation():
+    source = PLAIN + (
+        "for epoch in range(3):\n    for extra in extras:\n        print(extra)\n"
+        "    for x, y in loader:\n        model(x).sub(y).backward()\n        opt.step()\n"
+    )
+    assert "validation_data" not in found(source).cell
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("l = f(model(x + 1), model(x))\nl.backward()", "its loss comes from 2 different calls of model(...)"),
+        ("l = f(model(x), y)\nl += model.weight.norm()\nl.backward()", "its loss needs model of the loop"),
+        ("l = f(model(x), y)\nif a:\n    l = l + 1\nl.backward()", "changed in place, or only perhaps: l (line 6)"),
+        ("y[y < 0] = 0\nl = f(model(x), y)\nl.backward()", "changed in place, or only perhaps: y (line 5)"),
+        ("out = model(x)\nout.clamp_(0)\nf(out, y).backward()", "changed in place, or only perhaps: out (line 6)"),
+        ("f(model(x), y).backward()\ng(model(x)).backward()", "a step has several losses (line 6: g(model(x)).backw"),
+        (
+            "l = f(model(x), y)\nl.backward()\nif i % 4:\n    opt.step()",
+            "not every batch has a step (line 7: if i % 4)",
+        ),
+        (
+            "for g in opt.param_groups: g['lr'] *= 0.9\nf(model(x), y).backward()",
+            "it changes the optimizer itself (line 5)",
+        ),
+        (
+            "for k in range(3):\n    l = f(model(x), y)\n    l.backward()\n    opt.step()",
+            "its data need x, y of the loop",
+        ),
+    ],
+)
+def test_nothing_of_a_step_is_left_out(body: str, says: str):
+    lines = "".join(f"    {line}\n" for line in body.split("\n"))
+    loop = found(f"{PLAIN}for x, y in loader:\n{lines}    opt.step()\n")
+    assert says in loop.text
+    assert loop.cell is None
+
+
+def test_of_two_loops_that_train_neither_is_left_out():
+    loop = "for x, y in loader:\n    model(x).sub(y).backward()\n    opt.step()\n"
+    assert "another one trains behind it (line 7)" in found(PLAIN + loop + loop).text
+
+
+def test_epochs_that_count_from_1_are_not_taken_for_those_that_count_from_0():
+    inner = "\n    for x, y in loader:\n        (model(x) * epoch).sum().backward()\n        opt.step()\n"
+    assert "def loss(output, epoch):" in found(f"{PLAIN}for epoch in range(3):{inner}").cell
+    assert "its loss needs epoch of the loop" in found(f"{PLAIN}for epoch in range(1, 4):{inner}").text
 
 
 def test_steps_of_all_samples_are_epochs_of_one_batch():
