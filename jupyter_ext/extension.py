@@ -11,7 +11,7 @@ from traitlets import Float
 from traitlets.config import LoggingConfigurable
 
 from jupyter_ext.finder import Finder
-from jupyter_ext.handlers import Act, Bundle, Extend, File, Read, Unknown
+from jupyter_ext.handlers import Act, Bundle, Extend, File, Quickstart, Read, Unknown
 from jupyter_ext.proxy import Proxy
 from jupyter_ext.relay import Relay
 from kernel_backend.discovery import START_LIMIT
@@ -55,6 +55,7 @@ class DaylightExtension(LoggingConfigurable):
             (_pattern(FILE.removesuffix("{}")) + NAME, File, {"proxy": proxy, "path": FILE}),
             ("daylight/api/stream", Relay, {"proxy": proxy}),
             (f"daylight/bundle/{NUMBER}", Bundle, {"proxy": proxy}),
+            ("daylight/quickstart", Quickstart, {"proxy": proxy}),
             ("daylight(?:/.*)?", Unknown, {"proxy": proxy}),
         ]
 

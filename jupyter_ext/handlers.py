@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from http import HTTPStatus
+from importlib.resources import files
 from logging import DEBUG, WARNING
 from types import TracebackType
 from typing import Any
@@ -184,6 +185,17 @@ class Bundle(Api):
         if isinstance(captured, list) and all(isinstance(text, str) for text in captured):
             return captured
         raise InvalidRequest('the body must be {"captured": [TEXT, ...]}')
+
+
+class Quickstart(Api):
+    """The quickstart notebook of this version; the service is not asked."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        """Answer the notebook as its file has it."""
+        notebook = (files("jupyter_ext") / "quickstart.ipynb").read_bytes()
+        self.pass_on(Answer(200, "application/json", notebook))
 
 
 class Unknown(Api):

@@ -1,8 +1,10 @@
-/** Daylight's plugins: a renderer for outputs, also in Jupyter Notebook, and the side panel of JupyterLab. */
+/** Daylight's plugins: a renderer for outputs, also in Jupyter Notebook, JupyterLab's side panel, the quickstart. */
 
 import { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { IDefaultFileBrowser } from '@jupyterlab/filebrowser';
+import { ILauncher } from '@jupyterlab/launcher';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
@@ -11,6 +13,7 @@ import { rendererFactory } from './mime';
 import { offerFactory } from './offer';
 import { activatePanel, refreshPanel } from './panel/plugin';
 import { LiveSettings } from './panel/settings';
+import { addQuickstart } from './quickstart/plugin';
 import { LabSource } from './service/request';
 
 const PANEL = 'daylight:panel';
@@ -55,6 +58,19 @@ const panel: JupyterFrontEndPlugin<void> = {
   }
 };
 
+const quickstart: JupyterFrontEndPlugin<void> = {
+  id: 'daylight:quickstart',
+  description: 'Opens a copy of the quickstart notebook, from the launcher and the palette.',
+  autoStart: true,
+  optional: [ILauncher, ICommandPalette, IDefaultFileBrowser],
+  activate: (
+    app: JupyterFrontEnd,
+    launcher: ILauncher | null,
+    palette: ICommandPalette | null,
+    browser: IDefaultFileBrowser | null
+  ) => addQuickstart(app, { launcher, palette, browser })
+};
+
 function followed(registry: ISettingRegistry | null): LiveSettings {
   const settings = new LiveSettings();
   registry?.load(PANEL).then(
@@ -64,4 +80,4 @@ function followed(registry: ISettingRegistry | null): LiveSettings {
   return settings;
 }
 
-export default [output, panel];
+export default [output, panel, quickstart];

@@ -149,10 +149,16 @@ class Lab:
         """The notebook as it is on disk."""
         return nbformat.read(self.jupyter.notebooks / notebook, as_version=4)
 
+    def until_idle(self) -> None:
+        """Wait until the kernel of the notebook in front is idle."""
+        # A cell that is run before its kernel is there meets a dialog that asks for one.
+        idle = f"() => {CURRENT}?.sessionContext?.isReady && {CURRENT}.sessionContext.kernelDisplayStatus === 'idle'"
+        self.page.wait_for_function(idle, timeout=LATE)
+
     def restart_kernel(self) -> None:
         """A fresh kernel; return when it is idle."""
         self.page.evaluate(f"() => {CURRENT}.sessionContext.restartKernel().then(() => null)")
-        self._until_idle()
+        self.until_idle()
 
     def shut_kernel_down(self) -> None:
         """No kernel any more."""
@@ -196,13 +202,8 @@ class Lab:
         # What comes to the front last (a launcher, where there is nothing else) takes the focus away.
         self.page.wait_for_function(f"() => !!{CURRENT}", timeout=LATE)
         if kernel:
-            self._until_idle()
+            self.until_idle()
         return self
-
-    def _until_idle(self) -> None:
-        # A cell that is run before its kernel is there meets a dialog that asks for one.
-        idle = f"() => {CURRENT}?.sessionContext?.isReady && {CURRENT}.sessionContext.kernelDisplayStatus === 'idle'"
-        self.page.wait_for_function(idle, timeout=LATE)
 
     def _shown(self, root: Locator) -> View:
         expect(root).to_be_visible(timeout=SOON)

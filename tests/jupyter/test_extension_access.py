@@ -105,6 +105,7 @@ def test_the_walk_meets_every_route_of_the_table(hosted):
         ("GET", "/user/dave/daylight/api/experiments/1/picture.png"),
         ("POST", "/user/dave/daylight/api/experiments/1/stop"),
         ("POST", "/user/dave/daylight/bundle/1"),
+        ("GET", "/user/dave/daylight/quickstart"),
         ("GET", "/user/dave/daylight/api/stream"),
         ("DELETE", "/user/dave/daylight/whatever"),
     ]:
@@ -119,6 +120,7 @@ def test_the_reference_names_every_route_and_setting():
     assert [name for name in DaylightExtension.class_own_traits(config=True) if f".{name}`" not in section] == []
     assert "`GET daylight/api/stream?after=SEQ&experiment=N`" in section
     assert "`POST daylight/bundle/{number}`" in section
+    assert "`GET daylight/quickstart`" in section
 
 
 @pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS.keys())

@@ -68,6 +68,8 @@ NO_ROUTES = [
     "/api/nodes%3f",
     "/api/nodes%00",
     "/bundle/x",
+    "/quickstart/",
+    "/quickstart.ipynb",
 ]
 
 
@@ -174,6 +176,14 @@ def test_of_a_body_only_what_extends_a_search_goes_on(hosted, in_its_place):
     assert heard.endswith(b'\r\n\r\n{"trials":9,"budget":3.5}')
 
 
+def test_the_quickstart_is_read_without_the_service(hosted, in_its_place):
+    service = in_its_place(lambda: standin.http(b"{}"))
+    answer = hosted.get("/quickstart")
+    assert answer.content == (Path(__file__).parents[2] / "binder" / "quickstart.ipynb").read_bytes()
+    assert answer.headers["Content-Type"].startswith("application/json")
+    assert service.heard == []
+
+
 def test_what_is_no_route_of_ours_reaches_none_of_the_services(hosted, in_its_place):
     service = in_its_place(lambda: standin.http(b'{"secret": 1}'))
     for path in NO_ROUTES:
@@ -188,7 +198,12 @@ def test_what_is_no_route_of_ours_reaches_none_of_the_services(hosted, in_its_pl
 
 def test_other_methods_of_a_route_are_refused(hosted, in_its_place):
     service = in_its_place(lambda: standin.http(b"{}"))
-    for method, path in (("POST", "/api/experiments"), ("PUT", "/api/nodes"), ("GET", "/api/experiments/1/stop")):
+    for method, path in (
+        ("POST", "/api/experiments"),
+        ("PUT", "/api/nodes"),
+        ("POST", "/quickstart"),
+        ("GET", "/api/experiments/1/stop"),
+    ):
         status, body = raw(hosted, method, path)
         assert status == 405
         assert b'"error": "MethodNotAllowed"' in body

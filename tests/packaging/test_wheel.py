@@ -111,6 +111,11 @@ def test_the_wheel_holds_what_it_needs_and_no_sources_of_the_front_end(wheel: Pa
     ]
 
 
+def test_the_wheel_holds_the_quickstart_as_it_is(wheel: Path) -> None:
+    shipped = zipfile.ZipFile(wheel).read("jupyter_ext/quickstart.ipynb")
+    assert shipped == (ROOT / "binder" / "quickstart.ipynb").read_bytes()
+
+
 def test_a_page_loads_little_before_it_needs_more(wheel: Path) -> None:
     static = [each for each in zipfile.ZipFile(wheel).infolist() if "labextensions/daylight/static/" in each.filename]
     scripts = {Path(each.filename).name: each.file_size for each in static if each.filename.endswith(".js")}

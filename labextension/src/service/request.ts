@@ -46,6 +46,11 @@ export class LabSource implements Source {
     return (await this._ask(url, 'POST', JSON.stringify({ captured }))) as PartialJSONObject;
   }
 
+  /** The quickstart notebook, as a file has it; throws ServiceError. */
+  quickstart(): Promise<unknown> {
+    return this._ask(URLExt.join(this._settings.baseUrl, 'daylight/quickstart'), 'GET');
+  }
+
   watch(after: number, experiment: number, listener: Listener): Subscription {
     const url = URLExt.join(this._settings.wsUrl, 'daylight/api/stream');
     return new Stream(this._socket(url + this._streamQuery(after, experiment)), listener);
