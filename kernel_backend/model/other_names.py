@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-from kernel_backend.model.definition import ROLES, Parameter
+from kernel_backend.model.definition import TRAINED, Parameter
 
 _DATA = r"_?(data|dataset|set|loader|dataloader|data_loader|ds|dl)"
 _MAKES = r"(make|get|build|create|setup)_"
@@ -14,7 +14,6 @@ _OTHER_NAMES = {
     "model": rf"net|network|{_MAKES}(model|net|network)",
     "train_data": rf"({_MAKES}|load_)?(train|training){_DATA}",
     "validation_data": rf"({_MAKES}|load_)?(val|valid|validation|validate|dev|eval|evaluation){_DATA}",
-    "test_data": rf"({_MAKES}|load_)?(test|testing){_DATA}",
     "optimizer": rf"optim|optimiser|configure_optimizers?|{_MAKES}(optimizer|optimiser|optim)",
     "loss": r"criterion|loss_fn|loss_func|loss_function|compute_loss|calc_loss",
     "metrics": r"metric|metric_fn|metrics_fn",
@@ -26,6 +25,11 @@ _NEARLY = {
     "prepare": r"prepare_data|setup|download|download_data",
     "step": r"(training|train|validation)_step",
 }
+# What an optimizer's or a schedule's arguments are that stand for themselves.
+_NUMBER = re.compile(
+    r"(base_|max_|min_|init_)?lr|learning_rate|weight_decay|wd|momentum|betas?|beta\d|eps|alpha|gamma|name"
+)
+_NUMBERS = ("float", "int", "bool", "str")  # annotations
 _CLOSE = 0.8  # likeness of a name that is a slip of the pen
 _OUTPUT = re.compile(
     r"(y_?)?(pred|preds|prediction|predictions|predicted|hat|score|scores|prob|probs)|logits?|outputs?|out"
@@ -41,7 +45,7 @@ def role_of(name: str) -> str | None:
 def looks_like(name: str) -> str | None:
     """The role that a name which is none was probably meant as."""
     certain = role_of(name) or next((role for role, names in _NEARLY.items() if re.fullmatch(names, name)), None)
-    close = difflib.get_close_matches(name, ROLES, n=1, cutoff=_CLOSE)
+    close = difflib.get_close_matches(name, TRAINED, n=1, cutoff=_CLOSE)
     return certain or (close[0] if close else None)
 
 
@@ -50,12 +54,17 @@ def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
 
     They are arguments without a default whose names say nothing to the contract, in written order.
     """
-    free = [each.name for each in parameters if each.required and each.kind == "hyperparameter"]
+    free = [
+        each.name
+        for each in parameters
+        if each.required and each.kind == "hyperparameter" and each.annotation not in _NUMBERS
+    ]
     asked = {each.value_of for each in parameters if each.kind != "hyperparameter"}
     if role in ("loss", "metrics"):
         if parameters and parameters[0].name == "input" and "output" not in asked:
             free.insert(0, "input")  # as torch calls it: a loss without an output trains nothing
         return _of_a_step(free, asked)
+    free = [each for each in free if not _NUMBER.fullmatch(each)]
     if role == "optimizer" and not asked & {"params", "named_params", "model"}:
         return dict(zip(free[:1], ["params"], strict=False))
     if role == "schedule" and "optimizer" not in asked:

@@ -19,7 +19,7 @@ from kernel_backend.model.definition import (
     is_role,
     is_step,
 )
-from kernel_backend.model.other_names import by_place
+from kernel_backend.model.other_names import by_place, role_of
 from kernel_backend.model.record import Value
 from kernel_backend.model.syntax import FunctionNode, module_tree
 from kernel_backend.model.unused import bound, hints, taken_as, unused
@@ -42,6 +42,7 @@ class _Found:
     nodes: Mapping[str, FunctionNode]
     taken: Mapping[str, str]  # other names of roles -> the role
     keys: frozenset[str]  # of the models that `model` returns
+    guesses: bool  # other names of arguments are accepted, too
 
 
 def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definition:
@@ -64,7 +65,7 @@ def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     roles = [role for node in sorted(own, key=_line) if (role := taken.get(node.name, node.name)) and is_role(role)]
     nodes |= {role: nodes[name] for name, role in taken.items()}
     _require(tree, roles, roles_from)
-    found = _Found(nodes, taken, _model_keys(nodes["model"]))
+    found = _Found(nodes, taken, _model_keys(nodes["model"]), contract > 1)
     functions: dict[str, Function] = {}
     for role in roles:
         _add(role, found, functions, within=())
@@ -164,7 +165,7 @@ def _function(name: str, found: _Found) -> Function:
     defaults: list[ast.expr | None] = [*[None] * positional, *arguments.defaults, *arguments.kw_defaults]
     named = zip([*arguments.args, *arguments.kwonlyargs], defaults, strict=True)
     parameters = [_parameter(name, argument, default, found) for argument, default in named]
-    meant = by_place(name, parameters)
+    meant = by_place(name, parameters) if found.guesses else {}
     placed = [
         each.model_copy(update={"kind": "loop", "source": meant[each.name]}) if each.name in meant else each
         for each in parameters
@@ -177,6 +178,8 @@ def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found
     node = found.nodes[function]
     name, required = argument.arg, default is None
     value_of = found.taken.get(name, name)
+    if function == "optimizer" and found.guesses and required and name not in found.nodes and role_of(name) == "model":
+        value_of = "model"
     annotation = ast.unparse(argument.annotation) if argument.annotation else None
     kind: Literal["loop", "function", "hyperparameter"] = "hyperparameter"
     is_part = name in found.keys and (function == "optimizer" or function.startswith("step"))

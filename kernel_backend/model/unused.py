@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from kernel_backend.model.definition import REQUIRED, ROLES, is_role
+from kernel_backend.model.definition import REQUIRED, TRAINED, is_role
 from kernel_backend.model.other_names import looks_like, role_of
 from kernel_backend.model.syntax import FunctionNode
 from kernel_backend.model.values import nearest
@@ -14,10 +14,13 @@ from kernel_backend.model.values import nearest
 def taken_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, str]:
     """Functions of the cell that are roles by another name, where there is none of the role's own."""
     names, used = {node.name for node in own}, _used(tree)
+    asked = {each.arg for node in own for each in node.args.args}
     taken: dict[str, str] = {}
-    for role in ROLES:
+    for role in TRAINED:
         candidates = [name for name in names if role not in names and role_of(name) == role]
         idle = [name for name in candidates if name not in used]
+        if len(idle) > 1:  # def train_loader(train_set)
+            idle = [name for name in idle if name not in asked]
         if len(idle) == 1:
             taken[idle[0]] = role
         elif not idle and len(candidates) == 1 and role in REQUIRED:
@@ -72,7 +75,7 @@ def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str
 def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[str]:
     """Functions of the cell that nothing uses and whose name is a little like a role's."""
     for node in _idle(tree, own, taken):
-        near = nearest(node.name, ROLES)
+        near = nearest(node.name, TRAINED)
         if near and not looks_like(node.name):
             yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it{near}"
 

@@ -210,3 +210,31 @@ def test_the_lr_of_adamw_can_be_searched():
     bound = bind_space(parse(SMALL + "def val_set(): ..."), {}, parse_line(["lr=1e-4..1e-1:log"]).space)
     assert isinstance(bound.space.parameters[0].domain, Range)
     assert bound.params == {"width": 64}
+
+
+@pytest.mark.parametrize(
+    "helper", ["def test_loader(): ...", "def get_test_data(): ...", "test_loader = 1", "def collate_fn(x): ..."]
+)
+def test_what_would_be_a_role_of_a_later_version_stands_in_nobodys_way(helper: str):
+    definition = parse(SMALL + helper)
+    assert definition.roles == ("model", "train_data", "loss")
+    assert (definition.bind({}), definition.unused) == ({"width": 64, "lr": 1e-3}, ())
+
+
+def test_of_two_names_of_a_role_the_one_that_the_other_asks_for_is_a_function():
+    definition = parse(MODEL + "def train_set(): ...\ndef train_loader(train_set): ...\n" + LOSS)
+    assert definition.summary == "functions: model train_loader (as train_data) loss"
+    assert definition.functions["train_data"].parameters[0].kind == "function"
+
+
+def test_an_optimizer_gets_the_model_by_another_name_and_no_number_is_taken_for_its_parameters():
+    (net, _) = parse(SMALL + "def optimizer(net, lr): ...").functions["optimizer"].parameters
+    assert (net.kind, net.value_of) == ("function", "model")
+    assert meant(SMALL + "def optimizer(lr): ...", "optimizer") == {}
+    assert meant(SMALL + "def optimizer(rate: float, weights): ...", "optimizer") == {"weights": "params"}
+
+
+def test_a_snapshot_of_the_first_contract_has_hyperparameters_of_any_name():
+    source = MODEL + DATA + "def loss(output, y): ..."
+    assert parse(source, contract=1).functions["loss"].parameters[1].kind == "hyperparameter"
+    assert parse(source).functions["loss"].parameters[1].kind == "loop"

@@ -204,6 +204,13 @@ def test_a_share_is_one_sample_only_where_pairs_are_asked_for_in_vain():
     assert plain._replace(pairs=True).shares(4) == plain.shares(4)
 
 
+def test_with_pairs_a_last_sample_that_is_dropped_takes_none_with_it():
+    dropping = Cut(6, True, range(2), 2, pairs=True)
+    assert [dropping.batch(number, 19) for number in range(dropping.per_epoch(19))] == [
+        *(slice(0, 6), slice(6, 12), slice(12, 18)),
+    ]
+
+
 @pytest.mark.parametrize("data", [Noisy(19), Flow(19)], ids=["by index", "a stream"])
 def test_samples_are_the_same_with_pairs_and_without(data):
     def indices(pairs):

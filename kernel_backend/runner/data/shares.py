@@ -80,7 +80,7 @@ class Cut(NamedTuple):
     def batch(self, number: int, samples: int) -> slice:
         """Return which of an epoch's samples are in a batch; with pairs a single last one gets company."""
         start, stop = number * self.size, min((number + 1) * self.size, samples)
-        if self.pairs and self.size > 2 and samples % self.size == 1 and samples > 1:
+        if self.pairs and not self.drop_last and self.size > 2 and samples % self.size == 1 and samples > 1:
             start -= stop == samples
             stop -= stop == samples - 1
         return slice(start, stop)
