@@ -58,20 +58,21 @@ class Confined:
 
     def close(self) -> None:
         """End the processes."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for child in list(self._children.values()):
             child.kill()
-        self._threads.shutdown(wait=False)
 
     def _answer(self, question: bytes) -> Any:
-        child = self._children.get(threading.get_ident()) or _Child(*self._limits)
-        answer = child.ask(question, self._wall_s)
-        if answer is None and child.left():  # of itself, since it had become large: before this question
-            child = _Child(*self._limits)
+        try:
+            child = self._children.get(threading.get_ident()) or self._begin()
             answer = child.ask(question, self._wall_s)
-        self._children[threading.get_ident()] = child
+            if answer is None and child.left():  # of itself, since it had become large: before this question
+                answer = self._begin().ask(question, self._wall_s)
+        except BaseException:  # half an answer may still be to be read: it is no one else's
+            self._end()
+            raise
         if answer is None:
-            child.kill()
-            del self._children[threading.get_ident()]
+            self._end()
             raise InvalidRequest(
                 f"the code of this snapshot takes more than {self._limits[0]:g} s or "
                 f"{self._limits[1] // 2**20} MiB to be read: make it shorter, or simpler"
@@ -80,6 +81,15 @@ class Confined:
         if kind == "answer":
             return value
         raise from_json(value, value["status"])
+
+    def _begin(self) -> _Child:
+        """Start a process for this thread, known before its first question: `close` ends that, too."""
+        child = self._children[threading.get_ident()] = _Child(*self._limits)
+        return child
+
+    def _end(self) -> None:
+        if (child := self._children.pop(threading.get_ident(), None)) is not None:
+            child.kill()
 
 
 def shallow(function: Callable[..., A], *arguments: Any) -> A:

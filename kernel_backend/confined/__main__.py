@@ -19,18 +19,23 @@ LARGE = 256 * 2**20  # bytes of memory with which it makes room for a smaller on
 def main(cpu_s: float, memory: int) -> None:
     """Answer until there is nothing more to answer, or it has become large."""
     calls, answers = sys.stdin.buffer, sys.stdout.buffer
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    _limit(resource.RLIMIT_AS, memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while len(head := calls.read(LENGTH.size)) == LENGTH.size:
         question = calls.read(LENGTH.unpack(head)[0])
         used = resource.getrusage(resource.RUSAGE_SELF)
-        until = int(used.ru_utime + used.ru_stime + cpu_s) + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+        _limit(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + cpu_s) + 1)
         answer = pickle.dumps(_answer(question))
         answers.write(LENGTH.pack(len(answer)) + answer)
         answers.flush()
         if psutil.Process().memory_info().rss > LARGE:
             return
+
+
+def _limit(what: int, most: int) -> None:
+    """Allow so much, or what an administrator allows (`ulimit -H`), which no process may raise."""
+    _, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _answer(question: bytes) -> tuple[str, Any]:

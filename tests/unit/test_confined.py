@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -132,3 +134,38 @@ def test_they_end_with_whoever_has_them() -> None:
         return found
 
     assert not psutil.pid_exists(run(work))
+
+
+def test_a_first_call_that_goes_on_ends_with_them(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    say = f"import os, time; open({str(begun)!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(1000)"
+
+    async def work(confined: Confined) -> int:
+        call = asyncio.create_task(confined.call("dave", exec, say))
+        while not (begun.exists() and begun.read_text().endswith(" ")):
+            await asyncio.sleep(0.01)
+        confined.close()
+        with pytest.raises(InvalidRequest):
+            await asyncio.wait_for(call, 30)
+        return int(begun.read_text())
+
+    assert not psutil.pid_exists(run(work))
+
+
+def test_what_an_administrator_limits_keeps_nobody_from_being_answered() -> None:
+    """`ulimit -t` and `ulimit -v` of a login node: their hard limits cannot be raised."""
+    program = """
+import asyncio, operator, resource
+from kernel_backend.confined import Confined
+resource.setrlimit(resource.RLIMIT_CPU, (3600, 3600))
+resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
+async def main():
+    confined = Confined()
+    try:
+        print(await confined.call("dave", operator.add, 1, 2))
+    finally:
+        confined.close()
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("3\n", 0), done.stderr
