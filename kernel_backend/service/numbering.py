@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from pathlib import Path
 
 from kernel_backend.areas.base import Areas
@@ -25,7 +24,6 @@ class Numbering:
 
     def __init__(self, store: Store, places: Places, areas: Areas, home: Path) -> None:
         self._store, self._places, self._areas, self._home = store, places, areas, home
-        self._guard = threading.Lock()
         self._known: dict[str, int] = {}  # the largest number in an owner's folders
         self.note = ""
 
@@ -39,10 +37,11 @@ class Numbering:
 
     def beyond(self, owner: str) -> int:
         """Return the largest number that any folder names in which an experiment of this owner may leave something."""
-        with self._guard:
-            if owner not in self._known:
-                self._known[owner] = max(largest_number(self._home), self._in_area(owner), self._in_places())
-            return self._known[owner]
+        known = self._known.get(owner)
+        if known is None:  # without a lock: one owner's folders, or their agent, may be slow, and others go on
+            known = max(largest_number(self._home), self._in_area(owner), self._in_places())
+            self._known[owner] = known
+        return known
 
     def _in_area(self, owner: str) -> int:
         return self._areas.of(owner).largest_number()

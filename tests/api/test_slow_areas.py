@@ -1,0 +1,52 @@
+"""A submission whose owner's files do not answer holds up nobody else's."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.areas.base import Area
+from kernel_backend.areas.own import OneArea, OwnArea
+from kernel_backend.client import Client
+from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.overview import Overview
+from tests.api.people import FakeHub
+from tests.api.served import Served, StillEngine, archive
+
+
+def submit(client: Client) -> Overview:
+    """An experiment that is compared with those that go on."""
+    id, data = archive()
+    client.upload_snapshot(id, data)
+    return client.submit(Submission(snapshot=id, config=Config(slots=1), name="digits", python="python", cwd="/"))
+
+
+def test_others_submit_while_the_folders_of_one_do_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    class Slow(OwnArea):
+        def largest_number(self) -> int:
+            asked.set()
+            answers.wait(60)
+            return 0
+
+    def of(self: OneArea, owner: str) -> Area:
+        return Slow(tmp_path) if owner == "dave" else OwnArea(tmp_path)
+
+    monkeypatch.setattr(OneArea, "of", of)
+    served = Served(tmp_path, StillEngine(), identity=FakeHub())
+    try:
+        with ThreadPoolExecutor() as pool:
+            slow = pool.submit(submit, served.client("dave"))
+            assert asked.wait(20), slow.exception(1)
+            assert submit(served.client("eve")).experiment.owner == "eve"
+            waits = not slow.done()
+            answers.set()
+            assert slow.result().experiment.number == 2
+            assert waits
+    finally:
+        answers.set()
+        served.stop()
