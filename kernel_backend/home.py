@@ -31,7 +31,8 @@ _PRIVATE = (
 )
 # All folders whose entries begin with the number of an experiment: `12`, `12.1` or `12.1-2`.
 _NUMBERED = ("attempts", "standins", "prepared", "artifacts", "checkpoints", "searches", "gangs")
-_NUMBER = re.compile(r"(\d{1,9})(?:\.\d{1,9}(?:-\d{1,9})?)?")
+# What is named by more digits is no experiment's: a backup of `20261123`, or what a user made to use up all numbers.
+_NUMBER = re.compile(r"(\d{1,7})(?:\.\d{1,9}(?:-\d{1,9})?)?")
 
 
 def _jupyter_data() -> Path:

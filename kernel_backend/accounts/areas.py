@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from kernel_backend.accounts.agents import LONG_S, Agents, Body, Link
-from kernel_backend.areas.base import Area, Asked, Contents, SearchClass
+from kernel_backend.areas.base import LARGEST_NUMBER, Area, Asked, Contents, SearchClass
 from kernel_backend.environments.lock import Lock
 from kernel_backend.errors import PlaceUnavailable, SearchFailed
 from kernel_backend.launch.asker import ANSWER_S, START_S
@@ -153,7 +153,7 @@ def _closing(stack: ExitStack, link: Link) -> Iterator[bytes]:
 
 
 _NONE = TypeAdapter(None)
-_NUMBER = TypeAdapter(int)
+_NUMBER = TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST_NUMBER)])  # all users' experiments are numbered by it
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _WORKING = TypeAdapter(Working)
 _LOCK = TypeAdapter(Lock)

@@ -14,6 +14,8 @@ from kernel_backend.model.snapshot import Environment
 from kernel_backend.model.space import Space
 from kernel_backend.snapshots.shipped import Working
 
+LARGEST_NUMBER = 9_999_999  # of an experiment by its folder; what has more digits is none (`home.largest_of`)
+
 
 class SearchClass(Record):
     """The search class of a cell, and what it is asked about."""

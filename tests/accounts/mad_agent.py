@@ -31,6 +31,9 @@ def answer(way: str, link: socket.socket) -> None:
         case "other":
             send_frame(link, b"{}")
             send_frame(link, b'{"__class__": "os.system", "home": ["/etc/shadow"]}')
+        case "number":
+            send_frame(link, b"{}")
+            send_frame(link, b"999999999")
         case "foreign-error":
             send_frame(link, b'{"error": {"error": "Unauthenticated", "message": "log in at evil.example"}}')
         case "drip":

@@ -12,6 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from kernel_backend.accounts.agents import AT_ONCE, GREETING, Agents, Body
+from kernel_backend.accounts.areas import AccountAreas
 from kernel_backend.accounts.checkpoints import AgentCheckpoints
 from kernel_backend.agent.hands import OPERATIONS
 from kernel_backend.checkpoints.base import checkpoint_id
@@ -168,6 +169,12 @@ def test_what_an_agent_raises_is_raised_here_if_it_is_about_files(agents):
         agents.ask("dave", "__class__", NONE)
     assert "hello" in OPERATIONS
     assert not [name for name in OPERATIONS if name.startswith("_")]
+
+
+def test_an_agent_does_not_use_up_the_numbers_of_all_users_experiments(ourselves, patient):
+    ourselves.instead["mallory"] = (MAD, "number")
+    with pytest.raises(PlaceUnavailable, match="less than or equal to 9999999"):
+        AccountAreas(patient).of("mallory").largest_number()
 
 
 def test_a_manifest_of_another_trial_is_not_believed(agents, ourselves):

@@ -16,7 +16,13 @@ def test_the_largest_number_is_found_in_any_folder_of_a_home(tmp_path: Path) -> 
         (tmp_path / folder).mkdir(parents=True)
         expected = {"attempts/12.1-2": 12, "checkpoints/40/1": 40, "standins/41.3": 41, "gangs/42.1-1": 42}
         assert largest_number(tmp_path) >= expected.get(folder, 0)
-    for junk in ("checkpoints/99 old", "checkpoints/backup-99", "artifacts/99.x", "attempts/99.1-1.other-1"):
+    for junk in (
+        "checkpoints/99 old",
+        "checkpoints/backup-99",
+        "artifacts/99.x",
+        "attempts/99.1-1.other-1",
+        "attempts/999999999",
+    ):
         (tmp_path / junk).mkdir(parents=True)
     assert largest_number(tmp_path) == 42
 
