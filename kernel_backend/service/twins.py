@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 
 from kernel_backend.confined import Confined
@@ -11,11 +12,12 @@ from kernel_backend.model.code import is_code
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.service.reading import meaning
-from kernel_backend.snapshots.archive import Archive
+from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Draft, Store
 
 _REMEMBERED = 1024  # snapshots
 _ASKED = ("owner", "params", "space", "cwd", "python")
+_log = logging.getLogger(__name__)
 _GOING_ON = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
 
 
@@ -33,15 +35,18 @@ class Twins:
         self._known: dict[str, str] = {}  # what a snapshot means, by its id
 
     async def learn(self, draft: Draft, unfinished: Iterable[Experiment]) -> None:
-        """Work out what snapshots mean that `find` will compare; one that is too much to be read is like no other."""
+        """Work out what snapshots mean that `find` will compare; one that cannot be read is like no other."""
         others = {each.snapshot for each in unfinished if alike(each, draft)} - {draft.snapshot}
         for id in sorted(others | {draft.snapshot}) if others else ():
             if id not in self._known:
                 try:
                     size = await asyncio.to_thread(self._archive.size, id, is_code)
                     found = await self._confined.call(draft.owner, meaning, self._archive.root, id, size=size)
-                except InvalidRequest:
+                except InvalidRequest:  # too much to be read, the next time too
                     found = id
+                except UNREADABLE as error:  # gone or damaged: an older experiment's, and no fault of this one
+                    _log.warning("snapshot %s is like no other: %s", id[:12], error)
+                    continue
                 while len(self._known) >= _REMEMBERED:
                     del self._known[next(iter(self._known))]
                 self._known[id] = found

@@ -72,3 +72,14 @@ def test_of_many_at_once_one_is_made(client: Client) -> None:
         found = list(pool.map(lambda _: submit(client), range(8)))
     assert {number for number, _ in found} == {1}
     assert sum(new for _, new in found) == 1
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_one_whose_snapshot_is_gone_or_damaged_is_like_no_other(served: Served, client: Client, damaged: bool) -> None:
+    assert submit(client) == (1, True)
+    [snapshot] = (served.home / "snapshots").glob("*.zip")
+    if damaged:
+        snapshot.write_bytes(b"no zip")
+    else:
+        snapshot.unlink()
+    assert submit(client, definition=DEFINITION + "y = 1\n") == (2, True)
