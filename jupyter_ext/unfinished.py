@@ -30,7 +30,8 @@ def until_trained(client: Client, overview: Overview, trial: int | None) -> None
             overview = look.overview
             if not _goes_on(overview, trial):
                 break
-            line = f"waiting for {_how_far(overview, trial)}; interrupt to take what is there"
+            why = f" ({overview.wait.reason})" if overview.wait else ""
+            line = f"waiting for {_how_far(overview, trial)}{why}; interrupt to take what is there"
             if line != said and (not said or time.monotonic() - told >= _AGAIN_S):
                 tell(line)
                 said, told = line, time.monotonic()

@@ -18,12 +18,22 @@ from kernel_backend.runner.gathering import gather_objects
 from kernel_backend.runner.joining import join, moved, size_of
 from kernel_backend.runner.metrics import Part
 from kernel_backend.runner.random_states import RandomStates
+from kernel_backend.runner.whole_loss import gathers
 
 if TYPE_CHECKING:
     from kernel_backend.runner.loop import Training
 
 LIMIT = 256_000_000  # bytes of outputs and targets that are worth the comparison
 _TOLERANCE, _OF_SIXTEEN_BITS = 1e-3, 3e-2
+
+
+def compares(run: Training) -> bool:
+    """Whether the losses of this step are to be compared: of the first, where shares have losses of their own.
+
+    Not where generators that parts of the training keep go on from step to step: rank 0 alone would draw from them.
+    """
+    keeps = run.streams is not None and bool(run.generators)
+    return run.step == 0 and run.logical.count > 1 and not gathers(run) and not keeps
 
 
 def tell_if_coupled(run: Training, parts: list[Part], mean: float) -> None:

@@ -18,7 +18,7 @@ from kernel_backend.model.reports import Note, Report
 from kernel_backend.runner import seeds
 from kernel_backend.runner.average import Average
 from kernel_backend.runner.checkpointing import Checkpointer, Moment
-from kernel_backend.runner.coupled import tell_if_coupled
+from kernel_backend.runner.coupled import compares, tell_if_coupled
 from kernel_backend.runner.data import Batch, Batches
 from kernel_backend.runner.evaluate import validate
 from kernel_backend.runner.finite import Finite
@@ -162,7 +162,7 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
     logged = Sums()
     flags = wishes(run)
     whole = gathers(run)
-    compared: list[Part] | None = [] if run.step == 0 and run.logical.count > 1 and not whole else None
+    compared: list[Part] | None = [] if compares(run) else None
     run.gradients.begin()
     losses = share_losses(run, shares, logged) if whole else each_loss(run, shares, logged, compared)
     for batch, loss in zip(shares, losses, strict=True):

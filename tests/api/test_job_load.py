@@ -154,6 +154,18 @@ def test_while_it_trains_it_is_waited_for_and_that_is_said(
     assert loaded[0].weight.tolist() == [[9.0, 9.0]]
 
 
+def test_what_a_queued_job_waits_for_is_said(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = [submitted(client, DEFINITION.replace("width=2", f"width={width}")) for width in range(1, 10)]
+    monkeypatch.setattr("jupyter_ext.follow.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(NotFound, match="no checkpoint yet"):
+        jobs[-1].load()
+    wait = jobs[-1].overview.wait
+    assert wait is not None
+    assert f"waiting for #{jobs[-1].number}, queued ({wait.reason}); interrupt" in capsys.readouterr().out
+
+
 def test_an_interrupt_takes_what_is_there(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,3 +62,27 @@ def test_comparing_leaves_no_trace_in_a_loss_with_a_state(trial):
     (center,) = decode(trained.home.read(trained.newest(), "buffers-0")).values()
     calls = 2 + 2  # in two steps, and for two batches of the validation
     assert weight.tolist() == center.tolist() == [calls, calls]
+
+
+DRAWING = """
+class Noisy(torch.optim.SGD):
+    def __init__(self, params, lr):
+        super().__init__(params, lr)
+        self.noise = torch.Generator().manual_seed(1)
+    def step(self, closure=None):
+        print("drew", torch.rand((), generator=self.noise).item())
+        super().step()
+def optimizer(params, lr=1e-2): return Noisy(params, lr)
+"""
+
+
+def test_ranks_whose_optimizers_draw_go_on_alike(trial):
+    source = DIGITS.replace("def optimizer(params, lr=1e-2): return torch.optim.AdamW(params, lr=lr)", DRAWING)
+    ran = trial(source=source, epochs=1, options={"rng": "stream"}).run()
+    assert ran.codes == [0, 0], ran.logs()
+    first, second = (
+        [line for line in log.read_text().splitlines() if line.startswith("drew")]
+        for log in sorted(ran.folder.path.glob("rank-*.log"))
+    )
+    assert len(first) == 6
+    assert first == second
