@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from kernel_backend.model.job import OF_RANKS
@@ -12,12 +12,12 @@ _OF_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 @contextmanager
-def rank_variables_kept(note: Callable[[str], None]) -> Iterator[None]:
-    """Give variables of the launcher that are set within their values again afterwards, and say which were.
+def rank_variables_kept(note: Callable[[str], None], also: Collection[str] = ()) -> Iterator[None]:
+    """Give variables of the launcher, and `also` others, their values again that are set within; say which were.
 
     Notebooks that try torch.distributed set RANK=0 and WORLD_SIZE=1: each rank would train alone.
     """
-    before = _of_launcher(os.environ)
+    before = _of_rank(os.environ, also)
     yield
     changed = sorted(name for name, value in before.items() if os.environ.get(name) != value)
     os.environ.update(before)
@@ -25,7 +25,8 @@ def rank_variables_kept(note: Callable[[str], None]) -> Iterator[None]:
         note(f"the cells set {', '.join(changed)}, which tell each rank its place: the job goes on with its launcher's")
 
 
-def _of_launcher(environment: Mapping[str, str]) -> dict[str, str]:
-    """The launcher's own among these variables; what it did not set is left to the user."""
-    names = [name for name in environment if OF_RANKS.fullmatch(name) or name in _OF_DEVICES]
-    return {name: environment[name] for name in names}
+def _of_rank(environment: Mapping[str, str], also: Collection[str]) -> dict[str, str]:
+    """The rank's own among these variables; what it was not started with is left to the user."""
+    return {
+        name: value for name, value in environment.items() if OF_RANKS.fullmatch(name) or name in (*_OF_DEVICES, *also)
+    }

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 # How trackers are told by a variable to send nothing; their calls stay valid.
-_SILENT = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
+SILENT = {"WANDB_MODE": "disabled", "NEPTUNE_MODE": "debug"}
 _WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")  # modules that have a FileWriter
 
 
@@ -20,7 +20,7 @@ def silence_trackers() -> None:
 
     Call it before the user's code is imported.
     """
-    os.environ.update(_SILENT)
+    os.environ.update(SILENT)
     for name in _WRITERS:
         if name in sys.modules:
             _replace_writer(sys.modules[name])

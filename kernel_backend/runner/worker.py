@@ -50,7 +50,7 @@ from kernel_backend.runner.saving import HostCopy
 from kernel_backend.runner.state_check import check_state
 from kernel_backend.runner.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.target import Target
-from kernel_backend.runner.trackers import silence_trackers
+from kernel_backend.runner.trackers import SILENT, silence_trackers
 from kernel_backend.runner.tree import TreeGradients, shares_of
 from kernel_backend.runner.validation import share
 
@@ -74,7 +74,7 @@ def work(
         silence_trackers()
     code_id = code_of(Path(job.code))
     watch_files(job)
-    with rank_variables_kept(note=lambda text: spool.say(Note(text=text))):
+    with rank_variables_kept(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         loaded = load(Path(job.code), Path(job.cwd))
     if spool.speaks:
         check_state(
