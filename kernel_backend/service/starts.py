@@ -76,12 +76,14 @@ class Starts:
         self._asking, self._searches, self._preparation, self._beginnings = asking, searches, preparation, beginnings
         self._ends, self._wake = ends, wake
         self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # for attempts to come
+        self._patience = MOMENT_S  # that this round still has for what searches' trials begin from
 
     async def look(self, starts: Sequence[Start]) -> list[Start]:
         """Look up what trials begin from, of all of them at once; those of which it is known within a moment.
 
         The owner's files, or their agent, may be slow: the others are started by the round after the answer.
         """
+        self._patience = MOMENT_S
         before = set(self._looks.values())
         known = {start.ask.key: self._begin_look(start.ask.key) for start in starts if start.ask.trial != ANY_TRIAL}
         if new := set(known.values()) - before:
@@ -135,8 +137,11 @@ class Starts:
         ask = await asyncio.to_thread(self._asking.for_trial, experiment, trial, start.ask.pool)
         if ask.preparing:
             return None
-        done, _ = await asyncio.wait({self._begin_look(ask.key)}, timeout=MOMENT_S)
-        return await self._begin(start, ask.key) if done else None
+        done, _ = await asyncio.wait({self._begin_look(ask.key)}, timeout=self._patience)
+        if not done:
+            self._patience = 0.0  # a search may get a hundred gangs at once: the rest are started by later rounds, too
+            return None
+        return await self._begin(start, ask.key)
 
     async def _begin(self, start: Start, key: Key) -> Launch | None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
