@@ -72,6 +72,8 @@ def read_loop(statements: Sequence[ast.stmt]) -> Loop:
     _check_plain(statements[place:], inner)
     reader = _Step(inner, model)
     _check_own(reader, outer, model)
+    if outer is not inner and _epochs(outer) is None:
+        raise Unreadable(f"it is not seen how often it runs (line {outer.lineno}): for epoch in range(...)")
     return Loop(
         statement=outer,
         setup=setup,
@@ -100,6 +102,10 @@ def _check_plain(statements: Sequence[ast.stmt], inner: ast.For | ast.While) -> 
     if len(backwards) > 1:
         raise Unreadable(f"a step has several losses (line {backwards[1].lineno}: {ast.unparse(backwards[1])})")
     for statement in flat(inner.body):
+        if isinstance(statement, ast.If) and has_backward(statement):
+            raise Unreadable(
+                f"one loop trains and does else (line {statement.lineno}: if {ast.unparse(statement.test)})"
+            )
         if isinstance(statement, ast.If) and any(calls(statement, "step")):
             raise Unreadable(
                 f"not every batch has a step (line {statement.lineno}: if {ast.unparse(statement.test)}): give the "
@@ -322,6 +328,10 @@ class _Step:
             if not inputs or not set(elements[-1:]).isdisjoint(names(forward)):
                 raise Unreadable(f"{model} is called with {ast.unparse(forward)}")
             self.wrapped = ast.Lambda(_arguments(inputs), forward)
+        if not elements and not all(
+            _is_part(each, batch) for each in [*forward.args, *(each.value for each in forward.keywords if each.arg)]
+        ):
+            raise Unreadable(f"{model} is called with {ast.unparse(forward)}")
         self.loss = replaced(_of_output(loss, model, elements), {batch: ast.Name(_BATCH, ast.Load())} if batch else {})
 
     def _of_all(self, loss: ast.expr, forward: ast.Call, model: str) -> None:
@@ -336,6 +346,11 @@ class _Step:
         self.data = ast.parse(f"torch.utils.data.TensorDataset({', '.join(each.id for each in parts)})").body[0].value  # type: ignore[attr-defined]
         self.whole = parts[0]
         self.loss = _of_output(loss, model, [*inputs, targets[0]])
+
+
+def _is_part(given: ast.expr, batch: str) -> bool:
+    """Whether a model is given `batch[0]` or `batch["x"]`, as it is by the rule for batches."""
+    return isinstance(given, ast.Subscript) and root(given) == batch and isinstance(given.slice, ast.Constant)
 
 
 def _spoilt(statement: ast.stmt) -> set[str]:

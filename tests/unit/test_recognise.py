@@ -244,6 +244,36 @@ def test_of_two_loops_that_train_neither_is_left_out():
     assert "another one trains behind it (line 7)" in found(PLAIN + loop + loop).text
 
 
+@pytest.mark.parametrize(
+    ("loop", "says"),
+    [
+        (
+            "while more():\n    for x, y in loader:\n        f(model(x), y).backward()\n        opt.step()",
+            "how often it runs (line 4)",
+        ),
+        (
+            "for b in loader:\n    f(model(b[:, :-1]), b[:, 1:]).backward()\n    opt.step()",
+            "model is called with model(b[:, :-1])",
+        ),
+        (
+            "for x, y in loader:\n    l = f(model(x), y)\n    if training:\n        l.backward()\n    opt.step()",
+            "one loop trains and does else (line 6: if training)",
+        ),
+    ],
+)
+def test_a_loop_that_is_read_in_part_only_is_refused(loop: str, says: str):
+    recognised = found(PLAIN + loop)
+    assert says in recognised.text
+    assert recognised.cell is None
+
+
+def test_parts_of_a_batch_may_go_by_place_or_by_name():
+    by_place = "for b in loader:\n    f(model(b[0]), b[1]).backward()\n    opt.step()"
+    by_name = "for b in loader:\n    f(model(**b).loss).backward()\n    opt.step()"
+    assert "return f(output, batch[1])" in found(PLAIN + by_place).cell
+    assert "return f(output.loss)" in found(PLAIN + by_name).cell
+
+
 def test_epochs_that_count_from_1_are_not_taken_for_those_that_count_from_0():
     inner = "\n    for x, y in loader:\n        (model(x) * epoch).sum().backward()\n        opt.step()\n"
     assert "def loss(output, epoch):" in found(f"{PLAIN}for epoch in range(3):{inner}").cell
