@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jupyter_ext.recognise.cell import cell, options
-from jupyter_ext.recognise.loop import Loop, Unreadable, first_loop, program, read_loop
+from jupyter_ext.recognise.loop import Loop, first_loop, program, read_loop
+from jupyter_ext.recognise.step import Unreadable
 from jupyter_ext.recognise.trees import called, calls, has_backward
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.definition import ROLES

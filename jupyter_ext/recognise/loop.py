@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jupyter_ext.recognise.inline import inlined
+from jupyter_ext.recognise.step import BATCH, Step, Unreadable, assigned, batch_of, elements_of, of_output, unpacked
 from jupyter_ext.recognise.trees import (
     binds,
     called,
     calls,
-    changed,
     flat,
     has_backward,
     iterated,
@@ -20,12 +20,6 @@ from jupyter_ext.recognise.trees import (
     root,
     without_devices,
 )
-
-_BATCH = "batch"
-
-
-class Unreadable(Exception):
-    """What of a loop cannot be told from its text, as the end of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,7 @@ def read_loop(statements: Sequence[ast.stmt]) -> Loop:
     optimizer, name = _optimizer(outer, setup)
     model = _model(optimizer)
     _check_plain(statements[place:], inner)
-    reader = _Step(inner, model)
+    reader = Step(inner, model)
     _check_own(reader, outer, model)
     if outer is not inner and _epochs(outer) is None:
         raise Unreadable(f"it is not seen how often it runs (line {outer.lineno}): for epoch in range(...)")
@@ -116,9 +110,9 @@ def _check_plain(statements: Sequence[ast.stmt], inner: ast.For | ast.While) -> 
         raise Unreadable(f"it changes the optimizer itself (line {changed_here.lineno}), for which there is schedule")
 
 
-def _check_own(step: _Step, outer: ast.For | ast.While, model: str) -> None:
+def _check_own(step: Step, outer: ast.For | ast.While, model: str) -> None:
     """Raise Unreadable where the data or the loss need what only the loop has."""
-    bound = binds(outer) - {"output", "target", "input", _BATCH}
+    bound = binds(outer) - {"output", "target", "input", BATCH}
     counted = outer.target.id if isinstance(outer, ast.For) and isinstance(outer.target, ast.Name) else ""
     over = iterated(outer.iter) if isinstance(outer, ast.For) else ast.Constant(None)
     if counted == "epoch" and called(over) in ("range", "trange") and len(getattr(over, "args", ())) == 1:
@@ -207,12 +201,12 @@ def _accuracy(statements: Sequence[ast.stmt], model: str) -> ast.expr | None:
     """The comparison whose hits are counted: `(output.argmax(1) == target)`."""
     loops = [each for one in statements for each in ast.walk(one) if isinstance(each, ast.For)]
     for loop in reversed(loops):
-        batch = _each(loop)
+        batch = batch_of(loop)
         name = batch.id if isinstance(batch, ast.Name) else ""
-        elements = next(filter(None, (_unpacked(each, name) for each in flat(loop.body))), _elements(batch))
+        elements = next(filter(None, (unpacked(each, name) for each in flat(loop.body))), elements_of(batch))
         for values, expression in _computed(loop, name):
             found = [each for each in ast.walk(replaced(expression, values)) if isinstance(each, ast.Compare)]
-            hits = [_of_output(each, model, elements) for each in found if isinstance(each.ops[0], ast.Eq)]
+            hits = [of_output(each, model, elements) for each in found if isinstance(each.ops[0], ast.Eq)]
             for hit in hits:
                 if names(hit) >= {"output", "target"}:
                     return hit
@@ -225,169 +219,4 @@ def _computed(loop: ast.For, batch: str) -> Iterator[tuple[Mapping[str, ast.expr
     for statement in flat(loop.body):
         if isinstance(statement, ast.AugAssign):
             yield dict(values), without_devices(statement.value)
-        values |= {} if _unpacked(statement, batch) else _assigned(statement, values)
-
-
-def _assigned(statement: ast.stmt, values: Mapping[str, ast.expr]) -> dict[str, ast.expr]:
-    """The names that a statement gives plain values, in terms of those before."""
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-        name = statement.target.id
-        plain = ast.BinOp(ast.Name(name, ast.Load()), statement.op, statement.value)
-        return {name: replaced(without_devices(plain), values)}
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return {}
-    target, value = statement.targets[0], replaced(without_devices(statement.value), values)
-    if isinstance(target, ast.Name):
-        return {target.id: value}
-    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        pairs = zip(target.elts, value.elts, strict=True)
-        return {name.id: each for name, each in pairs if isinstance(name, ast.Name)}
-    if isinstance(target, ast.Tuple):
-        return {
-            name.id: ast.Subscript(value, ast.Constant(index), ast.Load())
-            for index, name in enumerate(target.elts)
-            if isinstance(name, ast.Name)
-        }
-    return {}
-
-
-def _each(loop: ast.For) -> ast.expr:
-    """What stands for a batch: of `for i, batch in enumerate(loader)` its second part."""
-    target = loop.target
-    if isinstance(target, ast.Tuple) and len(target.elts) == 2:
-        counted = any(called(each) == "enumerate" for each in ast.walk(loop.iter) if isinstance(each, ast.Call))
-        if counted or isinstance(target.elts[1], ast.Tuple):
-            return target.elts[1]
-    return target
-
-
-def _elements(target: ast.expr) -> list[str]:
-    """Names of a batch's parts: of `x, y`."""
-    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else ()
-    return [each.id for each in parts if isinstance(each, ast.Name)]
-
-
-def _of_output(expression: ast.expr, model: str, elements: Sequence[str]) -> ast.expr:
-    """The same with `output` for what the model gives, `target` and `input` for the parts of a batch."""
-
-    def value(each: ast.expr) -> ast.expr | None:
-        if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == model:
-            return ast.Name("output", ast.Load())
-        return None
-
-    found = changed(expression, value)
-    parts: dict[str, ast.expr] = {}
-    if len(elements) > 1:
-        inputs: list[ast.expr] = [ast.Name("input", ast.Load())]
-        if len(elements) > 2:
-            inputs = [
-                ast.Subscript(ast.Name("input", ast.Load()), ast.Constant(at), ast.Load())
-                for at in range(len(elements) - 1)
-            ]
-        parts = dict(zip(elements, [*inputs, ast.Name("target", ast.Load())], strict=True))
-    return replaced(found, parts)
-
-
-class _Step:
-    """One step: its data, its loss, and what the model is called with."""
-
-    def __init__(self, loop: ast.For | ast.While, model: str) -> None:
-        self.wrapped: ast.Lambda | None = None
-        self.whole: ast.expr | None = None
-        values: dict[str, ast.expr] = {}
-        each = _each(loop) if isinstance(loop, ast.For) else None
-        elements, batch = _elements(each) if each else [], each.id if isinstance(each, ast.Name) else ""
-        given: ast.expr | None = None
-        for statement in flat(loop.body):
-            unpacked = _unpacked(statement, batch)
-            elements = unpacked or elements
-            found = next(calls(statement, "backward"), None)
-            if found is not None:
-                given = _scalar(found)
-                break
-            values |= {} if unpacked else _assigned(statement, values)
-            for name in _spoilt(statement):
-                values[name] = ast.Name(f"{name} (line {statement.lineno})", ast.Load())
-        if given is None:
-            raise Unreadable("its loss is computed in several places")
-        loss = replaced(without_devices(given), values)
-        if spoilt := sorted(name for name in names(loss) if " " in name):
-            raise Unreadable(f"what its loss is computed from is changed in place, or only perhaps: {spoilt[0]}")
-        forwards = {ast.dump(each): each for each in calls(loss, model)}
-        if len(forwards) != 1:
-            several = f"from {len(forwards)} different calls" if forwards else "not from a plain call"
-            raise Unreadable(f"its loss comes {several} of {model}(...)")
-        forward = next(iter(forwards.values()))
-        over = iterated(loop.iter) if isinstance(loop, ast.For) else ast.Constant(None)
-        if not elements and (called(over) == "range" or isinstance(loop, ast.While)):
-            self._of_all(loss, forward, model)
-            return
-        self.data = over
-        inputs = elements[:-1]
-        if elements and [ast.unparse(each) for each in forward.args] != inputs:
-            if not inputs or not set(elements[-1:]).isdisjoint(names(forward)):
-                raise Unreadable(f"{model} is called with {ast.unparse(forward)}")
-            self.wrapped = ast.Lambda(_arguments(inputs), forward)
-        if not elements and not all(
-            _is_part(each, batch) for each in [*forward.args, *(each.value for each in forward.keywords if each.arg)]
-        ):
-            raise Unreadable(f"{model} is called with {ast.unparse(forward)}")
-        self.loss = replaced(_of_output(loss, model, elements), {batch: ast.Name(_BATCH, ast.Load())} if batch else {})
-
-    def _of_all(self, loss: ast.expr, forward: ast.Call, model: str) -> None:
-        """A step of all samples at once: its inputs are names of the program, and so is its target."""
-        inputs = [each.id for each in forward.args if isinstance(each, ast.Name)]
-        others = [name for name in _in_order(loss) if name not in (*inputs, model)]
-        arguments = [each for call in ast.walk(loss) if isinstance(call, ast.Call) for each in [*call.args]]
-        targets = [each.id for each in arguments if isinstance(each, ast.Name) and each.id in others]
-        if len(inputs) != len(forward.args) or len(set(targets)) != 1:
-            raise Unreadable("it goes over no loader, and its inputs and targets are not plain names")
-        parts = [ast.Name(name, ast.Load()) for name in [*inputs, targets[0]]]
-        self.data = ast.parse(f"torch.utils.data.TensorDataset({', '.join(each.id for each in parts)})").body[0].value  # type: ignore[attr-defined]
-        self.whole = parts[0]
-        self.loss = _of_output(loss, model, [*inputs, targets[0]])
-
-
-def _is_part(given: ast.expr, batch: str) -> bool:
-    """Whether a model is given `batch[0]` or `batch["x"]`, as it is by the rule for batches."""
-    return isinstance(given, ast.Subscript) and root(given) == batch and isinstance(given.slice, ast.Constant)
-
-
-def _spoilt(statement: ast.stmt) -> set[str]:
-    """Names whose value is not seen behind this statement: changed in place, or only where something holds."""
-    if isinstance(statement, ast.Assign):
-        return {root(each) for each in statement.targets if isinstance(each, ast.Attribute | ast.Subscript)}
-    if isinstance(statement, ast.AugAssign):
-        return set() if isinstance(statement.target, ast.Name) else {root(statement.target)}
-    if isinstance(statement, ast.Expr):
-        function = statement.value.func if isinstance(statement.value, ast.Call) else None
-        return {root(function.value)} if isinstance(function, ast.Attribute) and function.attr.endswith("_") else set()
-    return binds(statement)
-
-
-def _arguments(given: Sequence[str]) -> ast.arguments:
-    return ast.arguments(
-        posonlyargs=[], args=[ast.arg(each) for each in given], kwonlyargs=[], kw_defaults=[], defaults=[]
-    )
-
-
-def _in_order(node: ast.AST) -> list[str]:
-    return list(dict.fromkeys(each.id for each in ast.walk(node) if isinstance(each, ast.Name)))
-
-
-def _unpacked(statement: ast.stmt, batch: str) -> list[str]:
-    """The parts of a batch in `x, y = batch`, or in `x, y = x.to(device), y.to(device)` those of none."""
-    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple):
-        value = without_devices(statement.value)
-        if isinstance(value, ast.Name) and value.id == batch:
-            return _elements(statement.targets[0])
-    return []
-
-
-def _scalar(backward: ast.Call) -> ast.expr:
-    """The loss in `loss.backward()`, `scaler.scale(loss).backward()` and `accelerator.backward(loss)`."""
-    if backward.args:
-        return backward.args[0]
-    assert isinstance(backward.func, ast.Attribute)
-    value = backward.func.value
-    return value.args[0] if isinstance(value, ast.Call) and called(value) == "scale" and value.args else value
+        values |= {} if unpacked(statement, batch) else assigned(statement, values)
