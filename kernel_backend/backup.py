@@ -41,12 +41,14 @@ class Restored(NamedTuple):
 def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
     """Copy the database of `home` to the file `to`, whole and verified, while a service may go on writing to it.
 
-    Raises NotFound where there is no database, and InvalidRequest where `to` exists (unless `force`) or cannot be
-    written.
+    Raises NotFound where there is no database, and InvalidRequest where `to` exists (unless `force`), is that database
+    or cannot be written.
     """
     database = home / DATABASE
     if not database.is_file():
         raise NotFound(f"there is no database in {home}: nothing was submitted there yet")
+    if to.exists() and to.samefile(database):
+        raise InvalidRequest(f"{to} is the database itself: name another file")
     if to.exists() and not force:
         raise InvalidRequest(f"{to} exists: name another file, or replace it with --force")
     try:

@@ -58,6 +58,18 @@ def test_a_backup_is_one_whole_file_of_its_owner_alone(home: Path, tmp_path: Pat
     assert back_up(home, file, force=True) == Contents(2, 2)
 
 
+def test_a_database_in_use_is_not_replaced_by_its_own_copy(home: Path, tmp_path: Path) -> None:
+    store = SqlStore(home / "daylight.db")
+    store.add_experiment(DRAFT, at=1.0)
+    (tmp_path / "link.db").symlink_to(home / "daylight.db")
+    for itself in (home / "daylight.db", tmp_path / "link.db"):
+        with pytest.raises(InvalidRequest, match="is the database itself: name another file"):
+            back_up(home, itself, force=True)
+    store.add_experiment(DRAFT, at=1.0)
+    store.close()
+    assert numbers(home) == [1, 2]
+
+
 def test_a_backup_that_is_made_while_experiments_are_added_has_each_of_them_or_not(home: Path, tmp_path: Path) -> None:
     store, done = SqlStore(home / "daylight.db"), threading.Event()
 
