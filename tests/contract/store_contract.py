@@ -603,7 +603,7 @@ class StoreContract:
     def test_a_step_beyond_what_a_database_can_hold_is_refused(self, store: Store) -> None:
         attempt = placed(store)
         with pytest.raises(InvalidRequest, match="cannot be stored"):
-            store.accept(attempt.id, [report(1, 2**70)], at=4.0)
+            store.accept(attempt.id, [report(1, 1).model_copy(update={"step": 2**70})], at=4.0)
         assert store.accept(attempt.id, training(1, 1), at=4.0) == 1
 
     def test_reports_are_read_by_kind_and_from_a_number_on(self, store: Store) -> None:
