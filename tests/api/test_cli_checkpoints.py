@@ -217,7 +217,7 @@ def test_resuming_with_other_slots_says_what_that_means(service: Served, capsys:
     capsys.readouterr()
     for wrong in ("0", "x"):
         assert main(["resume", "1", "--slots", wrong]) == 2
-        assert f"--slots {wrong}: must be a whole number from 1 up" in capsys.readouterr().err
+        assert f"--slots {wrong}: must be a whole number from 1 to 65,536" in capsys.readouterr().err
     assert client.experiment(1).experiment.config.slots == 1
     assert main(["resume", "1", "--slots", "2"]) == 0
     said = capsys.readouterr().out
