@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -21,6 +22,10 @@ from kernel_backend.model.trial import Failure
 from kernel_backend.model.versions import read
 
 R = TypeVar("R", bound=Record)
+
+# There is no file, or the user has put something else there. Any other error passes: of a machine that is short of
+# open files, say, and a gang must not be taken for one without a launcher.
+_NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO})
 
 
 class LauncherRecord(Record):
@@ -137,5 +142,9 @@ class AttemptFolder(NamedTuple):
     def _read(self, name: str, kind: type[R]) -> R | None:
         try:
             return read(kind, (self.path / name).read_bytes())
-        except (OSError, ValidationError):  # no file, or none of ours
+        except ValidationError:
             return None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise

@@ -27,10 +27,17 @@ def test_who_leaves_in_the_middle_of_the_training_is_to_blame_and_nothing_is_com
 
 
 def test_a_launcher_that_cannot_go_on_ends_its_ranks_and_says_why(launched, tmp_path):
-    (tmp_path / "attempt" / "failure-0.json").mkdir(parents=True)  # what a rank has to say cannot be read
+    (tmp_path / "attempt").mkdir()
+    (tmp_path / "attempt" / "failure-0.json").symlink_to("/proc/self/mem")  # EIO: what a rank has to say cannot be read
     folder, result = launched("kill")
-    assert (result.outcome, result.failure.type) == ("lost", "IsADirectoryError")
+    assert (result.outcome, result.failure.type) == ("lost", "OSError")
     assert result.failure.message.startswith("the launcher could not go on: ")
     pids = json.loads((folder.path / "ranks.json").read_bytes()).values()
     assert len(pids) == 2
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_a_folder_in_place_of_what_a_rank_has_to_say_is_no_word_of_it(launched, tmp_path):
+    (tmp_path / "attempt" / "failure-0.json").mkdir(parents=True)
+    _, result = launched("kill")
+    assert (result.outcome, result.failure.type) == ("failed", "SIGKILL")
