@@ -70,7 +70,10 @@ def make_private(home: Path, *, group: bool) -> list[Path]:
     forbidden = 0o007 if group else 0o077
     found = []
     for path in [home, *(each for name in _PRIVATE for each in home.glob(name))]:
-        status = path.lstat()
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # a file of SQLite's, say, of a service that has just ended
+            continue
         if stat.S_ISLNK(status.st_mode) or not status.st_mode & forbidden or status.st_uid != os.geteuid():
             continue
         with contextlib.suppress(OSError):  # of a file system without modes

@@ -13,6 +13,7 @@ from typing import TextIO
 LIMIT = 5_000_000  # bytes of service.log; what it said before stays in service.log.1
 OFTEN = 20  # times that the same is said
 PERIOD_S = 60.0  # within so long
+KINDS = 1000  # of warnings that are remembered
 
 
 class Seldom(logging.Filter):
@@ -26,6 +27,10 @@ class Seldom(logging.Filter):
         self._often, self._period_s = often, period_s
         self._said: dict[tuple[str, str], tuple[float, int]] = {}  # since when, and how often
 
+    def __len__(self) -> int:
+        """Return how many kinds are remembered."""
+        return len(self._said)
+
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to say it."""
         if record.levelno < logging.WARNING and not record.name.startswith("tornado"):
@@ -36,6 +41,10 @@ class Seldom(logging.Filter):
             if count > self._often:
                 record.msg = f"{record.msg} (and {count - self._often:,} times more in the last {now - since:.0f} s)"
             since, count = now, 0
+        if len(self._said) >= KINDS and key not in self._said:
+            self._said = {each: said for each, said in self._said.items() if now - said[0] <= self._period_s}
+            if len(self._said) >= KINDS:
+                self._said.clear()
         self._said[key] = since, count + 1
         return count < self._often
 

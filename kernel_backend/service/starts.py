@@ -84,6 +84,8 @@ class Starts:
         The owner's files, or their agent, may be slow: the others are started by the round after the answer.
         """
         self._patience = MOMENT_S
+        # A trial that was stopped before it began asks no more.
+        self._looks = {about: task for about, task in self._looks.items() if not _stale(task)}
         before = set(self._looks.values())
         known = {start.ask.key: self._begin_look(start.ask.key) for start in starts if start.ask.trial != ANY_TRIAL}
         if new := set(known.values()) - before:
@@ -112,7 +114,7 @@ class Starts:
         trial = self._pictures.mirror.trial(key.experiment, key.trial)
         about = key.experiment, key.trial, trial.attempt if trial is not None else 0
         task = self._looks.get(about)
-        if task is None or (task.done() and (task.exception() or task.result().at < time.monotonic() - FRESH_S)):
+        if task is None or _stale(task):
             task = self._looks[about] = asyncio.create_task(self._look(key), name=f"what {key} begins from")
             task.add_done_callback(lambda _: self._wake())
         return task
@@ -203,6 +205,13 @@ class Starts:
             self._store.advance_trial, attempt.experiment, attempt.trial, event, time.time(), failure=failure
         )
         await self._ends.close(attempt, Outcome.FAILED, failure)
+
+
+def _stale(look: asyncio.Task[_Begins]) -> bool:
+    """Return whether a look has failed, or is of too long ago."""
+    if not look.done():
+        return False
+    return look.cancelled() or look.exception() is not None or look.result().at < time.monotonic() - FRESH_S
 
 
 def _said(error: Exception) -> str:

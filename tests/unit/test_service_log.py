@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.service_log import Seldom, ServiceLog
+from kernel_backend.service_log import KINDS, Seldom, ServiceLog
 
 
 @pytest.fixture
@@ -72,3 +72,10 @@ def test_what_the_service_says_of_its_own_work_is_all_said() -> None:
     ours = logging.LogRecord("kernel_backend.service", logging.INFO, "", 1, "attempt %s begins", ("1.1-1",), None)
     seldom = Seldom(often=3)
     assert all(seldom.filter(ours) for _ in range(100))
+
+
+def test_warnings_that_are_never_the_same_are_not_remembered_for_ever() -> None:
+    seldom = Seldom()
+    for number in range(3 * KINDS):
+        assert seldom.filter(logging.makeLogRecord({"name": "a", "levelno": logging.WARNING, "msg": f"kind {number}"}))
+    assert len(seldom) <= KINDS
