@@ -17,6 +17,7 @@ from kernel_backend.runner.functions import loss_and_logged
 from kernel_backend.runner.gathering import gather_objects
 from kernel_backend.runner.joining import join, moved, size_of
 from kernel_backend.runner.metrics import Part
+from kernel_backend.runner.python_state import as_it_was, goes_on
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.whole_loss import gathers
 
@@ -40,7 +41,7 @@ def tell_if_coupled(run: Training, parts: list[Part], mean: float) -> None:
     """Say a warning where the loss of the whole batch is not the mean of its shares' losses; called by all ranks.
 
     `parts` are what the loss function was given for this rank's shares, `mean` is the weighted mean of what it
-    returned. Weights, buffers and random numbers are as before afterwards, and nothing is printed.
+    returned. Weights, buffers, random numbers and Python's own values are as before afterwards, and nothing is printed.
     """
     small = run.ranks.all_gather_object(sum(size_of(part.values) for part in parts) <= LIMIT // run.ranks.size)
     if not all(small) or not math.isfinite(mean):
@@ -64,8 +65,12 @@ def tell_if_coupled(run: Training, parts: list[Part], mean: float) -> None:
 def _whole(run: Training, parts: list[Part]) -> float | None:
     """The loss of all parts as one batch; None where that cannot be had, or where it draws random numbers."""
     counts = [part.samples for part in parts]
+    called = {"loss": run.loss}
+    if goes_on(called):
+        return None
     with (
         torch.no_grad(),
+        as_it_was(called),
         RandomStates().aside(),
         run.logical.aside(),
         _as_before(run.logical.beside.values()),
