@@ -1,4 +1,4 @@
-"""What is idle behind a reserved gang, and how often a training that passed by a forecast makes the gang late.
+"""Measure idle slots behind a reserved gang, and how often a training backfilled by a forecast makes it late.
 
     python benchmarks/behind_a_gang.py [--gangs 20] [--seed 0] [--risks 0,0.05]
 
@@ -35,7 +35,7 @@ GANG = 1_000_000  # the numbers of gangs begin here
 
 @dataclass
 class Seen:
-    """What was kept for gangs: since when, what was idle, and when they could have started but for those who passed."""
+    """Record each gang's reservation: its begin, its idle slots, and its start had nothing been backfilled."""
 
     slots: int
     ends: dict[int, float]  # by job: how long it takes

@@ -1,4 +1,4 @@
-"""What a list costs that a large search stands in, and the search by itself.
+"""Measure the time to list experiments with a large search among them, and to show that search.
 
     python benchmarks/overview_time.py [--trials 5000]
 

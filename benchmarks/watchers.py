@@ -1,4 +1,4 @@
-"""What watchers cost the service: many pages on an ended experiment, and many that replay a long one.
+"""Measure what watchers cost the service: many pages on an ended experiment, many replays of a long one.
 
     python benchmarks/watchers.py [--pages 100] [--replays 500] [--messages 20000]
 

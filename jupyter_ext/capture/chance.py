@@ -24,7 +24,7 @@ _FILES = (
 
 @dataclass
 class Unseeded:
-    """What is drawn without a seed, by name: the values that travel, and a problem for each that cannot."""
+    """Return values drawn without a seed: by name those that travel, and a problem for each that cannot."""
 
     held: Values = field(default_factory=Values)
     problems: list[Problem] = field(default_factory=list)
@@ -71,7 +71,7 @@ def _refused(name: str, value: object, why: str, executed: Executed, time: int) 
 
 
 def _lines(name: str, value: object) -> tuple[str, str]:
-    """How the value is written to a file, and read again."""
+    """Return the two lines that write the value to a file and read it again."""
     for library, kind, save, load in _FILES:
         module = sys.modules.get(library)
         if module is not None and isinstance(value, getattr(module, kind, ())):

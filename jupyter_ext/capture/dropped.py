@@ -1,4 +1,4 @@
-"""What IPython's own syntax did to files and folders: a job does not do it again, and whoever needs it is told."""
+"""Shell commands and magics that changed files or folders: a job does not repeat them, and the user is told."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _named(executed: Executed, needed: Sequence[int]) -> set[str]:
 
 
 def _files(magic: Magic, lines: Sequence[str]) -> set[str]:
-    """What may be names of files or folders in a command that makes some."""
+    """Return words of a file-making command that may name files or folders."""
     if magic.name not in _SHELLS:
         return set()
     body = "\n".join(lines[magic.line :]) if magic.name in ("%%bash", "%%sh", "%%script") else ""
