@@ -152,8 +152,9 @@ def _closing(stack: ExitStack, link: Link) -> Iterator[bytes]:
         yield from link.pieces()
 
 
-_NONE = TypeAdapter(None)
-_NUMBER = TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST_NUMBER)])  # all users' experiments are numbered by it
+_NONE: TypeAdapter[None] = TypeAdapter(None)
+# All users' experiments are numbered by it.
+_NUMBER: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST_NUMBER)])
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 _WORKING = TypeAdapter(Working)
 _LOCK = TypeAdapter(Lock)

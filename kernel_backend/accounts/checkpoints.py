@@ -149,7 +149,7 @@ class AccountPlaces(Places):
         return AgentCheckpoints(self._agents, self._owner(experiment), experiment, trial, self.uid(experiment, trial))
 
 
-_NONE = TypeAdapter(None)
+_NONE: TypeAdapter[None] = TypeAdapter(None)
 _COUNT: TypeAdapter[int | None] = TypeAdapter(int | None)
 _NUMBER = TypeAdapter(int)
 _NAMES = TypeAdapter(list[str])

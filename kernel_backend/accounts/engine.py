@@ -167,7 +167,7 @@ def _gone(key: AttemptId) -> GangStatus:
     return GangStatus(key=key, phase="ended")
 
 
-_NONE = TypeAdapter(None)
+_NONE: TypeAdapter[None] = TypeAdapter(None)
 _STATUSES = TypeAdapter(list[GangStatus])
 _PAGE = TypeAdapter(SpoolPage)
 _LOG = TypeAdapter(LogChunk)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model import events
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.best import better
-from kernel_backend.model.experiment import Metric
+from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Committed, Fact, Kept, Note, Report, SpoolRecord, Started
 from kernel_backend.model.states import AttemptState, TrialState
@@ -161,7 +161,7 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
     validations = [report for report in fresh if report.kind == "validation"]
     if validations:
         newest = max(validations, key=lambda report: report.step)
-        known = db.execute(
+        known: int | None = db.execute(
             select(func.max(reports.c.step)).where(
                 reports.c.experiment == trial.experiment,
                 reports.c.trial == trial.index,
@@ -176,13 +176,13 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
 
 def _best(db: Connection, trial: Trial, validations: list[Report]) -> Best | None:
     """The best value that the trial has had after these validations; a step that was told before says nothing new."""
-    config = db.execute(select(experiments.c.config).where(experiments.c.number == trial.experiment)).scalar_one()
-    metric: Metric = config.metric
+    which = select(experiments.c.config).where(experiments.c.number == trial.experiment)
+    config: Config = db.execute(which).scalar_one()
     first = {report.step: report for report in reversed(validations)}
-    promising = [step for step, report in first.items() if better(trial.best, report, metric) != trial.best]
+    promising = [step for step, report in first.items() if better(trial.best, report, config.metric) != trial.best]
     if not promising:
         return trial.best
-    known = db.execute(
+    known: Iterable[int] = db.execute(
         select(reports.c.step).where(
             reports.c.experiment == trial.experiment,
             reports.c.trial == trial.index,
@@ -191,4 +191,4 @@ def _best(db: Connection, trial: Trial, validations: list[Report]) -> Best | Non
         )
     ).scalars()
     new = (first[step] for step in set(promising).difference(known))
-    return reduce(lambda best, report: better(best, report, metric), new, trial.best)
+    return reduce(lambda best, report: better(best, report, config.metric), new, trial.best)

@@ -89,7 +89,10 @@ def _looked_at(db: Connection, experiment: Experiment) -> set[int]:
         indices.where(here.best.is_not(None)).order_by(best_first, here.index).limit(BEST),
         indices.where(troubled).order_by(ended_last.desc(), here.index.desc()).limit(TROUBLED),
     )
-    return {index for query in queries for index in db.execute(query).scalars()}
+    found: set[int] = set()
+    for query in queries:
+        found.update(db.execute(query).scalars())
+    return found
 
 
 def _trials(shown: ColumnElement[bool]) -> Select[Any]:

@@ -23,7 +23,7 @@ _LINES: Select[Any] = select(
 
 def append(tx: Transaction, number: int, entries: Sequence[Entry]) -> None:
     """Store and say what has happened in the search of experiment `number`; raises Conflict as `Store.record` does."""
-    newest = tx.db.execute(select(func.max(_here.number)).where(_here.experiment == number)).scalar_one() or 0
+    newest: int = tx.db.execute(select(func.max(_here.number)).where(_here.experiment == number)).scalar_one() or 0
     if [entry.number for entry in entries] != list(range(newest + 1, newest + 1 + len(entries))):
         first = entries[0].number if entries else None
         raise Conflict(

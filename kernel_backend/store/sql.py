@@ -101,7 +101,7 @@ class SqlStore(SqlSharing, Store):
     @override
     def add_experiment(self, draft: Draft, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
         with self._writing() as tx:
-            newest = tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0
+            newest: int = tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0
             number = 1 + max(newest, beyond)
             fields = {name: getattr(draft, name) for name in Draft.model_fields}
             fields["name"] = draft.name.strip()
