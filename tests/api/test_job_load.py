@@ -139,7 +139,8 @@ def test_bytes_that_change_on_their_way_are_noticed_on_arrival(
 def test_while_it_trains_it_is_waited_for_and_that_is_said(
     served: Served, client: Client, job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said, loaded = "", list[Any]()
+    said, loaded, key = "", list[Any](), AttemptId(job.number, 1, 1)
+    token_of(served, key)  # it has started: a checkpoint that was there before would be of an attempt before it
     commit(tmp_path, 5)
     waiting = threading.Thread(target=lambda: loaded.append(job.load()))
     waiting.start()
@@ -149,16 +150,22 @@ def test_while_it_trains_it_is_waited_for_and_that_is_said(
     assert said.startswith(f"waiting for #{job.number}, ")
     assert said.endswith("; interrupt to take what is there\n")
     commit(tmp_path, 9)
-    ended(served, client, AttemptId(job.number, 1, 1))
+    ended(served, client, key)
     waiting.join()
     assert loaded[0].weight.tolist() == [[9.0, 9.0]]
+
+
+def interrupted_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt the next waiting of `follow`, and nothing else that sleeps in this process."""
+    clock = types.SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("jupyter_ext.follow.time", clock)
 
 
 def test_what_a_queued_job_waits_for_is_said(
     client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = [submitted(client, DEFINITION.replace("width=2", f"width={width}")) for width in range(1, 10)]
-    monkeypatch.setattr("jupyter_ext.follow.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    interrupted_while_it_waits(monkeypatch)
     with pytest.raises(NotFound, match="no checkpoint yet"):
         jobs[-1].load()
     wait = jobs[-1].overview.wait
@@ -170,7 +177,7 @@ def test_an_interrupt_takes_what_is_there(
     job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(tmp_path, 5)
-    monkeypatch.setattr("jupyter_ext.follow.time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+    interrupted_while_it_waits(monkeypatch)
     assert job.load().weight.tolist() == [[5.0, 5.0]]
     assert f"taken while it trains: #{job.number}, " in capsys.readouterr().out
 
