@@ -45,11 +45,12 @@ test-fast: setup ## the unit tests: no workers, no kernels, no services, no brow
 	$(NPM) test
 	$(PYTEST) -m "not many" tests/unit tests/test_layers.py
 
-check: setup ## style and types, of both languages
+check: setup ## style and types, of both languages, and whether the documentation builds
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(NPM) run check
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 fix: setup ## put right what the style checks can put right by themselves
 	$(BIN)/ruff check --fix .
@@ -66,10 +67,12 @@ bench: setup browser ## every benchmark, one after the other; each prints a rati
 	HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(BIN)/python -m pip -qq --disable-pip-version-check install -e ".[bench]"
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
-docs: setup ## draw the state diagrams of docs/architecture.md anew
+docs: setup ## build the documentation's site, the state diagrams of docs/explanation/states.md drawn anew before
 	$(BIN)/python docs/draw_states.py
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "docs: docs/_build/html/index.html"
 
 clean: ## remove what builds and tests leave; .venv and cached wheels stay
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist docs/_build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf labextension/lib jupyter_ext/labextension jupyter_ext/views/static kernel_backend/api/static .venv/.front-stamp
 	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +

@@ -16,7 +16,8 @@ validation loss. A run goes on until it has reached the goal and has spent 64R o
 
 The line below a table says how many times as long the others take to come within 1 % as `asha` does, by means.
 Results are kept by `--results`, a line of JSON a run, and what is there is not run again. The figures of
-docs/benchmarks.md are of `--seeds 10 --workers 1 8 25`: ours take half an hour, and all of them together some hours.
+docs/explanation/benchmarks.md are of `--seeds 10 --workers 1 8 25`: ours take half an hour, all of them together
+some hours.
 Those that take long for an ask (a Gaussian process, BOHB) are only run where `--only` names them; with `--at-most 64`
 a run gives up after 64R of compute, which is enough for the regrets.
 """

@@ -1,4 +1,4 @@
-"""Draw the pictures of `search.md`: searches of recorded trainings (benchmarks/data), under a simulated clock.
+"""Draw the pictures of `explanation/search.md`: searches of recorded trainings (benchmarks/data) on a simulated clock.
 
 python docs/draw_searches.py
 """

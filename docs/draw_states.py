@@ -1,4 +1,4 @@
-"""Draw the tables of `kernel_backend/model/states.py` into `architecture.md`, as Mermaid state diagrams.
+"""Draw the tables of `kernel_backend/model/states.py` into `explanation/states.md`, as Mermaid state diagrams.
 
 python docs/draw_states.py            rewrite the page where it is out of date
 python docs/draw_states.py --check    change nothing; exit code 1 where it is
@@ -14,7 +14,7 @@ from typing import Any
 
 from kernel_backend.model import states as s
 
-PAGE = Path(__file__).with_name("architecture.md")
+PAGE = Path(__file__).parent / "explanation" / "states.md"
 MACHINES: dict[str, tuple[dict[Any, Any], StrEnum, frozenset[Any]]] = {
     "experiment": (s.EXPERIMENT, s.ExperimentState.ACTIVE, s.EXPERIMENT_ENDED),
     "trial": (s.TRIAL, s.TrialState.QUEUED, s.TRIAL_ENDED),

@@ -1,4 +1,4 @@
-"""Daylight's kernel service: words, decisions, seams, service and edges (docs/architecture.md)."""
+"""Daylight's kernel service: words, decisions, seams, service and edges (docs/explanation/architecture.md)."""
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,4 @@
-"""A cluster in a few words, for tests of the scheduler and for the examples of docs/scheduling.md."""
+"""A cluster in a few words, for tests of the scheduler and for the examples of docs/explanation/scheduling.md."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_imports_point_up(module: str) -> None:
     mine = part(module)
     if mine in ("app", "__main__"):
         return  # the one place that knows everyone
-    assert mine in PARTS, f"{module} belongs to no part: add it to PARTS and to docs/architecture.md"
+    assert mine in PARTS, f"{module} belongs to no part: add it to PARTS and to docs/explanation/architecture.md"
     allowed = PARTS[mine] | {mine}
     wrong = {each for each in ours(module, everywhere=False) if part(each) not in allowed}
     allowed |= LATER.get(mine, set())

@@ -1,7 +1,7 @@
 """Which asks start now, and who steps aside. Nothing is started, saved or slept on here.
 
 First those whom an admin has put ahead, then those within a guarantee, then those that something is kept for, then by
-priority and by share. See docs/scheduling.md, whose examples are tests.
+priority and by share. See docs/explanation/scheduling.md, whose examples are tests.
 """
 
 from __future__ import annotations

@@ -29,7 +29,10 @@ def asked_for(extra: str) -> list[Requirement]:
 
 
 LOCKS = {
-    "dev": [Requirement(text) for text in (*PYPROJECT["project"]["dependencies"], *GROUPS["dev"])] + asked_for("test"),
+    "dev": [
+        *(Requirement(text) for text in (*PYPROJECT["project"]["dependencies"], *GROUPS["dev"], *GROUPS["docs"])),
+        *asked_for("test"),
+    ],
     **{name: [Requirement(text) for text in GROUPS[name]] for name in ("horovod", "installer", "node")},
 }
 

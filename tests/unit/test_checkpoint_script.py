@@ -127,8 +127,8 @@ def test_what_cannot_be_saved_is_refused_and_leaves_nothing(where):
 
 
 def test_the_guides_script_trains_and_goes_on_from_what_it_saved(tmp_path, monkeypatch):
-    section = (ROOT / "docs" / "guide.md").read_text().partition("## Checkpoints from a plain script")[2]
-    code = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
+    page = (ROOT / "docs" / "guides" / "plain-checkpoints.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     monkeypatch.chdir(tmp_path)
     first: dict = {}
     exec(code, first)

@@ -14,8 +14,10 @@ import pytest
 from jupyter_ext.commands import HELP
 from jupyter_ext.job import Job
 from jupyter_ext.searched import bounds_text, parameter_text
+from kernel_backend import errors
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.cli import verbs
+from kernel_backend.errors import DaylightError
 from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.definition import LOOP_VALUES, ROLES, TRAINED
 from kernel_backend.model.options import OPTIONS, parse_options
@@ -23,20 +25,13 @@ from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.spelling import to_config
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])
 NOTEBOOK = ROOT / "binder" / "quickstart.ipynb"
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def section(page: str, heading: str) -> str:
-    """What stands below a heading, up to the next of the same level."""
-    found = re.search(rf"^(#+) {re.escape(heading)}\n(.*?)(?=^\1 |\Z)", page, re.MULTILINE | re.DOTALL)
-    assert found, f"no heading {heading}"
-    return found[2]
 
 
 @pages
@@ -65,15 +60,13 @@ def test_the_state_diagrams_are_drawn_from_todays_tables() -> None:
 
 
 def test_the_reference_lists_every_option_and_no_other() -> None:
-    listed = re.findall(
-        r"^\| `(--[a-z-]+)", section(text("docs/reference.md"), "Options of a submission"), re.MULTILINE
-    )
+    listed = re.findall(r"^\| `(--[a-z-]+)", text("docs/reference/options.md"), re.MULTILINE)
     assert set(listed) == {flag for option in OPTIONS for flag in option.flags}
     assert len(listed) == len(set(listed))
 
 
 def test_every_space_of_the_reference_is_read_as_one() -> None:
-    spaces = section(section(text("docs/reference.md"), "Options of a submission"), "Spaces")
+    spaces = text("docs/reference/spaces.md")
     rows = re.findall(r"^\| (`.*?) \|", spaces, re.MULTILINE)
     hung_on = {"opt": "opt=sgd,adam,lion", "blocks": "blocks=1..6", "block.kind": "block.kind=conv,res@each"}
     assert len(rows) > 8
@@ -84,7 +77,7 @@ def test_every_space_of_the_reference_is_read_as_one() -> None:
 
 
 def test_the_lines_of_the_guide_about_ranges_are_read() -> None:
-    page = section(text("docs/guide.md"), "Ranges instead of values")
+    page = text("docs/guides/search.md")
     lines = [
         line.split() for line in re.findall(r"^    (?:%%dlsubmit )?(\S+=\S+,\S+ .*|--search .*)$", page, re.MULTILINE)
     ]
@@ -101,33 +94,55 @@ def test_the_lines_of_the_guide_about_ranges_are_read() -> None:
 
 
 def test_the_reference_lists_every_verb_of_the_command_line_and_no_other() -> None:
-    listed = re.findall(r"^\| `daylight (\w+)", section(text("docs/reference.md"), "On the command line"), re.MULTILINE)
+    listed = re.findall(r"^\| `daylight (\w+)", text("docs/reference/commands.md"), re.MULTILINE)
     assert listed == list(dict.fromkeys(listed))
     assert set(listed) == set(verbs())
 
 
 def test_the_reference_lists_every_verb_of_the_magic_and_no_other() -> None:
-    listed = re.findall(r"^\| `%dl (\w+)", section(text("docs/reference.md"), "In the notebook"), re.MULTILINE)
+    listed = re.findall(r"^\| `%dl (\w+)", text("docs/reference/magics.md"), re.MULTILINE)
     helped = re.findall(r"(?:^  |· )(\w+)", HELP, re.MULTILINE)
     assert set(listed) == set(helped)
 
 
 def test_the_reference_lists_everything_that_a_job_can_do() -> None:
-    listed = re.findall(r"`(\w+)", section(text("docs/reference.md"), "In Python"))
+    listed = re.findall(r"`(\w+)", text("docs/reference/python.md"))
     assert {name for name in vars(Job) if not name.startswith("_")} <= set(listed)
 
 
 def test_the_reference_lists_every_route_and_method_and_no_other() -> None:
-    rows = re.findall(r"^\| `([A-Z]+) (/api/[^`?]*)", section(text("docs/reference.md"), "HTTP"), re.MULTILINE)
+    rows = re.findall(r"^\| `([A-Z]+) (/api/[^`?]*)", text("docs/reference/http.md"), re.MULTILINE)
     assert set(rows) == {(method, route.path) for route in ROUTES for method in route.operations}
 
 
 def test_the_reference_lists_every_role_and_loop_value() -> None:
-    words = section(text("docs/reference.md"), "Definition")
+    words = text("docs/reference/definition.md")
     roles, values = words.split("| loop value |")
     assert set(re.findall(r"^\| `(\w+)`", roles, re.MULTILINE)) == set(TRAINED)
     assert set(re.findall(r"`(\w+)`", words)) >= {*ROLES, *LOOP_VALUES}
     assert set(re.findall(r"`(\w+)`", values)) >= LOOP_VALUES
+
+
+def test_the_reference_lists_every_error_with_its_status() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \|", text("docs/reference/errors.md"), re.MULTILINE)
+    classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DaylightError)]
+    assert sorted(rows) == sorted((each.__name__, str(each.http_status)) for each in classes)
+
+
+def test_the_glossary_has_each_word_once_and_no_more_than_sixty() -> None:
+    words = re.findall(r"^\| ([a-z][^|]*) \|", text("docs/reference/glossary.md"), re.MULTILINE)[1:]
+    assert words == sorted(set(words))
+    assert len(words) <= 60
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    folders = ("benchmarks", "jupyter_ext", "kernel_backend", "labextension/src", "scripts", "tests")
+    files = [
+        file for folder in folders for file in (ROOT / folder).rglob("*.*") if file.suffix in (".py", ".ts", ".tsx")
+    ]
+    named = re.findall(r"\bdocs/[a-z/_-]+\.(?:md|py|ipynb)", "\n".join(each.read_text() for each in files))
+    assert len(named) > 10
+    assert [each for each in named if not (ROOT / each).exists()] == []
 
 
 def test_the_readmes_cell_is_a_definition() -> None:
@@ -143,3 +158,14 @@ def test_the_quickstart_is_committed_without_outputs_and_with_plain_prose() -> N
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
     assert all(not cell.outputs and cell.execution_count is None for cell in notebook.cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("name", ["quickstart"])
+def test_a_notebook_of_the_gallery_is_that_of_binder_with_its_outputs(name: str) -> None:
+    source, shown = (
+        nbformat.read(ROOT / folder / f"{name}.ipynb", as_version=4) for folder in ("binder", "docs/tutorials")
+    )
+    assert [each.source for each in shown.cells] == [
+        each.source.replace("](../docs/", "](../") for each in source.cells
+    ]
+    assert all(each.execution_count for each in shown.cells if each.cell_type == "code")

@@ -1,4 +1,4 @@
-"""The examples of docs/scheduling.md are run as they stand there."""
+"""The examples of docs/explanation/scheduling.md are run as they stand there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.scheduler.rules import Rules
 from kernel_backend.text import estimate_text
 from tests.clusters import Cluster, nodes
 
-PAGE = Path(__file__).parents[2] / "docs" / "scheduling.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "scheduling.md"
 
 
 def test_every_example_of_the_page_says_what_happens():

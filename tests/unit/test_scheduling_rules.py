@@ -1,4 +1,4 @@
-"""Every rule of who gets slots, on clusters of a few nodes; docs/scheduling.md has the plain cases."""
+"""Every rule of who gets slots, on clusters of a few nodes; docs/explanation/scheduling.md has the plain cases."""
 
 from __future__ import annotations
 

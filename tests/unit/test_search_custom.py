@@ -360,7 +360,7 @@ def test_a_class_that_cannot_is_refused_before_anything_runs(name: str, words: s
 
 
 def test_the_example_of_the_documentation_searches() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "custom-search.md").read_text()
     (cell,) = re.findall(r"```python\n(%%dlsubmit --search custom.*?)```", text, re.DOTALL)
     line, _, source = cell.partition("\n")
     check_class(source, "Halving")

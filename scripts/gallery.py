@@ -1,0 +1,68 @@
+"""Execute the notebooks of `binder/` and store them with their outputs in `docs/tutorials/`, for the documentation.
+
+python scripts/gallery.py [NAME ...]     quickstart, search and architectures where none is named; some minutes each
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import demo  # noqa: E402
+
+GALLERY = ROOT / "docs" / "tutorials"
+NAMES = ("quickstart", "search", "architectures")
+COLOURS = 64  # of a picture: a repository keeps every version of it
+EXPERIMENT = "application/vnd.daylight.experiment+json"
+
+
+def smaller(png: str) -> str:
+    """Return a picture with few colours."""
+    stored = io.BytesIO()
+    Image.open(io.BytesIO(b64decode(png))).convert("RGB").quantize(COLOURS).save(stored, "png", optimize=True)
+    return b64encode(stored.getvalue()).decode()
+
+
+def without_view(output: Any) -> Any:
+    """Keep of an output what a page without JupyterLab can show."""
+    data = output.get("data", {})
+    if data.pop(EXPERIMENT, None) is not None and "image/png" in data:
+        del data["text/html"]  # the same picture once more
+    if "image/png" in data:
+        data["image/png"] = smaller(data["image/png"])
+    return output
+
+
+def page(notebook: Any) -> Any:
+    """Return an executed notebook as a page: outputs that any browser shows, links from its place in docs/."""
+    for cell in notebook.cells:
+        cell.metadata = {}
+        cell.source = cell.source.replace("](../docs/", "](../")
+        if cell.cell_type == "code":
+            cell.outputs = [without_view(output) for output in cell.outputs]
+    return notebook
+
+
+def main(names: list[str]) -> int:
+    """Execute and store; the first failure ends it."""
+    for name in names or NAMES:
+        with tempfile.TemporaryDirectory() as folder:
+            if demo.main(Path(folder), name):
+                return 1
+            executed = nbformat.read(Path(folder) / f"{name}.executed.ipynb", as_version=4)
+        nbformat.write(page(executed), GALLERY / f"{name}.ipynb")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
