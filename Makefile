@@ -49,6 +49,7 @@ check: setup ## style and types, of both languages, and whether the documentatio
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/vulture
 	$(NPM) run check
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 

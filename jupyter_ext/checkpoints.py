@@ -16,7 +16,6 @@ from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.text import size
 
 ACTIONS = ("verify", "download", "delete", "pin", "unpin")
-DELETE = "delete"
 
 
 class Listed(NamedTuple):

@@ -109,11 +109,6 @@ def artifact_folder(root: Path, experiment: int, trial: int) -> Path:
     return root / "artifacts" / str(experiment) / str(trial)
 
 
-def checkpoint_folder(root: Path, experiment: int, trial: int) -> Path:
-    """Where a trial's checkpoints are, of all its attempts."""
-    return root / "checkpoints" / str(experiment) / str(trial)
-
-
 def names_of_attempts(root: Path) -> list[str]:
     """Return what lies among the attempts' folders."""
     return _names(root / "attempts")

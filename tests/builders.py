@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
+from kernel_backend.model.effects import Moved
+from kernel_backend.model.options import Host, OptionParser, add_options
 from kernel_backend.model.resources import Node, Placement, Share
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Frame, Trial
+from kernel_backend.store.base import Store
 
 
 def node(name: str = "here", slots: int = 2, kind: str = "cpu", healthy: bool = True) -> Node:
@@ -31,6 +36,20 @@ def attempt(number: int = 1, placement: Placement | None = None, **fields: Any) 
         placement=placement or (share(),),
         **(defaults | fields),
     )
+
+
+def update_trial(store: Store, number: int, index: int, at: float, **changes: Any) -> Trial:
+    """The trial with `changes` to fields other than its state, as a search's decision makes them."""
+    (updated,) = store.record(number, [], [Moved(index, changes=changes)], at=at)
+    return updated
+
+
+def parse_options(tokens: Sequence[str], host: Host) -> Namespace:
+    """The options of `%%dlsubmit` or `daylight submit` among `tokens`, and all others as `words`."""
+    parser = OptionParser(prog="%%dlsubmit", add_help=False)
+    add_options(parser, host)
+    parser.set_defaults(words=[])
+    return parser.parse_mixed(tokens)
 
 
 def user_error(step: int | None = 7, message: str = "boom", rank: int = 0, **fields: Any) -> Failure:

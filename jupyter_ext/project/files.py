@@ -15,7 +15,6 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self.left: list[Path] = []
-        self._root = root
         self._real = root.resolve()
         self._ignored = Ignored(root)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
 from kernel_backend.errors import CheckpointDamaged, DaylightError
 
-MODEL, OPTIMIZER = "model", "optimizer"
+MODEL = "model"
 _TAGS = frozenset({"$tensor", "$map", "$tuple", "$float", "$counter"})
 _RESERVED = "__metadata__"  # a name that the format keeps for itself
 _ALIGNMENT = 8  # of the first tensor's bytes in the file

@@ -305,14 +305,3 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     """The word by which somebody lets another's code run as themselves."""
     text = "whose code it is, where it is not yours: it runs as you"
     parser.add_argument("--trust", metavar="OWNER", help=text)
-
-
-def parse_options(tokens: Sequence[str], host: Host, prog: str = "%%dlsubmit") -> argparse.Namespace:
-    """The options among `tokens`; whatever is none (files, `name=value`) is its `words`, in written order.
-
-    Raises InvalidRequest for an unknown option, with the nearest one.
-    """
-    parser = OptionParser(prog=prog, add_help=False)
-    add_options(parser, host)
-    parser.set_defaults(words=[])
-    return parser.parse_mixed(tokens)

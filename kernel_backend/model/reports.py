@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat, TypeAdapter
+from pydantic import Field, FiniteFloat
 
 from kernel_backend.model.artifacts import FILE, NAME
 from kernel_backend.model.experiment import LogAction
@@ -99,7 +99,6 @@ class Kept(Record):
 
 
 SpoolRecord = Annotated[Started | Report | Committed | Note | Fact | Kept, Field(discriminator="type")]
-SpoolRecords: TypeAdapter[list[SpoolRecord]] = TypeAdapter(list[SpoolRecord])
 
 
 class SpoolPosition(Record):

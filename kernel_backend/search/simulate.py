@@ -81,7 +81,7 @@ class _World:
         self._order = itertools.count()
         self._trials: dict[int, Simulated] = {}
         self._speed: dict[int, float] = {}
-        self._reports: list[tuple[float, float, int]] = []  # time, value, trial
+        self._reports: list[tuple[float, float]] = []  # time, value
         self._idle = workers
         self._busy = 0.0
         self.now = 0.0
@@ -133,7 +133,7 @@ class _World:
         at.reached = due.unit
         value = at.values[at.reached] = self._problem.value(due.trial, at.reached)
         if math.isfinite(value):
-            self._reports.append((self.now, value, due.trial))
+            self._reports.append((self.now, value))
         verdict = self._searcher.on_report(due.trial, at.reached, value)
         if not isinstance(verdict, Continue):
             self._idle += 1
@@ -156,7 +156,5 @@ class _World:
 
     def trace(self) -> Trace:
         """What came of it."""
-        times, values, trials = np.array(self._reports, dtype=float).reshape(-1, 3).T
-        return Trace(
-            self._mode, self._workers, self._trials, times, values, trials.astype(np.int64), self._busy, self.now
-        )
+        times, values = np.array(self._reports, dtype=float).reshape(-1, 2).T
+        return Trace(self._mode, self._workers, self._trials, times, values, self._busy, self.now)

@@ -31,14 +31,13 @@ class Simulated:
 
 @dataclass
 class Trace:
-    """All of it: `times[n]`, `values[n]` and `reporters[n]` (trials) of the finite reports, in order of time."""
+    """All of it: `times[n]` and `values[n]` of the finite reports, in order of time."""
 
     mode: Mode
     workers: int
     trials: dict[int, Simulated]
     times: Array
     values: Array
-    reporters: NDArray[np.int64]
     busy: float  # seconds that workers trained or loaded, over all of them
     ended: float  # when the last trial gave its worker back, or the time was up
 

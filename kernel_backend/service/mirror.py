@@ -14,7 +14,6 @@ from kernel_backend.store.base import Store
 
 PAGE = 1000  # messages that are read at a time
 
-_KINDS: dict[str, type[Experiment | Trial | Attempt]] = {"experiment": Experiment, "trial": Trial, "attempt": Attempt}
 _Key = TypeVar("_Key")
 _Record = TypeVar("_Record")
 

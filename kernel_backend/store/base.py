@@ -99,9 +99,6 @@ class Sharing(Protocol):
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
         """What an account's attempts have held at any time between `since` and `until`, in no order; quick."""
 
-    def askers(self) -> set[tuple[str, str]]:
-        """Everybody who has submitted anything, and for which group."""
-
 
 class Store(Sharing, Protocol):
     """The memory of the service."""
@@ -192,9 +189,6 @@ class Store(Sharing, Protocol):
 
         Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is written.
         """
-
-    def update_trial(self, number: int, index: int, at: float, **changes: Any) -> Trial:
-        """The trial with `changes` to fields other than its state; raises NotFound."""
 
     def add_attempt(
         self,

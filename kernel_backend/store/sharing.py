@@ -112,12 +112,6 @@ class SqlSharing(Sharing):
         with self._reading() as db:
             return [(begun, ended, slots_of(placement)) for begun, ended, placement in db.execute(query)]
 
-    @override
-    def askers(self) -> set[tuple[str, str]]:
-        whose = tables.experiments.c
-        with self._reading() as db:
-            return {(row.owner, row.group) for row in db.execute(select(whose.owner, whose.group).distinct())}
-
 
 @lru_cache(4096)  # few placements have very many attempts
 def slots_of(placement: str) -> int:

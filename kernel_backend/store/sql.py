@@ -230,11 +230,6 @@ class SqlStore(SqlSharing, Store):
         with self._writing() as tx:
             return tx.carry_out(at, number, Moved(index, event, changes))
 
-    @override
-    def update_trial(self, number: int, index: int, at: float, **changes: Any) -> Trial:
-        with self._writing() as tx:
-            return tx.carry_out(at, number, Moved(index, changes=changes))
-
     # Attempts
 
     @override

@@ -11,13 +11,12 @@ from torch import Tensor
 from kernel_backend.checkpoints.base import Manifest, checkpoint_id
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import flatten, pieces
-from kernel_backend.home import checkpoint_folder
 from kernel_backend.store.sql import SqlStore
 
 
 def folder(home: Path, trial: int = 1) -> Path:
     """Where the first experiment's checkpoints are."""
-    return checkpoint_folder(home, 1, trial)
+    return home / "checkpoints" / "1" / str(trial)
 
 
 def uid(home: Path) -> str:

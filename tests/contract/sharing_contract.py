@@ -127,7 +127,6 @@ class SharingContract:
         assert store.held("group", "vision", 20.0, 30.0) == []
         assert store.held("user", "dave", 20.0, 30.0) == [(15.0, 40.0, 2)]
         assert store.held("group", "dave", 0.0, 100.0) == []
-        assert store.askers() == {("dave", "vision"), ("dave", "speech"), ("eve", "vision")}
 
     def test_what_was_held_is_told_as_a_slow_look_tells_it(self, store: Store) -> None:
         draw, spells = random.Random(7), []

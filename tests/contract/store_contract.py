@@ -34,6 +34,7 @@ from kernel_backend.store import connect as connecting
 from kernel_backend.store.base import Draft, Store
 from kernel_backend.store.connect import connect, database_url
 from kernel_backend.store.sql import SqlStore
+from tests.builders import update_trial
 
 MIGRATIONS = str(Path(connecting.__file__).parent / "migrations")
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0, 1)),)
@@ -244,7 +245,7 @@ class StoreContract:
         assert [trial.index for trial in store.live_trials()] == [4, 5]
         assert store.trial_counts(99) == {}
         assert [trial.index for trial in store.restless_trials(number)] == [4, 5]
-        store.update_trial(number, 3, at=3.0, holds={Hold.SEARCH, Hold.USER})
+        update_trial(store, number, 3, at=3.0, holds={Hold.SEARCH, Hold.USER})
         assert [trial.index for trial in store.restless_trials(number)] == [3, 4, 5]
 
     def test_a_little_of_each_trial_is_read_with_what_it_has_held(self, store: Store) -> None:
@@ -288,7 +289,7 @@ class StoreContract:
             lambda: store.accept(missing, [], at=0.0),
             lambda: store.accept(missing, [started()], at=0.0),
             lambda: store.advance_experiment(9, events.Paused(), at=0.0),
-            lambda: store.update_trial(9, 1, at=0.0, failures=1),
+            lambda: update_trial(store, 9, 1, at=0.0, failures=1),
         ):
             with pytest.raises(NotFound, match="there is no"):
                 ask()
@@ -374,7 +375,7 @@ class StoreContract:
         with pytest.raises(IllegalTransition):
             placed(store, number=1)
         with pytest.raises(ValidationError):
-            store.update_trial(1, 1, at=9.0, colour="red")
+            update_trial(store, 1, 1, at=9.0, colour="red")
         assert store.trial(1, 1) == before
         assert store.attempts(1, 1) == [attempt]
         assert store.last_seq() == seq
@@ -403,7 +404,7 @@ class StoreContract:
 
     def test_a_trial_is_updated_without_a_change_of_state(self, store: Store) -> None:
         store.add_experiment(draft(), at=1.0)
-        trial = store.update_trial(1, 1, at=2.0, failures=3, checkpoint="150-1")
+        trial = update_trial(store, 1, 1, at=2.0, failures=3, checkpoint="150-1")
         assert (trial.failures, trial.checkpoint, trial.state) == (3, "150-1", TrialState.QUEUED)
         assert store.messages(2)[0].data == trial.to_json()
 
@@ -685,10 +686,10 @@ class StoreContract:
         store.record(few, entries[:50], [Added(entry.number, {}) for entry in entries[:50]], at=1.0)
         for index in range(1, 101):
             best = None if index == 50 else Best(value=-index, step=1, epoch=1.0)
-            store.update_trial(number, index, at=2.0, best=best, attempt=1)
+            update_trial(store, number, index, at=2.0, best=best, attempt=1)
             if index not in (3, 4):  # these wait
                 store.advance_trial(number, index, events.Held(), at=2.0, holds={Hold.SEARCH})
-        store.update_trial(number, 7, at=3.0, failure=Failure(rank=0, type="OSError", message="no"))
+        update_trial(store, number, 7, at=3.0, failure=Failure(rank=0, type="OSError", message="no"))
         seen, whole = store.overview(number), store.overview(few)
         assert [trial.index for trial in seen.trials] == [3, 4, 7, *range(81, 101)]
         assert seen.trial_counts == seen.counts == {"queued": 2, "paused": 98}
@@ -711,7 +712,7 @@ class StoreContract:
             value = draws.choice([-2.5e-8, 0.0, 1.0, 10.0, 9.5, 1e300, draws.random()])
             best = None if draws.random() < 0.2 else Best(value=value, step=1, epoch=1.0)
             failure = Failure(rank=0, type="OSError", message="no") if draws.random() < 0.1 else None
-            store.update_trial(number, index, at=2.0, best=best, failure=failure, attempt=1)
+            update_trial(store, number, index, at=2.0, best=best, failure=failure, attempt=1)
             if index % 40:  # the others wait
                 hold = Hold.ENGINE if draws.random() < 0.05 else Hold.SEARCH
                 store.advance_trial(number, index, events.Held(), at=2.0, holds={hold})
@@ -823,7 +824,7 @@ class StoreContract:
         def write(attempt: Attempt) -> None:
             for first in range(1, 400, 20):
                 store.accept(attempt.id, training(first, first + 19), at=4.0)
-                store.update_trial(attempt.experiment, 1, at=4.0, failures=first)
+                update_trial(store, attempt.experiment, 1, at=4.0, failures=first)
 
         def read(mine: list[int]) -> None:
             last_round = False

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from kernel_backend.store.sql import SqlStore
+from tests.builders import update_trial
 from tests.world import LASTING, until
 
 pytestmark = pytest.mark.distributed
@@ -25,10 +26,10 @@ def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(o
     until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
     world.hurry(number)
     store = SqlStore(world.home / "daylight.db")
-    store.update_trial(number, 1, at=time.time(), until=3)
+    update_trial(store, number, 1, at=time.time(), until=3)
     client.resume(number)
     until(lambda: world.overview(number).trials[0].checkpoint == "24-2", "it commits at its target")
-    store.update_trial(number, 1, at=time.time(), until=4)
+    update_trial(store, number, 1, at=time.time(), until=4)
     store.close()
     ended = world.ended(number)
     assert (ended.state, ended.trials[0].attempt, ended.trials[0].until) == ("completed", 2, 4)
@@ -42,11 +43,11 @@ def test_nobody_is_asked_to_step_aside_who_leaves_because_nobody_answered(own_wo
     client.pause(number)
     until(lambda: world.overview(number).trials[0].state == "paused", "the trial pauses")
     store = SqlStore(world.home / "daylight.db")
-    store.update_trial(number, 1, at=time.time(), until=3)
+    update_trial(store, number, 1, at=time.time(), until=3)
     world.hurry(number)
     client.resume(number)
     until(lambda: world.overview(number).trials[0].attempt == 3, "it leaves and comes back")
-    store.update_trial(number, 1, at=time.time(), until=4)
+    update_trial(store, number, 1, at=time.time(), until=4)
     store.close()
     ended = world.ended(number)
     assert (ended.state, ended.trials[0].failures) == ("completed", 0)

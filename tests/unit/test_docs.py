@@ -20,9 +20,10 @@ from kernel_backend.cli import verbs
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.definition import LOOP_VALUES, ROLES, TRAINED
-from kernel_backend.model.options import OPTIONS, parse_options
+from kernel_backend.model.options import OPTIONS
 from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.spelling import to_config
+from tests.builders import parse_options
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])

@@ -24,7 +24,7 @@ from kernel_backend.model.experiment import (
     parse_keep,
     parse_metric,
 )
-from kernel_backend.model.reports import Report, SpoolRecords
+from kernel_backend.model.reports import Delivery, Report
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_a_submission_is_the_same_after_a_journey_as_json(config: Config, params
 
 def test_a_diverged_loss_travels_as_json_too() -> None:
     report = Report(kind="training", step=3, epoch=0.5, metrics={"loss": math.nan, "norm": math.inf})
-    text = json.dumps([report.to_json()], allow_nan=False)
-    (received,) = SpoolRecords.validate_json(text)
+    text = json.dumps({"records": [report.to_json()]}, allow_nan=False)
+    (received,) = Delivery.model_validate_json(text).records
     assert isinstance(received, Report)
     assert math.isnan(received.metrics["loss"])
     assert received.metrics["norm"] == math.inf

@@ -17,9 +17,10 @@ from kernel_backend.model.experiment import (
     parse_size,
     parse_slot_time,
 )
-from kernel_backend.model.options import OPTIONS, add_options, options_for, parse_options
+from kernel_backend.model.options import OPTIONS, add_options, options_for
 from kernel_backend.model.search import Search
 from kernel_backend.model.spelling import duration_word, given_words, size_word, to_config, to_words
+from tests.builders import parse_options
 
 
 def config(line: str) -> Config:

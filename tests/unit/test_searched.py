@@ -8,8 +8,8 @@ import pytest
 
 from jupyter_ext.searched import bounds_text, forecast_text, parameter_text
 from kernel_backend.model.assignments import parse_line
-from kernel_backend.model.options import parse_options
 from kernel_backend.model.spelling import to_config
+from tests.builders import parse_options
 
 
 @pytest.mark.parametrize(
