@@ -161,7 +161,7 @@ def test_the_quickstart_is_committed_without_outputs_and_with_plain_prose() -> N
     assert all(not cell.outputs and cell.execution_count is None for cell in notebook.cells if cell.cell_type == "code")
 
 
-@pytest.mark.parametrize("name", ["quickstart"])
+@pytest.mark.parametrize("name", ["quickstart", "search", "architectures"])
 def test_a_notebook_of_the_gallery_is_that_of_binder_with_its_outputs(name: str) -> None:
     source, shown = (
         nbformat.read(ROOT / folder / f"{name}.ipynb", as_version=4) for folder in ("binder", "docs/tutorials")
