@@ -6,13 +6,14 @@ import importlib.util
 import time
 from typing import TYPE_CHECKING, Any
 
-from jupyter_ext.again import plan
-from jupyter_ext.follow import follow
 from jupyter_ext.host import this_shell, wants_widget
-from jupyter_ext.standing import extension, frame
+from jupyter_ext.standing import frame
 from jupyter_ext.views import LiveView, bundle
 from jupyter_ext.views.saved import curves_of, picture_of, search_of
 from kernel_backend.client import Client
+from kernel_backend.commands.follow import follow
+from kernel_backend.commands.rerun import plan
+from kernel_backend.commands.search import extension
 from kernel_backend.errors import ExperimentFailed, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import Which, candidates

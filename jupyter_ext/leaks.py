@@ -7,21 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.capture.problems import cell_of
-from jupyter_ext.capture.secrets import OVERRIDE, find_secrets, is_code
 from kernel_backend.model.record import Value
+from kernel_backend.model.secrets import OVERRIDE, find_secrets, is_code, leak_text, leaks_on_the_line
 from kernel_backend.model.snapshot import CAPTURED, PROJECT
 
 _TEXTS = (b"'<U", b"'|S", b"'>U")  # kinds of numpy's texts, in the head of its files
-_WAY_OUT = (
-    "A snapshot is kept, and shown to others. Read it from os.environ, and set it where Daylight's service is started"
-)
 _UNNAMED = "name the file in .daylightignore and in no --include"
-# What to do instead, by option.
-_OPTIONS = {
-    "--name": "Call it something else",
-    "--commit": "Write the version alone, without what gives access to it",
-    "--data": "Write the address alone: what gives access to it is read from the environment",
-}
 _BEGINNING = 8192  # bytes that tell a text from anything else
 
 
@@ -37,19 +28,8 @@ def leaks(
         yield _problem(place, kind, cell_of(place), f"end the line with # {OVERRIDE}")
     for name, data in sorted(files.items()):
         yield from _in_file(name, data, known)
-    yield from leaks_on_the_line(given, known)
-
-
-def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Iterator[Problem]:
-    """A problem for each hyperparameter, or option by its flag, that holds what looks like a secret."""
-    for name, value in given.items():
-        found = find_secrets(f"{name} = {value!r}", known) if isinstance(value, str) else []
-        if found and name in _OPTIONS:
-            kept = "which is kept, and shown to others"
-            message = f"{name} on the line holds what looks like {found[0][1]}, {kept}. {_OPTIONS[name]}."
-            yield Problem("secret", found[0][1], None, message)
-        elif found:
-            yield _problem(f"{name}=... on the line", found[0][1], None, "give the hyperparameter another name")
+    for kind, message in leaks_on_the_line(given, known):
+        yield Problem("secret", kind, None, message)
 
 
 def without_secrets(names: Iterable[str], known: Sequence[str]) -> list[str]:
@@ -83,5 +63,4 @@ def _text(file: str, data: bytes) -> str:
 
 
 def _problem(place: str, kind: str, cell: int | None, otherwise: str) -> Problem:
-    message = f"{place} holds what looks like {kind}. {_WAY_OUT}. If it is none, {otherwise}."
-    return Problem("secret", kind, cell, message)
+    return Problem("secret", kind, cell, leak_text(place, kind, otherwise))

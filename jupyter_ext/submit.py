@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
-from jupyter_ext.capture.secrets import find_secrets, is_secret, known_secrets, text_of
 from jupyter_ext.leaks import leaks, without_secrets
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from jupyter_ext.recognise import recognise
@@ -31,6 +30,7 @@ from kernel_backend.model.parse import parse
 from kernel_backend.model.record import Value
 from kernel_backend.model.record import checked as record_of
 from kernel_backend.model.search_rules import check_search
+from kernel_backend.model.secrets import find_secrets, is_secret, known_secrets, text_of
 from kernel_backend.model.snapshot import Snapshot, State
 from kernel_backend.model.space import UNSEARCHED, Choices, Space
 from kernel_backend.model.spelling import given_words, size_word, to_config

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from jupyter_ext.capture.secrets import find_secrets, is_code
 from jupyter_ext.project.ignored import Ignored
+from kernel_backend.model.secrets import find_secrets, is_code
 from kernel_backend.model.snapshot import EDITABLE, GIT_DIFF
 from kernel_backend.snapshots import git
 from kernel_backend.snapshots.environment import beside

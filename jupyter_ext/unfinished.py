@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from jupyter_ext.follow import follow
 from kernel_backend.client import Client
+from kernel_backend.commands.follow import follow
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.states import TRIAL_ENDED, ExperimentState
 from kernel_backend.model.trial import Trial

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from jupyter_ext.follow import follow
 from jupyter_ext.job import final_lines, raise_if_failed
 from jupyter_ext.views import LiveView
 from kernel_backend.client import Client
+from kernel_backend.commands.follow import follow
 from kernel_backend.model.overview import Overview
 from kernel_backend.text import duration, head_text, progress_line
 from kernel_backend.text.terminal import tell
@@ -23,8 +23,8 @@ def show(client: Client, overview: Overview, captured: Sequence[str], *, widget:
 
 def wait(
     client: Client, overview: Overview, captured: Sequence[str], *, plain: bool, quiet: bool, widget: bool = False
-) -> None:
-    """Return when the experiment has ended; raises ExperimentFailed. An interrupt only ends the waiting.
+) -> Overview | None:
+    """Return the experiment when it has ended; raises ExperimentFailed. An interrupt ends the waiting alone: None.
 
     `plain` prints lines, for where nobody looks at a card that changes; `quiet` prints nothing.
     """
@@ -39,8 +39,9 @@ def wait(
             overview = _drawing(client, overview, LiveView(client, captured, widget=widget))
     except KeyboardInterrupt:
         tell(f"#{number} goes on without you; %dl stop {number} ends it")
-        return
+        return None
     raise_if_failed(overview)
+    return overview
 
 
 def _plainly(client: Client, overview: Overview, captured: Sequence[str]) -> Overview:

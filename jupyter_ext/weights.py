@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from jupyter_ext.download import fetch_part
 from jupyter_ext.own_classes import with_own_classes
 from kernel_backend.client import Client
+from kernel_backend.commands.download import fetch_part
 from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
 from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.parse import parse

@@ -43,20 +43,24 @@ PARTS: dict[str, set[str]] = {
     "agent": WORDS | SEAMS | {"home", "areas"},
     "accounts": WORDS | SEAMS | {"devices", "areas", "agent"},
     "spawn_helper": set(),  # root runs it: nothing but the standard library
+    # What the verbs of the command line and of `%dl` do: both are made from one table.
+    "commands": WORDS | {"text", "client", "differences", "snapshots", "data", "home"},
     "client": WORDS | {"home", "discovery", "patience", "peers"},
     "service": WORDS | DECISIONS | SEAMS | {"home", "devices", "areas", "confined"},
     "api": WORDS | SEAMS | {"text", "service", "home", "peers"},
     "runner": WORDS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
     "under_hub": WORDS | {"identity", "discovery"},
     "jupyter_ext": WORDS
-    | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience", "peers"},
+    | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience", "peers"}
+    | {"commands"},
     "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts"},
-    "cli": WORDS
-    | {"text", "client", "home", "discovery", "jupyter_ext", "snapshots", "environments", "data", "app", "patience"}
-    | {"backup"},
+    "cli": WORDS | {"text", "client", "commands", "home", "discovery", "environments", "app", "patience", "backup"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
-LATER = {"jupyter_ext": {"artifacts", "checkpoints", "search"}}  # job.load() makes a model, job.to_optuna() a study
+LATER = {
+    "jupyter_ext": {"artifacts", "checkpoints", "search"},  # job.load() makes a model, job.to_optuna() a study
+    "commands": {"checkpoints"},  # a download reads a manifest
+}
 TORCH = {"kernel_backend.checkpoints.writer"}  # and the runner: the only ones that import it when they are imported
 SQL = {"kernel_backend.store", "kernel_backend.app"}
 # What a Jupyter server loads, and a kernel never does.

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.makers import maker
-from jupyter_ext.capture.secrets import find_secrets, is_secret, known_secrets
 from jupyter_ext.capture.slice import Slice
+from kernel_backend.model.secrets import find_secrets, is_secret, known_secrets
 
 _SMALL = 2048  # characters of a literal that may travel
 OF_NOTEBOOKS = {"get_ipython", "In", "Out", "exit", "quit", "_", "__", "___"}

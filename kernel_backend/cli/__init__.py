@@ -7,44 +7,31 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kernel_backend import __version__
 from kernel_backend.cli.output import say
-from kernel_backend.cli.verb import FAILED, INTERRUPTED, OK, UNREACHABLE, USAGE, Verb, overview_of
+from kernel_backend.commands.answer import FAILED, INTERRUPTED, OK, UNREACHABLE, USAGE
+from kernel_backend.commands.verb import Call, Verb
 from kernel_backend.errors import DaylightError, ExperimentFailed, HomeUnusable, InvalidRequest, ServiceUnreachable
+
+EXAMPLES = """\
+  daylight submit train.py --slots 2 --epochs 10 lr=0.01 --wait
+  daylight list --state running
+  daylight show 12 --follow
+  daylight logs 12 --rank 1 --follow
+  daylight stop 12"""
+NOTES = """\
+Numbers: 12 is an experiment, 12.1 its first trial, 12.1-2 the second attempt of that.
+Exit codes: 0 well, 1 the experiment failed, 2 wrong usage or refused, 3 no service, 130 interrupted."""
 
 
 def verbs() -> dict[str, Verb]:
-    """All verbs by name, in the order of the help."""
-    from kernel_backend.cli import (
-        act,
-        artifacts,
-        backup,
-        checkpoints,
-        compare,
-        doctor,
-        environment,
-        look,
-        page,
-        searches,
-        sharing,
-    )
+    """All verbs by name, in the order of the help: those that `%dl` has too, and those of a machine."""
+    from kernel_backend.cli import backup, doctor, open, serve, submit
+    from kernel_backend.commands.table import VERBS
 
-    found = [
-        *act.SUBMIT,
-        *look.VERBS,
-        environment.ENV,
-        *compare.VERBS,
-        *searches.VERBS,
-        *checkpoints.VERBS,
-        artifacts.ARTIFACTS,
-        *sharing.VERBS,
-        *act.VERBS,
-        *backup.VERBS,
-        page.OPEN,
-        doctor.DOCTOR,
-    ]
+    found = [submit.SUBMIT, *VERBS.values(), serve.SERVE, *backup.VERBS, open.OPEN, doctor.DOCTOR]
     return {verb.name: verb for verb in found}
 
 
@@ -80,7 +67,22 @@ def _run(tokens: list[str]) -> int:
         return OK
     if name not in known:
         raise _no_such_verb(name, known)
-    return known[name].run(rest)
+    return _carried_out(known[name], rest)
+
+
+def _carried_out(verb: Verb, tokens: Sequence[str]) -> int:
+    from kernel_backend.cli.render import Terminal
+
+    arguments = verb.parse(tokens, "terminal")
+    console = Terminal(arguments)
+    return console.show(verb.run(Call(arguments, console)))
+
+
+def overview_of(verbs: Iterable[Verb]) -> str:
+    """Return the help of the whole command."""
+    lines = [f"  {verb.name:<12} {verb.help}" for verb in verbs]
+    head = "usage: daylight VERB ...\n\nDeep-learning infrastructure for people who live in notebooks."
+    return "\n".join([head, "\nverbs:", *lines, "\nexamples:", EXAMPLES, "", NOTES])
 
 
 def _is_text(token: str) -> bool:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import time
-from argparse import Namespace
 from pathlib import Path
 
 from kernel_backend import backup
-from kernel_backend.cli.output import say, tell
-from kernel_backend.cli.verb import OK, Verb
+from kernel_backend.commands.answer import Answer, Text
+from kernel_backend.commands.verb import Call, Verb, argument
 from kernel_backend.home import home
-from kernel_backend.model.options import OptionParser
+from kernel_backend.model.options import Option
 
 WHEN = "%Y-%m-%d %H:%M:%S"
 
 
-def _backup(options: Namespace) -> int:
+def _backup(call: Call) -> Answer:
+    options = call.arguments
     contents = backup.back_up(home(), options.file.expanduser(), force=options.force)
-    tell(f"{options.file}: {_described(contents)}, as of {time.strftime(WHEN)}")
-    return OK
+    return Answer(None, [Text([f"{options.file}: {_described(contents)}, as of {time.strftime(WHEN)}"])])
 
 
-def _restore(options: Namespace) -> int:
+def _restore(call: Call) -> Answer:
+    options = call.arguments
     restored = backup.restore(home(), options.file.expanduser())
-    tell(f"the database of {home()} is that of {options.file}: {_described(restored.contents)}")
-    if restored.before is not None:
-        say(f"the one of before is {restored.before}")
-    say(f"new experiments are numbered from #{restored.next_number} on")
-    return OK
+    now = f"the database of {home()} is that of {options.file}: {_described(restored.contents)}"
+    before = [f"the one of before is {restored.before}"] if restored.before is not None else []
+    return Answer(None, [Text([now])], [*before, f"new experiments are numbered from #{restored.next_number} on"])
 
 
 def _described(contents: backup.Contents) -> str:
@@ -37,13 +35,8 @@ def _described(contents: backup.Contents) -> str:
     return f"{number} experiment{'' if number == 1 else 's'}, up to #{contents.newest}"
 
 
-def _backup_arguments(parser: OptionParser) -> None:
-    _takes_file(parser, "where to")
-    parser.add_argument("--force", action="store_true", help="replace the file")
-
-
-def _takes_file(parser: OptionParser, text: str = "a file that daylight backup has made") -> None:
-    parser.add_argument("file", metavar="FILE", type=Path, help=text)
+def _file(text: str) -> Option:
+    return argument("file", metavar="FILE", type=Path, help=text, complete="file")
 
 
 VERBS = (
@@ -51,14 +44,16 @@ VERBS = (
         "backup",
         "copy the database to a file, while it is in use",
         _backup,
-        _backup_arguments,
+        (_file("where to"), argument("--force", action="store_true", help="replace the file")),
         ("backup ~/daylight-monday.db", "backup /mnt/backup/daylight.db --force"),
+        host="terminal",
     ),
     Verb(
         "restore",
         "make a backup the database, while no service runs",
         _restore,
-        _takes_file,
+        (_file("a file that daylight backup has made"),),
         ("restore ~/daylight-monday.db",),
+        host="terminal",
     ),
 )

@@ -7,16 +7,15 @@ import os
 import platform
 import subprocess
 import sys
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kernel_backend import __version__, discovery
-from kernel_backend.cli.output import print_json, print_table
-from kernel_backend.cli.verb import FAILED, OK, Verb, takes_json
 from kernel_backend.client import Client
+from kernel_backend.commands.answer import FAILED, OK, Answer, Table
+from kernel_backend.commands.verb import JSON, Call, Verb
 from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError, HomeUnusable
 from kernel_backend.home import home
@@ -42,14 +41,12 @@ class Finding:
     todo: str = ""
 
 
-def _doctor(options: Namespace) -> int:
+def _doctor(call: Call) -> Answer:
     found = list(findings())
-    if options.json:
-        print_json({"findings": [asdict(finding) for finding in found]})
-    else:
-        rows = [["ok" if each.ok else "!!", each.name, each.says, each.todo] for each in found]
-        print_table(["", "what", "found", "what to do"], rows, "")
-    return OK if all(finding.ok for finding in found) else FAILED
+    rows = [["ok" if each.ok else "!!", each.name, each.says, each.todo] for each in found]
+    code = OK if all(finding.ok for finding in found) else FAILED
+    body = {"findings": [asdict(finding) for finding in found]}
+    return Answer(body, [Table(["", "what", "found", "what to do"], rows, "")], code=code)
 
 
 def findings() -> Iterator[Finding]:
@@ -168,4 +165,11 @@ def _installed(name: str) -> bool:
     return True
 
 
-DOCTOR = Verb("doctor", "tell what works here and what to do", _doctor, takes_json, ("doctor", "doctor --json"))
+DOCTOR = Verb(
+    "doctor",
+    "tell what works here and what to do",
+    _doctor,
+    (JSON,),
+    ("doctor", "doctor --json"),
+    host="terminal",
+)

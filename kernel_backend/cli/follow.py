@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Protocol, TextIO
 
 from kernel_backend.cli.output import say
-from kernel_backend.cli.verb import FAILED, INTERRUPTED, OK
 from kernel_backend.client import Client
+from kernel_backend.commands.answer import FAILED, INTERRUPTED, OK
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.printable import harmless
 from kernel_backend.model.stream import Message

@@ -38,6 +38,14 @@ def say(text: str) -> None:
     print(harmless(text), file=sys.stderr, flush=True)
 
 
+def ask(question: str) -> bool:
+    """Return whether the user at the terminal says yes; where nobody sits at one, the command line was the answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    print(f"{question}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def _draw(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console

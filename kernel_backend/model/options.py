@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NoReturn
 
 from kernel_backend.errors import InvalidRequest
 
 Host = Literal["both", "notebook", "terminal"]
+# What may stand there, for completion; nothing where only the user knows.
+Candidates = Literal["", "experiment", "trial", "step", "state", "user", "group", "node", "column", "file", "folder"]
 VIEWS = ("auto", "card", "widget")
 # Likeness of an option that may have been meant (--lr is not --rng), and of one that certainly was.
 _NEAR, _SURELY = 0.7, 0.85
@@ -44,6 +46,7 @@ class Option:
     config: str | None = None
     host: Host = "both"
     most: float | None = None
+    complete: Candidates = ""
 
     @property
     def dest(self) -> str:
@@ -274,34 +277,29 @@ def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 -
     return int(text)
 
 
-def options_for(host: Host) -> tuple[Option, ...]:
+def options_for(host: Host, options: Iterable[Option] = OPTIONS) -> tuple[Option, ...]:
     """The options that a magic (`notebook`) or the command line (`terminal`) has."""
-    return tuple(option for option in OPTIONS if option.host in ("both", host))
+    return tuple(option for option in options if option.host in ("both", host))
 
 
-def add_options(parser: argparse.ArgumentParser, host: Host) -> None:
-    """Give `parser` the options of `host`, in their groups."""
-    titles = dict.fromkeys(option.group for option in options_for(host))
-    groups = {title: parser.add_argument_group(title) for title in titles}
-    for option in options_for(host):
+def add_options(parser: argparse.ArgumentParser, host: Host, options: Iterable[Option] = OPTIONS) -> None:
+    """Give `parser` those of `options` that `host` has, in their groups."""
+    groups: dict[str, Any] = {"": parser}
+    for option in options_for(host, options):
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
         groups[option.group].add_argument(*option.flags, help=option.help, **option.kwargs)
 
 
-def add_rerun_options(parser: argparse.ArgumentParser, host: Host) -> None:
-    """Those of them that mean something to a snapshot that is there already; none has a default of its own."""
-    moved = _list(
-        "--data", "data", "NAME=PLACE", "declared data is there now, a folder, file or s3://...; may be repeated"
-    )
-    parser.add_argument(*moved.flags, help=moved.help, **moved.kwargs)
-    add_trust(parser)
+TRUST = Option(
+    ("--trust",), "", "whose code it is, where it is not yours: it runs as you", {"metavar": "OWNER"}, complete="user"
+)
+
+
+def rerun_options() -> tuple[Option, ...]:
+    """Return those that mean something to a snapshot that is there already; none has a default of its own."""
+    where = "declared data is there now, a folder, file or s3://...; may be repeated"
     of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
-    for option in options_for(host):
-        if option.config or of_rerun & set(option.flags):
-            text = re.sub(r" \[[^\]]*\]$", "", option.help)
-            parser.add_argument(*option.flags, help=text, **option.kwargs)
-
-
-def add_trust(parser: argparse.ArgumentParser) -> None:
-    """The word by which somebody lets another's code run as themselves."""
-    text = "whose code it is, where it is not yours: it runs as you"
-    parser.add_argument("--trust", metavar="OWNER", help=text)
+    again = (option for option in OPTIONS if option.config or of_rerun & set(option.flags))
+    without_default = (replace(each, group="", help=re.sub(r" \[[^\]]*\]$", "", each.help)) for each in again)
+    return (_list("--data", "", "NAME=PLACE", where), TRUST, *without_default)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.checkpoints import act_on, listed, verified
 from jupyter_ext.commands import run_command
-from jupyter_ext.download import download
 from jupyter_ext.job import Job
 from kernel_backend.cli import main
+from kernel_backend.commands.checkpoints import act_on, listed, verified
+from kernel_backend.commands.download import download
 from kernel_backend.errors import CheckpointDamaged, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.ids import AttemptId, Reference

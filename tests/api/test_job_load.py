@@ -158,7 +158,7 @@ def test_while_it_trains_it_is_waited_for_and_that_is_said(
 def interrupted_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupt the next waiting of `follow`, and nothing else that sleeps in this process."""
     clock = types.SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: signal.raise_signal(signal.SIGINT))
-    monkeypatch.setattr("jupyter_ext.follow.time", clock)
+    monkeypatch.setattr("kernel_backend.commands.follow.time", clock)
 
 
 def test_what_a_queued_job_waits_for_is_said(

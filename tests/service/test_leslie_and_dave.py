@@ -17,8 +17,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_ext import magics
-from jupyter_ext.attribute import attribute
 from kernel_backend.client import Client
+from kernel_backend.commands.attribution import attribute
 from kernel_backend.model.diff import Diff
 from tests.world import World
 

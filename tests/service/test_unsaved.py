@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_ext.job import raise_if_failed
 from kernel_backend.cli.follow import wait
-from kernel_backend.cli.verb import FAILED
+from kernel_backend.commands.answer import FAILED
 from kernel_backend.errors import ExperimentFailed
 from kernel_backend.model.trial import checkpoint_step
 from tests.world import DEFINITION, until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_ext.attribute import Submitted, mixed
+from kernel_backend.commands.attribution import Submitted, mixed
 from kernel_backend.differences.attribution import beyond, config, params, steps
 from kernel_backend.differences.diff import causes
 from tests.sides import PACKAGES, SOURCE, side

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.again import plan
+from kernel_backend.commands.rerun import plan
 from kernel_backend.data.declared import declare
 from kernel_backend.differences.side import Side
 from kernel_backend.errors import InvalidRequest

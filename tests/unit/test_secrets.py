@@ -13,11 +13,11 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from jupyter_ext import magics
 from jupyter_ext.capture import capture_cell, capture_file
-from jupyter_ext.capture.secrets import find_secrets, is_secret, known_secrets
 from jupyter_ext.project import Imported
 from jupyter_ext.submit import Checked, Session, Wanted, check, describe
 from kernel_backend.errors import CaptureError
 from kernel_backend.model.assignments import parse_line
+from kernel_backend.model.secrets import find_secrets, is_secret, known_secrets
 from kernel_backend.model.space import UNSEARCHED
 from kernel_backend.snapshots.archive import pack_snapshot
 

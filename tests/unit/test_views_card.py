@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.follow import Look
 from jupyter_ext.views import MIME_TYPE, SAVED_POINTS, bundle, table
 from jupyter_ext.views.saved import curves_of, picture_of
+from kernel_backend.commands.follow import Look
 from kernel_backend.errors import NotFound
 from kernel_backend.model.curves import Curve, Curves
 from kernel_backend.model.experiment import Config, Experiment

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from jupyter_ext.follow import follow
-from jupyter_ext.put_back import PutBack, Submitted, put_back
 from kernel_backend.client import Client
+from kernel_backend.commands.follow import follow
+from kernel_backend.commands.restored_data import PutBack, Submitted, put_back
 from kernel_backend.differences.attribution import Step, beyond, config, params, steps
 from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.model.code import is_code

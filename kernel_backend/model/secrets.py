@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from itertools import pairwise
+
+from kernel_backend.model.record import Value
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")  # of `HF_TOKEN`, `hfToken`, `hf-token`
 # Words of names whose values are secrets, whatever they look like, and of those that may as well be a column's.
@@ -243,3 +245,30 @@ def _random(value: str) -> bool:
     return (
         len(value) >= 16 and bool(re.search(r"\d", value)) and bool(re.search(r"[A-Za-z]", value)) and " " not in value
     )
+
+
+_WAY_OUT = (
+    "A snapshot is kept, and shown to others. Read it from os.environ, and set it where Daylight's service is started"
+)
+# What to do instead, by option.
+_OPTIONS = {
+    "--name": "Call it something else",
+    "--commit": "Write the version alone, without what gives access to it",
+    "--data": "Write the address alone: what gives access to it is read from the environment",
+}
+
+
+def leaks_on_the_line(given: Mapping[str, Value], known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the kind and a sentence for each hyperparameter, or option by its flag, that looks like a secret."""
+    for name, value in given.items():
+        found = find_secrets(f"{name} = {value!r}", known) if isinstance(value, str) else []
+        if found and name in _OPTIONS:
+            kept = "which is kept, and shown to others"
+            yield found[0][1], f"{name} on the line holds what looks like {found[0][1]}, {kept}. {_OPTIONS[name]}."
+        elif found:
+            yield found[0][1], leak_text(f"{name}=... on the line", found[0][1], "give the hyperparameter another name")
+
+
+def leak_text(place: str, kind: str, otherwise: str) -> str:
+    """Say where a secret is, and what to do; `otherwise` is what to do if it is none."""
+    return f"{place} holds what looks like {kind}. {_WAY_OUT}. If it is none, {otherwise}."

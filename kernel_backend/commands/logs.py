@@ -1,4 +1,4 @@
-"""`daylight logs`: what a rank has printed, filtered, and followed from attempt to attempt."""
+"""The verb logs: what a rank has printed, filtered, and followed from attempt to attempt."""
 
 from __future__ import annotations
 
@@ -7,44 +7,38 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 
-from kernel_backend.cli.output import print_json, say
-from kernel_backend.cli.verb import OK, Verb, count, takes_json, takes_one
 from kernel_backend.client import Client
+from kernel_backend.commands.answer import Answer, Log
+from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.options import OptionParser
 from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.states import TRIAL_ENDED
 from kernel_backend.text import hang_text
-from kernel_backend.text.terminal import hand_over
 
 LOOK_S = 0.5  # between looks at a log that is followed
 
 
-def _logs(options: Namespace) -> int:
-    wanted, printed = _pattern(options.grep), False
-    chunks = _chunks(Client.connect(), options)
-    if options.json:
+def _logs(call: Call) -> Answer:
+    options = call.arguments
+    wanted = _pattern(options.grep)
+    chunks = _chunks(call.client, options, spaced=call.program == "daylight")
+    if call.json:
         *_, last = chunked = list(chunks)
         text = "".join(line for line in _lines(iter(chunked)) if wanted.search(line))
-        print_json({**last.to_json(), "text": text})
-        return OK
-    for line in _lines(chunks):
-        if wanted.search(line):
-            hand_over(line, log=True)
-            printed = True
-    if not (printed or options.grep):
-        say("nothing was printed")
-    return OK
+        return Answer({**last.to_json(), "text": text})
+    lines = (line for line in _lines(chunks) if wanted.search(line))
+    return Answer(None, [Log(lines, "" if options.grep else "nothing was printed")])
 
 
-def _chunks(client: Client, options: Namespace) -> Iterator[LogChunk]:
+def _chunks(client: Client, options: Namespace, spaced: bool) -> Iterator[LogChunk]:
     """The log piece by piece, and with `follow` from attempt to attempt until the trial has ended.
 
-    Behind the log of an attempt that hung comes where its ranks stood.
+    Behind the log of an attempt that hung comes where its ranks stood, below an empty line if `spaced`.
     """
     experiment = options.reference.experiment
     trial = options.reference.trial or client.front(experiment)
     attempt, rank, offset = options.attempt or options.reference.attempt, options.rank, 0
+    follow = getattr(options, "follow", False)
     while True:
         chunk = client.logs(experiment, trial, attempt, rank, offset)
         yield chunk
@@ -55,12 +49,12 @@ def _chunks(client: Client, options: Namespace) -> Iterator[LogChunk]:
             continue
         overview = client.experiment(experiment)
         now = next((each for each in overview.trials if each.index == trial), None)
-        goes_on = options.follow and chunk.ended and now is not None and now.attempt > chunk.attempt
+        goes_on = follow and chunk.ended and now is not None and now.attempt > chunk.attempt
         # A trial may have ended before it ever began; one of very many that is not shown has ended, or rests.
         ended = now is None or now.state in TRIAL_ENDED
-        over = not options.follow or (ended and (chunk.ended or not chunk.attempt))
+        over = not follow or (ended and (chunk.ended or not chunk.attempt))
         if goes_on or over:
-            yield from _stacks(overview, trial, chunk)
+            yield from _stacks(overview, trial, chunk, spaced)
         if goes_on:
             attempt, rank, offset = _following(overview, trial, chunk.attempt), options.rank, 0
         elif over:
@@ -75,10 +69,10 @@ def _following(overview: Overview, trial: int, attempt: int) -> int:
     return min(later, default=attempt + 1)
 
 
-def _stacks(overview: Overview, trial: int, chunk: LogChunk) -> Iterator[LogChunk]:
+def _stacks(overview: Overview, trial: int, chunk: LogChunk, spaced: bool) -> Iterator[LogChunk]:
     text = hang_text(overview, trial, chunk.attempt)
     if text:
-        between = "\n" if chunk.size else ""  # the log's last line may have no end
+        between = "\n" if chunk.size and (spaced or not chunk.text.endswith("\n")) else ""
         yield chunk.model_copy(update={"text": f"{between}{text}\n"})
 
 
@@ -99,19 +93,24 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise InvalidRequest(f"--grep {text}: {error}; write \\ before a character that is meant as such") from None
 
 
-def _logs_arguments(parser: OptionParser) -> None:
-    takes_one(parser)
-    parser.add_argument("--rank", metavar="N", type=count, help="whose [the one that failed first, else 0]")
-    parser.add_argument("--attempt", metavar="N", type=count, help="of which attempt [the newest]")
-    parser.add_argument("--grep", metavar="REGEX", default="", help="only lines that it matches")
-    parser.add_argument("--follow", action="store_true", help="stay, and print what comes until the trial has ended")
-    takes_json(parser)
-
-
 LOGS = Verb(
     "logs",
     "print what a rank has printed",
     _logs,
-    _logs_arguments,
+    (
+        NUMBER,
+        argument("--rank", metavar="N", type=count, help="whose [the one that failed first, else 0]"),
+        argument("--attempt", metavar="N", type=count, help="of which attempt [the newest]"),
+        argument("--grep", metavar="REGEX", default="", help="only lines that it matches"),
+        argument(
+            "--follow",
+            action="store_true",
+            help="stay, and print what comes until the trial has ended",
+            host="terminal",
+        ),
+        JSON,
+    ),
     ("logs 12 --follow", "logs 12.1-2 --rank 1", "logs 12 --grep Error"),
+    client=("logs",),
+    job=("logs",),
 )

@@ -1,23 +1,23 @@
-"""What trials have kept with `run.artifact`, listed and brought here: in a notebook and on the command line alike."""
+"""The verb artifacts: what trials have kept with `run.artifact`, listed and brought here."""
 
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_backend.client import Client
+from kernel_backend.commands.answer import Answer, Table, Text
+from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.ids import Reference
 from kernel_backend.model.values import nearest
+from kernel_backend.text.kept import ARTIFACT_HEAD, artifact_row
 
-
-def add_choice(parser: argparse.ArgumentParser) -> None:
-    """The options that say what is brought here, and where to."""
-    parser.add_argument("--get", metavar="NAME", help="bring the artifact of this name here, of each trial that has it")
-    parser.add_argument("--out", metavar="DIR", help="folder to bring it into; alone: all of them [artifacts-12]")
+NONE = "nothing has been kept"
 
 
 def listed(client: Client, reference: Reference) -> list[Artifact]:
@@ -54,3 +54,35 @@ def brought(client: Client, reference: Reference, found: Sequence[Artifact], opt
             raise InvalidRequest(f"cannot write to {file}: {error.strerror or error}") from error
         files.append(file)
     return files
+
+
+def _artifacts(call: Call) -> Answer:
+    options = call.arguments
+    found = listed(call.client, call.reference)
+    if options.get or options.out:
+        files = [str(file) for file in brought(call.client, call.reference, found, options)]
+        return Answer({"files": files}, [Text(files or [NONE])])
+    rows = [artifact_row(each, time.time()) for each in found]
+    return Answer({"artifacts": found}, [Table(ARTIFACT_HEAD, rows, NONE)])
+
+
+ARTIFACTS = Verb(
+    "artifacts",
+    "list what trials have kept with run.artifact, or bring it here",
+    _artifacts,
+    (
+        NUMBER,
+        argument("--get", metavar="NAME", help="bring the artifact of this name here, of each trial that has it"),
+        argument(
+            "--out",
+            metavar="DIR",
+            help="folder to bring it into; alone: all of them [artifacts-12]",
+            complete="folder",
+        ),
+        JSON,
+    ),
+    ("artifacts 12", "artifacts 12.7 --get architecture", "artifacts 12 --out pictures"),
+    takes="one experiment, or one trial",
+    client=("artifacts", "artifact"),
+    job=("artifacts", "artifact"),
+)

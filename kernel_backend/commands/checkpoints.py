@@ -1,19 +1,24 @@
-"""What the verbs do with an experiment's checkpoints: the same in the notebook and on the command line."""
+"""The verbs about checkpoints: list them, do something to one, and have the rules applied to all."""
 
 from __future__ import annotations
 
 import argparse
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from kernel_backend.client import Client
+from kernel_backend.commands.answer import FAILED, OK, USAGE, Answer, Table, Text
+from kernel_backend.commands.download import download
+from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.checkpoints import Which, choose
 from kernel_backend.model.experiment import Metric
-from kernel_backend.model.ids import Reference
+from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.text import size
+from kernel_backend.text.kept import checkpoint_head, checkpoint_row, collected_lines
 
 ACTIONS = ("verify", "download", "delete", "pin", "unpin")
 
@@ -49,15 +54,6 @@ def verified(client: Client, found: Listed) -> Listed:
             unread = each.verified == "not read"
             infos.append(client.verify(found.number, each.trial, each.id) if unread else each)
     return found._replace(infos=infos)
-
-
-def add_choice(parser: argparse.ArgumentParser) -> None:
-    """The options that say which checkpoint is meant, and where a download goes."""
-    parser.add_argument("--latest", action="store_true", help="the newest")
-    parser.add_argument("--best", action="store_true", help="the best by the experiment's metric")
-    parser.add_argument("--step", metavar="S", type=_step, help="the one of this step")
-    parser.add_argument("--to", metavar="DIR", help="folder to download into [checkpoint-12.1-500-2]")
-    parser.add_argument("--force", action="store_true", help="replace an earlier download there")
 
 
 def chosen(found: Listed, action: str, options: argparse.Namespace) -> list[CheckpointInfo]:
@@ -106,8 +102,6 @@ def act(
             info = client.verify(number, trial, info.id)
             return info, f"{name} is {'whole' if info.verified == 'yes' else f'damaged: {info.problem}'}"
         case "download":
-            from jupyter_ext.download import download
-
             to = Path(options.to or f"checkpoint-{number}.{trial}-{info.id}")
             return info, f"{name} is in {download(client, number, info, to, options.force)}, every byte compared"
         case "delete":
@@ -127,3 +121,99 @@ def _step(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise InvalidRequest(f"--step {text}: must be a whole number from 0 up")
     return int(text)
+
+
+NONE = "no checkpoint has been committed"
+
+
+def _checkpoints(call: Call) -> Answer:
+    found = listed(call.client, call.reference)
+    if call.arguments.verify:
+        found = verified(call.client, found)
+    rows = [checkpoint_row(each, found.metric.name, time.time()) for each in found.infos]
+    problems = [each.problem for each in found.infos if each.verified == "damaged"]
+    table = Table(checkpoint_head(found.metric.name), rows, NONE)
+    return Answer({"checkpoints": found.infos}, [table], problems, FAILED if problems else OK)
+
+
+def _checkpoint(call: Call) -> Answer:
+    client, options, action = call.client, call.arguments, call.arguments.action
+    found = listed(client, call.reference)
+    infos = chosen(found, action, options)
+    asks = action == "delete" and not getattr(options, "yes", False)
+    if asks and not call.console.agrees(f"delete {found.name(infos[0])} ({size(infos[0].bytes)})"):
+        return Answer(None, notes=["nothing was deleted"], code=USAGE)
+    done = act_on(client, found, action, infos, options)
+    damaged = action == "verify" and any(info.verified == "damaged" for info, _ in done)
+    lines = [said for _, said in done] or [NONE]
+    return Answer({"checkpoints": [info for info, _ in done]}, [Text(lines)], code=FAILED if damaged else OK)
+
+
+def _gc(call: Call) -> Answer:
+    options = call.arguments
+    number = call.reference.experiment if options.reference else None
+    found = call.client.collect(number, options.dry_run)
+    lines = collected_lines(found, options.dry_run, options.verbose)
+    return Answer(found, [Text(lines)], code=FAILED if found.problems else OK)
+
+
+VERBS = (
+    Verb(
+        "checkpoints",
+        "list what has been committed, and why it is kept",
+        _checkpoints,
+        (
+            NUMBER,
+            argument("--verify", action="store_true", help="read every byte of those that have not been read yet"),
+            JSON,
+        ),
+        ("checkpoints 12", "checkpoints 12.1 --verify"),
+        client=("checkpoints",),
+        job=("checkpoints",),
+    ),
+    Verb(
+        "checkpoint",
+        "verify, download, delete, pin or unpin a checkpoint",
+        _checkpoint,
+        (
+            argument("action", metavar="ACTION", help=", ".join(ACTIONS)),
+            NUMBER,
+            argument("--latest", action="store_true", help="the newest"),
+            argument("--best", action="store_true", help="the best by the experiment's metric"),
+            argument("--step", metavar="S", type=_step, help="the one of this step", complete="step"),
+            argument("--to", metavar="DIR", help="folder to download into [checkpoint-12.1-500-2]", complete="folder"),
+            argument("--force", action="store_true", help="replace an earlier download there"),
+            argument("--yes", action="store_true", help="delete without asking", host="terminal"),
+            JSON,
+        ),
+        (
+            "checkpoint verify 12",
+            "checkpoint download 12 --best --to digits",
+            "checkpoint delete 12.1 --step 500",
+            "checkpoint pin 12 --latest",
+        ),
+        takes="an action and an experiment",
+        client=("verify", "pin", "delete", "manifest", "part"),
+    ),
+    Verb(
+        "gc",
+        "delete the checkpoints that the rules let go",
+        _gc,
+        (
+            argument(
+                "reference",
+                metavar="NUMBER",
+                nargs="?",
+                type=parse_reference,
+                help="one experiment, as 12 [all]",
+                complete="experiment",
+            ),
+            argument("--dry-run", action="store_true", help="only say what would go"),
+            argument("--verbose", action="store_true", help="say what stays, too, and why"),
+            JSON,
+        ),
+        ("gc --dry-run", "gc 12 --verbose"),
+        takes="one experiment, or none for all",
+        client=("collect",),
+    ),
+)

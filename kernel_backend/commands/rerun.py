@@ -1,4 +1,4 @@
-"""Training an experiment's snapshot again: with whose packages, and what is not as it was (notebook, terminal)."""
+"""The verbs that train an experiment's snapshot again: rerun and verify."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from jupyter_ext.capture.secrets import known_secrets
-from jupyter_ext.leaks import leaks_on_the_line
-from jupyter_ext.put_back import PutBack, Submitted, put_back
 from kernel_backend.client import Client
+from kernel_backend.commands.answer import FAILED, OK, Answer, Started, Text
+from kernel_backend.commands.restored_data import PutBack, Submitted, put_back
+from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.assignments import parse_assignments
 from kernel_backend.model.diff import Diff, Rerun
 from kernel_backend.model.environments import packages
 from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.ids import Reference, parse_reference, whole
+from kernel_backend.model.options import TRUST, rerun_options
+from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value, checked
 from kernel_backend.model.search import Search
+from kernel_backend.model.secrets import known_secrets, leaks_on_the_line
 from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.spelling import given_settings
+from kernel_backend.model.trial import checkpoint_step
 from kernel_backend.snapshots.archive import contents
 from kernel_backend.snapshots.environment import record
 
@@ -47,7 +54,7 @@ def plan(
     as that can be; `data` (NAME=PLACE) says where some is now. Another's code runs only where `trust` names its owner.
     Raises NotFound, and InvalidRequest for what looks like a secret, or for such a place where nothing is.
     """
-    if told := [each.message for each in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
+    if told := [message for _, message in leaks_on_the_line({**params, "--name": name}, known_secrets())]:
         raise InvalidRequest("\n".join(told))
     _, snapshot = client.source(number)
     given, notes = dict(settings), list[str]()
@@ -110,3 +117,84 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of Config as JSON has them."""
     given = Config.model_validate(settings).to_json()
     return {name: given[name] for name in settings}
+
+
+def _rerun(call: Call) -> Answer:
+    options, (number, trial, _) = call.arguments, _reference(call)
+    params = parse_assignments(options.words[1:])
+    planned = plan(
+        call.client, number, params, given_settings(options), options.name, options.data or (), trial, options.trust
+    )
+    for note in planned.notes:
+        call.console.note(note)
+    overview = call.client.rerun(number, planned.asked)
+    captured = [f"the snapshot of #{number}{f'.{trial}' if trial else ''} again", *planned.notes]
+    compared = trial in (None, 1)  # there is nothing to compare others with
+    if call.console.waits(options.wait):
+        return _waited(call, overview, captured, compared=compared)
+    compares = f"{call.program} diff {number} {overview.experiment.number} tells whether its bits agree"
+    return Answer(overview, [Started(call.client, overview, captured, compares if compared else "")])
+
+
+def _reference(call: Call) -> Reference:
+    words = call.arguments.words
+    if not words or "=" in words[0]:
+        raise InvalidRequest(f"{call.command} takes an experiment first: write {call.command} 41 lr=0.1")
+    return parse_reference(words[0])
+
+
+def _verify(call: Call) -> Answer:
+    number = whole(call.reference)
+    planned = plan(call.client, number, {}, {}, trust=call.arguments.trust)
+    for note in planned.notes:
+        call.console.note(note)
+    overview = call.client.retrain(number, planned.asked)
+    since = overview.experiment.begins_from
+    begins = f"step {checkpoint_step(since.partition('/')[2])}" if since else "the beginning"
+    captured = [f"#{number} again from {begins} to step {overview.experiment.config.until}", *planned.notes]
+    return _waited(call, overview, captured, verifies=True)
+
+
+def _waited(
+    call: Call, overview: Overview, captured: Sequence[str], *, compared: bool = True, verifies: bool = False
+) -> Answer:
+    """Wait for the new experiment, and say whether its bits agree with the one that it is `compared` with."""
+    ended, code = call.console.wait(call.client, overview, captured, bool(getattr(call.arguments, "quiet", False)))
+    if ended is None or code != OK:
+        return Answer(None, code=code)
+    if not compared:
+        return Answer(ended)
+    origin = overview.experiment.rerun_of
+    assert origin is not None
+    found = call.client.diff(origin, overview.experiment.number)
+    differs = verifies and not found.results.identical
+    return Answer(found, [Text([verdict_text(found, verifies)])], code=FAILED if differs else OK)
+
+
+RERUN = Verb(
+    "rerun",
+    "train an experiment's snapshot again",
+    _rerun,
+    (
+        argument(
+            "words",
+            nargs="*",
+            metavar="NUMBER name=value",
+            help="the experiment, or one trial of a search, and what shall be other",
+            complete="experiment",
+        ),
+        *rerun_options(),
+    ),
+    ("rerun 41 --wait", "rerun 41 lr=0.1 --epochs 20", "rerun 12.7"),
+    client=("rerun",),
+    job=("rerun",),
+)
+VERIFY = Verb(
+    "verify",
+    "train an experiment's first steps again, and say whether bits agree",
+    _verify,
+    (NUMBER, TRUST, JSON),
+    ("verify 41",),
+    client=("retrain",),
+    job=("verify",),
+)

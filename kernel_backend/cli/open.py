@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import html
-import json
 import webbrowser
 
 from kernel_backend import discovery
-from kernel_backend.cli.verb import OK, Verb, takes_json
 from kernel_backend.client import Client
+from kernel_backend.commands.answer import Answer, Text
+from kernel_backend.commands.verb import JSON, Call, Verb
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
 
@@ -17,22 +16,27 @@ from kernel_backend.home import home
 DOOR = '<!doctype html><meta http-equiv="refresh" content="0; url={url}"><title>Daylight</title>'
 
 
-def _open(options: argparse.Namespace) -> int:
+def _open(call: Call) -> Answer:
     address = discovery.find() or discovery.start()
     if not address.pid:
         raise InvalidRequest("the hub serves this page, and signs you in: choose Services, then daylight, in its menu")
     Client(lambda: address).health()  # it is the service that is there: whoever serves the page reads the token
     url = f"{address.url}/#token={address.token}"
-    if options.json:
-        print(json.dumps({"url": url}))
-        return OK
+    if call.json:
+        return Answer({"url": url})
     door = home() / "open.html"
     discovery.write_private(door, DOOR.format(url=html.escape(url)))
     if webbrowser.open(door.as_uri()):
-        print(f"{address.url} opens in your browser")
-    else:
-        print(f"no browser here; open this address in one, and show it to nobody:\n{url}")
-    return OK
+        return Answer(None, [Text([f"{address.url} opens in your browser"])])
+    alone = "no browser here; open this address in one, and show it to nobody:"
+    return Answer(None, [Text([alone, url])])
 
 
-OPEN = Verb("open", "open the page of slots, queue and nodes in a browser", _open, takes_json, ("open", "open --json"))
+OPEN = Verb(
+    "open",
+    "open the page of slots, queue and nodes in a browser",
+    _open,
+    (JSON,),
+    ("open", "open --json"),
+    host="terminal",
+)

@@ -1,17 +1,19 @@
-"""Quotas, the queue and nodes as the magics and the command line show and change them: one set of words for both."""
+"""The verbs about a shared cluster: quota, queue, nodes, audit."""
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import time
-from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from kernel_backend.client import Client
+from kernel_backend.commands.answer import Answer, Table, Text
+from kernel_backend.commands.verb import JSON, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import parse_reference
-from kernel_backend.model.options import OptionParser
+from kernel_backend.model.options import Candidates, Option
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.quota_changes import label
 from kernel_backend.model.quotas import Quota
@@ -33,36 +35,8 @@ _HELP = {
 }
 
 
-class Answer(NamedTuple):
-    """What a verb answers: as JSON, as a table, and in lines below it."""
-
-    body: Any
-    head: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    empty: str = ""
-    lines: Sequence[str] = ()
-
-
-Act = Callable[[Client, Sequence[str], Namespace, str], Answer]
-
-
-def add_numbers(parser: OptionParser) -> None:
-    """The options of `quota set` and `quota clear`; the latter give no number."""
-    group = parser.add_argument_group("numbers, of quota set; quota clear takes those that are named, or all")
-    for name, (metavar, text) in _HELP.items():
-        group.add_argument(f"--{label(name)}", metavar=metavar, nargs="?", const=True, help=text)
-    parser.add_argument("--all", action="store_true", help="quota show: all users and groups (admins)")
-
-
-def add_page(parser: OptionParser) -> None:
-    """The options of `audit`."""
-    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many, newest first [50]")
-    parser.add_argument("--before", metavar="NO", type=int, help="those before this number of the log")
-    parser.add_argument("--search", metavar="TEXT", default="", help="those in which all of these words are")
-
-
-def quota(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
-    """Quotas and use: one's own, `show user ada` or `--all`, `set user ada --limit 8`, `clear user ada`."""
+def _quota(call: Call) -> Answer:
+    said, options, client, command = call.arguments.words, call.arguments, call.client, call.command
     action, rest = (said[0], said[1:]) if said else ("show", [])
     if action not in ("show", "set", "clear"):
         raise InvalidRequest(
@@ -87,10 +61,15 @@ def quota(client: Client, said: Sequence[str], options: Namespace, command: str)
             raise InvalidRequest(f"clear takes no number, not {valued[0]}: write {command} clear {kind} {name} --limit")
         after = client.set_quota(kind, name, dict.fromkeys(given)) if given else client.clear_quota(kind, name)
     body = {"before": before.to_json(), "after": after.to_json()}
-    return Answer(body, lines=words.changed_lines(before, after, command))
+    return Answer(body, [Text(words.changed_lines(before, after, command))])
+
+
+def _action(text: str, complete: Candidates = "") -> Option:
+    return argument("words", nargs="*", metavar="ACTION", help=text, complete=complete)
 
 
 def _show(client: Client, rest: Sequence[str], everyone: bool, command: str) -> Answer:
+    body: dict[str, Any]
     if everyone and rest:
         raise InvalidRequest(f"--all shows everybody, not {' '.join(rest)} alone: leave one of them out")
     if rest:
@@ -98,20 +77,16 @@ def _show(client: Client, rest: Sequence[str], everyone: bool, command: str) -> 
         account = _find(client.accounts(), kind, name)
         use = client.usage(kind, name, points=POINTS)
         lines = [*words.quota_notes([account]), *words.account_lines(account, use)]
-        return Answer(
-            {"account": account.to_json(), "use": use.to_json()},
-            words.QUOTA_HEAD,
-            [words.quota_row(account)],
-            lines=lines,
-        )
+        body = {"account": account.to_json(), "use": use.to_json()}
+        return Answer(body, [Table(words.QUOTA_HEAD, [words.quota_row(account)], ""), Text(lines)])
     if everyone:
         found = client.accounts()
-        body: dict[str, Any] = {"accounts": [each.to_json() for each in found]}
+        body = {"accounts": [each.to_json() for each in found]}
     else:
         me = client.me()
         found, body = list(me.accounts), me.to_json()
     rows = [words.quota_row(each) for each in found]
-    return Answer(body, words.QUOTA_HEAD, rows, "nobody is known yet", words.quota_notes(found))
+    return Answer(body, [Table(words.QUOTA_HEAD, rows, "nobody is known yet"), Text(words.quota_notes(found))])
 
 
 def _account(rest: Sequence[str], command: str) -> tuple[AccountKind, str]:
@@ -131,12 +106,12 @@ def _find(accounts: Sequence[Account], kind: AccountKind, name: str) -> Account:
     return next(found, Account.model_validate(nobody))
 
 
-def queue(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
-    """What waits, in order; `priority 12 5` and `first 12` give an experiment another turn."""
+def _queue(call: Call) -> Answer:
+    said, client, command = call.arguments.words, call.client, call.command
     if not said:
         found, now = client.queue(), time.time()
         rows = words.queue_rows(found, now)
-        return Answer({"queue": [each.to_json() for each in found]}, words.queue_head(found), rows, "nothing waits")
+        return Answer({"queue": found}, [Table(words.queue_head(found), rows, "nothing waits")])
     action, rest = said[0], said[1:]
     if action == "priority" and len(rest) == 2:
         number = parse_reference(rest[0]).experiment
@@ -157,7 +132,7 @@ def queue(client: Client, said: Sequence[str], options: Namespace, command: str)
         given = had is None and after.experiment.priority is not None and person.name != before.experiment.owner
         back = f"first {number}" if words.priority_text(was) == "first" else f"priority {number} {was}"
         lines.append(f"to take it back: {command} {f'priority {number} {ASKED}' if given else back}")
-    return Answer(after.to_json(), lines=lines)
+    return Answer(after, [Text(lines)])
 
 
 def _priority(overview: Overview) -> int:
@@ -172,39 +147,91 @@ def _whole(text: str) -> int:
         raise InvalidRequest(f"priority {text}: must be a whole number") from None
 
 
-def nodes(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
-    """Nodes and what holds their slots; `drain n1` and `undrain n1`."""
+def _nodes(call: Call) -> Answer:
+    said, client, command = call.arguments.words, call.client, call.command
     if not said:
         found = client.nodes()
-        body = {"nodes": [each.to_json() for each in found]}
-        return Answer(
-            body, words.NODE_HEAD, [words.node_row(each, time.time()) for each in found], "there are no nodes"
-        )
+        rows = [words.node_row(each, time.time()) for each in found]
+        return Answer({"nodes": found}, [Table(words.NODE_HEAD, rows, "there are no nodes")])
     if said[0] not in ("drain", "undrain") or len(said) != 2:
         near = nearest(said[0], ("drain", "undrain"))
         known = f"{command} drain NAME, or {command} undrain NAME"
         raise InvalidRequest(f"{command} {' '.join(said)}: that is nothing to do{near}; write {known}")
     node = client.drain(said[1]) if said[0] == "drain" else client.undrain(said[1])
-    return Answer(node.to_json(), lines=words.drained_lines(node, command, time.time()))
+    return Answer(node, [Text(words.drained_lines(node, command, time.time()))])
 
 
-def audit(client: Client, said: Sequence[str], options: Namespace, command: str) -> Answer:
-    """What admins have done, newest first."""
-    if said:
-        raise InvalidRequest(f"{command} takes no {said[0]!r}: --search, --limit and --before choose lines")
-    found = client.audit(options.before, options.limit, options.search)
-    body = {"audit": [each.to_json() for each in found]}
+def _audit(call: Call) -> Answer:
+    options, command = call.arguments, call.command
+    if options.words:
+        raise InvalidRequest(f"{command} takes no {options.words[0]!r}: --search, --limit and --before choose lines")
+    found = call.client.audit(options.before, options.limit, options.search)
     rows = [words.audit_row(each) for each in found]
     whole = len(found) < options.limit or found[-1].seq == 1
     same = f" --search {shlex.quote(options.search)}" if options.search else ""
     more = [] if whole else [f"older ones: {command}{same} --before {found[-1].seq}"]
     none = f"no line of the log has {options.search}" if same else "nothing has been done to what others have"
-    return Answer(body, words.AUDIT_HEAD, rows, none, more)
+    return Answer({"audit": found}, [Table(words.AUDIT_HEAD, rows, none), Text(more)])
 
 
-ACTS: Mapping[str, tuple[Act, Callable[[OptionParser], None]]] = {
-    "quota": (quota, add_numbers),
-    "queue": (queue, lambda parser: None),
-    "nodes": (nodes, lambda parser: None),
-    "audit": (audit, add_page),
-}
+_QUOTA_ACTIONS = (
+    "nothing: your own; show user NAME, show group NAME; set user NAME and clear user NAME with numbers below"
+)
+NUMBERS = "numbers, of quota set; quota clear takes those that are named, or all"
+VERBS = (
+    Verb(
+        "quota",
+        "show what you may have and have in use; admins set it",
+        _quota,
+        (
+            _action(_QUOTA_ACTIONS),
+            *(
+                argument(f"--{label(name)}", metavar=metavar, nargs="?", const=True, help=text, group=NUMBERS)
+                for name, (metavar, text) in _HELP.items()
+            ),
+            argument("--all", action="store_true", help="quota show: all users and groups (admins)"),
+            JSON,
+        ),
+        (
+            "quota",
+            "quota show --all",
+            "quota show group vision",
+            "quota set user ada --limit 8 --guarantee 4 --slot-hours 500/7d",
+            "quota set group vision --limit none",
+            "quota clear user ada --limit",
+            "quota clear user ada",
+        ),
+        client=("me", "accounts", "usage", "set_quota", "clear_quota"),
+    ),
+    Verb(
+        "queue",
+        "list what waits, with its place and why; give it another turn",
+        _queue,
+        (_action("nothing: the queue; priority NUMBER N, first NUMBER or priority NUMBER asked (admins)"), JSON),
+        ("queue", "queue priority 12 5", "queue first 12"),
+        client=("queue", "set_priority", "put_first"),
+    ),
+    Verb(
+        "nodes",
+        "list where experiments run, what is in use and by whom; drain a node",
+        _nodes,
+        (_action("nothing: the nodes; drain NAME or undrain NAME (admins)", "node"), JSON),
+        ("nodes", "nodes drain gpu7", "nodes undrain gpu7"),
+        client=("nodes", "drain", "undrain"),
+    ),
+    Verb(
+        "audit",
+        "list what admins have done to what others have",
+        _audit,
+        (
+            argument("words", nargs="*", help=argparse.SUPPRESS),
+            argument("--limit", metavar="N", type=int, default=50, help="at most so many, newest first [50]"),
+            argument("--before", metavar="NO", type=int, help="those before this number of the log"),
+            argument("--search", metavar="TEXT", default="", help="those in which all of these words are"),
+            JSON,
+        ),
+        ("audit", "audit --limit 10 --json"),
+        host="terminal",
+        client=("audit",),
+    ),
+)

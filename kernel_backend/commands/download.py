@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from jupyter_ext.readme import readme
 from kernel_backend.client import Client
+from kernel_backend.commands.readme import readme
 from kernel_backend.errors import CheckpointDamaged, InvalidRequest
 from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.snapshot import Snapshot

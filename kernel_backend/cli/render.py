@@ -1,0 +1,153 @@
+"""Answers in a terminal: a renderer for each kind, JSON for programs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kernel_backend.cli.follow import wait
+from kernel_backend.cli.output import ask, print_json, print_table, say, tell
+from kernel_backend.client import Client
+from kernel_backend.commands.answer import Answer, Card, Comparison, File, Log, Shown, Started, Table, Text, Waited
+from kernel_backend.model.facts import known
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.printable import harmless
+from kernel_backend.text import (
+    attempt_lines,
+    failure_text,
+    guarantee_text,
+    head_text,
+    params_text,
+    progress_line,
+    search_text,
+)
+from kernel_backend.text.compare import diff_lines
+from kernel_backend.text.given import given_line
+from kernel_backend.text.terminal import hand_over
+
+
+class Terminal:
+    """The console of one command line: answers on standard output, everything beside them on standard error."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._json = getattr(arguments, "json", False)
+        self._quiet = bool(getattr(arguments, "quiet", False))
+
+    def show(self, answer: Answer) -> int:
+        """Print an answer, its body alone where a program reads it; return the exit code."""
+        if self._json and answer.body is not None:
+            print_json(answer.body)
+        else:
+            for each in answer.shown:
+                _RENDERERS[type(each)](self, each)
+        for note in answer.notes:
+            say(note)
+        return answer.code
+
+    def say(self, text: str) -> None:
+        """Print to standard error."""
+        say(text)
+
+    def note(self, text: str) -> None:
+        """Print to standard error: there is no card."""
+        say(f"note: {text}")
+
+    def agrees(self, question: str) -> bool:
+        """Ask at a terminal; where nobody sits at one, the command line was the answer."""
+        return ask(question)
+
+    def waits(self, asked: bool | None) -> bool:
+        """Wait only when asked to."""
+        return bool(asked)
+
+    def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
+        """Show a bar or lines until it has ended."""
+        return Waited(*wait(client, overview, sys.stderr if self._json or self._quiet else sys.stdout))
+
+    def table(self, table: Table) -> None:
+        """Print a table."""
+        print_table(table.head, table.rows, table.empty)
+
+    def text(self, text: Text) -> None:
+        """Print lines."""
+        for line in text.lines:
+            tell(line)
+
+    def file(self, file: File) -> None:
+        """Print text as it is, Python in colours on a terminal."""
+        if file.python and sys.stdout.isatty():
+            from rich.console import Console
+            from rich.syntax import Syntax
+
+            Console().print(Syntax(harmless(file.text), "python", line_numbers=True, background_color="default"))
+        else:
+            hand_over(file.text)
+
+    def log(self, log: Log) -> None:
+        """Print lines as they come."""
+        printed = False
+        for line in log.lines:
+            hand_over(line, log=True)
+            printed = True
+        if not printed and log.empty:
+            say(log.empty)
+
+    def comparison(self, found: Comparison) -> None:
+        """Print what differs, in colours on a terminal."""
+        if not sys.stdout.isatty():
+            tell("\n".join(diff_lines(found.diff)))
+            return
+        from rich.console import Console
+        from rich.text import Text as Coloured
+
+        colours = {"+": "green", "-": "red", "~": "yellow", "@": "dim", ".": "dim"}
+        console = Console()
+        for line in diff_lines(found.diff):
+            detail = line.startswith(" " * 20)
+            console.print(Coloured(harmless(line), colours.get(line.strip()[:1], "") if detail else ""))
+
+    def card(self, card: Card) -> None:
+        """Print an experiment in lines."""
+        number, front = card.overview.experiment.number, card.overview.front
+        facts = card.client.facts(number, front.index if front else 1)
+        given = given_line(known(facts), card.client.source(number)[1])
+        tell("\n".join(_card(card.overview, given, card.failures)))
+
+    def started(self, started: Started) -> None:
+        """Print the head of a new experiment, or its number alone."""
+        experiment = started.overview.experiment
+        tell(experiment.number if self._quiet else head_text(started.overview, time.time()))
+        if started.hint:
+            say(started.hint)
+
+
+_RENDERERS: dict[type[Shown], Callable[[Terminal, Any], None]] = {
+    Table: Terminal.table,
+    Text: Terminal.text,
+    File: Terminal.file,
+    Log: Terminal.log,
+    Comparison: Terminal.comparison,
+    Card: Terminal.card,
+    Started: Terminal.started,
+}
+
+
+def _card(overview: Overview, given: str, failures: bool) -> list[str]:
+    """An experiment in lines, with what it was `given`; `failures` can be left out where they have been told."""
+    experiment = overview.experiment
+    origin = experiment.rerun_of
+    again = f"#{origin} again: daylight diff {origin} {experiment.number} compares them" if origin else ""
+    searched = experiment.config.search is not None
+    befell = [] if searched else attempt_lines(overview)
+    said = [line for line in (search_text(overview), again, guarantee_text(overview), given, *befell) if line]
+    lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
+    best = [overview.front] if overview.front else []
+    for trial in best if searched else overview.trials:
+        lines += [f"  {params_text(trial.params)}".rstrip(), f"  {progress_line(trial, experiment.config)}"]
+        if trial.failure and failures and trial.state == "failed":
+            lines += [f"  {line}" for line in failure_text(trial.failure).splitlines()]
+    lines += [f"  note: {warning}" for warning in overview.warnings]
+    return [line for line in lines if line]

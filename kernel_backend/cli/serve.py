@@ -1,0 +1,35 @@
+"""`daylight serve`: the service in the foreground."""
+
+from __future__ import annotations
+
+from kernel_backend.commands.answer import Answer
+from kernel_backend.commands.verb import Call, Verb, argument
+from kernel_backend.errors import InvalidRequest
+
+SETTINGS = ("port", "idle_timeout", "slots", "config")
+
+
+def _serve(call: Call) -> Answer:
+    try:
+        from kernel_backend.app import main
+    except ImportError as error:
+        raise InvalidRequest(
+            f"this Python cannot serve ({error}): install daylight[server] into it, or use the Python that has it"
+        ) from None
+    given = {name: getattr(call.arguments, name) for name in SETTINGS}
+    main([f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value])
+
+
+SERVE = Verb(
+    "serve",
+    "run the service in the foreground",
+    _serve,
+    (
+        argument("--port", metavar="N", help="port to listen on, of this machine only [a free one]"),
+        argument("--idle-timeout", metavar="SECONDS", help="ends itself after as long with nothing to do [3600]"),
+        argument("--slots", metavar="N", help="how many slots to offer [as many as there are]"),
+        argument("--config", metavar="FILE", help="file of settings: c.Daylight.idle_timeout = 600", complete="file"),
+    ),
+    ("serve", "serve --idle-timeout 600"),
+    host="terminal",
+)

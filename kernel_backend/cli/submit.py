@@ -1,0 +1,36 @@
+"""`daylight submit FILE.py`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from kernel_backend.commands.answer import Answer
+from kernel_backend.commands.verb import Call, Verb, argument
+from kernel_backend.model.options import OPTIONS
+
+CAPTURE = "jupyter_ext.submit_file"  # to capture code is the notebook's side, which knows us, and we not it
+
+
+def _submit(call: Call) -> Answer:
+    answer: Answer = import_module(CAPTURE).submit(call)
+    return answer
+
+
+SUBMIT = Verb(
+    "submit",
+    "submit a file of roles as an experiment",
+    _submit,
+    (
+        argument(
+            "words",
+            nargs="*",
+            metavar="FILE.py name=value",
+            help="the roles, and their hyperparameters",
+            complete="file",
+        ),
+        *OPTIONS,
+    ),
+    ("submit train.py --slots 2 --epochs 10 lr=0.01", "submit train.py --wait --json | jq .trials[0].metrics"),
+    host="terminal",
+    client=("submit", "upload_snapshot"),
+)

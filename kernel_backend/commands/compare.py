@@ -1,0 +1,74 @@
+"""The verbs that compare experiments: diff and history."""
+
+from __future__ import annotations
+
+import time
+
+from kernel_backend.commands.answer import Answer, Comparison, Table, Text
+from kernel_backend.commands.attribution import attribute
+from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
+from kernel_backend.model.ids import parse_reference, whole
+from kernel_backend.text.compare import (
+    HISTORY_HEAD,
+    attribution_head,
+    attribution_lines,
+    attribution_row,
+    history_row,
+)
+
+MOST = 200  # rows of a history
+
+
+def _diff(call: Call) -> Answer:
+    client, a, b = call.client, whole(call.reference), whole(call.arguments.other)
+    if not call.arguments.attribute:
+        diff = client.diff(a, b)
+        return Answer(diff, [Comparison(diff)])
+    found = attribute(client, a, b, call.console.say)
+    rows = [attribution_row(row) for row in found.rows]
+    return Answer(found, [Table(attribution_head(found), rows, ""), Text(attribution_lines(found))])
+
+
+def _history(call: Call) -> Answer:
+    found = call.client.history(" ".join(call.arguments.words) or None, min(call.arguments.limit, MOST))
+    rows = [history_row(each, time.time()) for each in found]
+    return Answer({"history": found}, [Table(HISTORY_HEAD, rows, "no such experiments")])
+
+
+DIFF = Verb(
+    "diff",
+    "say what differs between two experiments, the likeliest cause first",
+    _diff,
+    (
+        NUMBER,
+        argument(
+            "other",
+            metavar="OTHER",
+            type=parse_reference,
+            help="the experiment to lay beside it",
+            complete="experiment",
+        ),
+        argument(
+            "--attribute",
+            action="store_true",
+            help="train again with one group of causes after the other put back, and say how much each makes",
+        ),
+        JSON,
+    ),
+    ("diff 41 97", "diff 41 97 --attribute", "diff 41 97 --json | jq .results.identical"),
+    takes="two experiments",
+    client=("diff",),
+    job=("diff",),
+)
+HISTORY = Verb(
+    "history",
+    "say what has changed from experiment to experiment",
+    _history,
+    (
+        argument("words", nargs="*", metavar="TEXT", help="names that contain it"),
+        argument("--limit", metavar="N", type=count, default=20, help="so many, newest first, at most 200 [20]"),
+        JSON,
+    ),
+    ("history digits",),
+    client=("history",),
+)

@@ -1,0 +1,178 @@
+"""The verbs about experiments: list, show, metrics, facts, source; stop, pause, resume."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from kernel_backend.client import Client
+from kernel_backend.commands.answer import OK, Answer, Card, File, Table, Text
+from kernel_backend.commands.logs import LOGS
+from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
+from kernel_backend.model.facts import known
+from kernel_backend.model.options import VIEWS
+from kernel_backend.model.overview import Overview
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.resumption import parse_slots
+from kernel_backend.text import OWNED_HEAD, TABLE_HEAD, already_text, head_text, new_notes, number, table_row
+from kernel_backend.text.given import fact_lines
+
+STATES = "queued, starting, running, releasing, paused, stopping, stopped, completed or failed"
+EVERYBODY = "those of everybody in this group, without a name of all of whom you may see any"
+
+
+def _list(call: Call) -> Answer:
+    asked = call.arguments
+    text = " ".join(asked.words) or asked.search
+    found = call.client.experiments(asked.state, text, asked.limit, asked.owner, asked.group)
+    others = asked.owner is not None or asked.group is not None
+    rows = [table_row(each, time.time(), owner=others) for each in found]
+    if others:
+        return Answer({"experiments": found}, [Table(OWNED_HEAD, rows, "no experiments that you may see")])
+    how = "daylight submit FILE.py" if call.program == "daylight" else "%%dlsubmit"
+    return Answer({"experiments": found}, [Table(TABLE_HEAD, rows, f"no experiments: {how} makes one")])
+
+
+def _show(call: Call) -> Answer:
+    client, code = call.client, OK
+    follows = getattr(call.arguments, "follow", False)
+    overview: Overview | None = client.experiment(call.reference.experiment)
+    if follows and overview:
+        overview, code = call.console.wait(client, overview, ())
+    if overview is None:
+        return Answer(None, code=code)
+    return Answer(overview, [Card(client, overview, failures=not follows)], code=code)
+
+
+def _metrics(call: Call) -> Answer:
+    client, (experiment, trial, _), kind = call.client, call.reference, call.arguments.kind
+    reports = client.reports(experiment, trial or client.front(experiment), None if kind == "all" else kind)
+    names = list(dict.fromkeys(name for report in reports for name in report.metrics))
+    rows = [_report_row(report, names) for report in reports]
+    return Answer({"reports": reports}, [Table(["step", "epoch", "kind", *names], rows, "no reports")])
+
+
+def _report_row(report: StoredReport, names: list[str]) -> list[str]:
+    values = [number(report.metrics[name]) if name in report.metrics else "" for name in names]
+    return [str(report.step), f"{report.epoch:.2f}", report.kind, *values]
+
+
+def _facts(call: Call) -> Answer:
+    client, (experiment, trial, _) = call.client, call.reference
+    facts = client.facts(experiment, trial or client.front(experiment))
+    snapshot = client.source(experiment)[1]
+    lines = fact_lines(known(facts), snapshot) or ["nothing is known yet: it is told by a rank that trains"]
+    return Answer({"facts": facts, "data": snapshot.data, "commits": snapshot.commits}, [Text(lines)])
+
+
+def _source(call: Call) -> Answer:
+    definition, snapshot = call.client.source(call.reference.experiment)
+    return Answer({"definition": definition, "snapshot": snapshot}, [File(definition, python=True)])
+
+
+def _change(name: str, text: str, change: Callable[[Client, int], Overview]) -> Verb:
+    def run(call: Call) -> Answer:
+        overview = change(call.client, call.reference.experiment)
+        return Answer(overview, [Text([head_text(overview, time.time())])])
+
+    return Verb(name, text, run, (NUMBER, JSON), (f"{name} 12",), client=(name,), job=(name,))
+
+
+def _resume(call: Call) -> Answer:
+    client, experiment = call.client, call.reference.experiment
+    before = client.experiment(experiment)
+    overview = client.resume(experiment, call.arguments.slots)
+    notes = [*already_text(before), *new_notes(before, overview)]
+    return Answer(overview, [Text([head_text(overview, time.time()), *(f"note: {note}" for note in notes)])])
+
+
+LOOK = (
+    Verb(
+        "list",
+        "list experiments, newest first",
+        _list,
+        (
+            argument("words", nargs="*", metavar="TEXT", help="names that contain it", host="notebook"),
+            argument("--state", metavar="STATE", help=f"only those that are {STATES}", complete="state"),
+            argument("--search", metavar="TEXT", help="names that contain it"),
+            argument("--limit", metavar="N", type=count, default=50, help="at most so many, newest first [50]"),
+            argument("--group", metavar="NAME", nargs="?", const="", help=EVERYBODY, complete="group"),
+            argument("--owner", metavar="NAME", help="those of this person", complete="user"),
+            JSON,
+        ),
+        ("list --state failed", "list --search gan"),
+        client=("experiments",),
+    ),
+    Verb(
+        "show",
+        "show an experiment",
+        _show,
+        (
+            NUMBER,
+            argument("--view", metavar="KIND", choices=VIEWS, help="card, widget or auto", host="notebook"),
+            argument(
+                "--follow",
+                action="store_true",
+                help="stay, and show how it goes on until it has ended",
+                host="terminal",
+            ),
+            JSON,
+        ),
+        ("show 12", "show 12 --follow", "show 12 --json"),
+        client=("experiment",),
+        job=("show", "wait"),
+    ),
+    LOGS,
+    Verb(
+        "metrics",
+        "print the reports of a trial",
+        _metrics,
+        (
+            NUMBER,
+            argument("--kind", choices=["validation", "training", "all"], default="all", help="which reports [all]"),
+            JSON,
+        ),
+        ("metrics 12 --json",),
+        client=("reports",),
+        job=("metrics",),
+    ),
+    Verb(
+        "facts",
+        "show what a result depends on beside its code: data, files, first weights",
+        _facts,
+        (NUMBER, JSON),
+        ("facts 12",),
+        client=("facts",),
+    ),
+    Verb(
+        "source",
+        "print what was submitted",
+        _source,
+        (NUMBER, JSON),
+        ("source 12 > train.py",),
+        client=("source",),
+        job=("source",),
+    ),
+)
+CHANGE = (
+    _change("stop", "end an experiment for good; its checkpoints stay", Client.stop),
+    _change("pause", "commit a checkpoint and give the slots back", Client.pause),
+    Verb(
+        "resume",
+        "go on with a paused experiment",
+        _resume,
+        (
+            NUMBER,
+            argument(
+                "--slots",
+                metavar="N",
+                type=parse_slots,
+                help="on so many slots from here on [as many as before]",
+            ),
+            JSON,
+        ),
+        ("resume 12", "resume 12 --slots 4"),
+        client=("resume",),
+        job=("resume",),
+    ),
+)

@@ -1,0 +1,25 @@
+"""The table of verbs that `daylight` and `%dl` share, in the order of the help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kernel_backend.commands import artifacts, checkpoints, cluster, compare, environment, experiments, rerun, search
+from kernel_backend.commands.verb import Verb
+
+VERBS: Mapping[str, Verb] = {
+    verb.name: verb
+    for verb in (
+        *experiments.LOOK,
+        environment.ENV,
+        compare.DIFF,
+        rerun.RERUN,
+        rerun.VERIFY,
+        compare.HISTORY,
+        *search.VERBS,
+        *checkpoints.VERBS,
+        artifacts.ARTIFACTS,
+        *cluster.VERBS,
+        *experiments.CHANGE,
+    )
+}

@@ -1,0 +1,157 @@
+"""A verb: one record from which the command line and `%dl` make parser, help and completion."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from kernel_backend.client import Client
+from kernel_backend.commands.answer import Answer, Console
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.ids import Reference, parse_reference
+from kernel_backend.model.options import Candidates, Host, Option, OptionParser, add_options, options_for, whole_number
+
+COMMANDS = {"terminal": "daylight", "notebook": "%dl"}
+USAGE_WIDTH = 40  # characters of a verb with its arguments, in a list of verbs
+
+
+class Call:
+    """A verb as it was typed: its arguments, and the service, which is connected to when it is first used."""
+
+    def __init__(self, arguments: argparse.Namespace, console: Console) -> None:
+        self.arguments = arguments
+        self.console = console
+
+    @cached_property
+    def client(self) -> Client:
+        """The service, started if none runs."""
+        return Client.connect()
+
+    @property
+    def command(self) -> str:
+        """What was typed in front of the arguments: `daylight quota`, `%dl quota`."""
+        return str(self.arguments.command)
+
+    @property
+    def program(self) -> str:
+        """`daylight` or `%dl`."""
+        return self.command.partition(" ")[0]
+
+    @property
+    def json(self) -> bool:
+        """Whether the answer is printed as JSON, and nothing of it shown."""
+        return bool(getattr(self.arguments, "json", False))
+
+    @property
+    def reference(self) -> Reference:
+        """The experiment or trial that is named."""
+        found: Reference = self.arguments.reference
+        return found
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb; `examples` are lines without the program's name, the first of which is a usual one.
+
+    `takes` says in words what stands behind the verb. An argument that is called `words` is all the words that are none
+    else. `client` and `job` name the methods of Client and of the job object that do the same.
+    """
+
+    name: str
+    help: str
+    run: Callable[[Call], Answer]
+    arguments: tuple[Option, ...] = ()
+    examples: tuple[str, ...] = ()
+    takes: str = "one experiment"
+    host: Host = "both"
+    client: tuple[str, ...] = ()
+    job: tuple[str, ...] = ()
+
+    def parser(self, host: Host = "terminal") -> OptionParser:
+        """Make its parser for the command line (`terminal`) or for `%dl` (`notebook`)."""
+        program = COMMANDS[host]
+        parser = OptionParser(
+            prog=f"{program} {self.name}",
+            description=f"{self.help[0].upper()}{self.help[1:]}.",
+            epilog="\n".join(["examples:", *(f"  {program} {each}" for each in self.examples_for(host))]),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            add_help=host == "terminal",
+        )
+        add_options(parser, host, self.arguments)
+        parser.set_defaults(command=parser.prog)
+        return parser
+
+    def parse(self, tokens: Sequence[str], host: Host) -> argparse.Namespace:
+        """Read the words behind the verb; raises InvalidRequest."""
+        try:
+            found = self.parser(host).parse_mixed(tokens)
+        except InvalidRequest as error:
+            if host == "notebook" and "arguments are required" in error.message:
+                raise self._miscounted(host) from None
+            raise
+        for option in self.arguments:  # argparse takes no optional word behind an option
+            optional = option.kwargs.get("nargs") == "?" and not option.flags[0].startswith("-")
+            if optional and found.words and getattr(found, option.dest) is None:
+                setattr(found, option.dest, option.kwargs["type"](found.words.pop(0)))
+        takes_words = any(option.dest == "words" for option in options_for(host, self.arguments))
+        if found.words and not takes_words:
+            if host == "notebook":
+                raise self._miscounted(host)
+            raise InvalidRequest(f"{found.words[0]!r} is one word too many; see {found.command} --help")
+        return found
+
+    def examples_for(self, host: Host) -> list[str]:
+        """Return those examples that mean something there."""
+        foreign = {flag for option in self.arguments if option.host not in ("both", host) for flag in option.flags}
+        if host == "notebook":
+            foreign |= {">", "|"}
+        return [each for each in self.examples if not foreign & set(each.split())] or [f"{self.name} 12"]
+
+    def usage(self) -> str:
+        """Return it with its arguments, as `%dl help` lists them: `logs NUMBER [--rank N] [--attempt N]`."""
+        words = [
+            _usage(option) for option in options_for("notebook", self.arguments) if option.help != argparse.SUPPRESS
+        ]
+        shown = [self.name]
+        for each in words:
+            if len(" ".join([*shown, each])) > USAGE_WIDTH:
+                return " ".join([*shown, "..."])
+            shown.append(each)
+        return " ".join(shown)
+
+    def _miscounted(self, host: Host) -> InvalidRequest:
+        program = COMMANDS[host]
+        return InvalidRequest(f"{program} {self.name} takes {self.takes}: write {program} {self.examples_for(host)[0]}")
+
+
+def _usage(option: Option) -> str:
+    kwargs = option.kwargs
+    value = kwargs.get("metavar") or "|".join(kwargs.get("choices", ()))
+    if not option.flags[0].startswith("-"):
+        return f"[{value}]" if kwargs.get("nargs") in ("?", "*") else str(value)
+    return f"[{option.flags[0]} {value}]" if "action" not in kwargs else f"[{option.flags[0]}]"
+
+
+def argument(
+    *flags: str, help: str, complete: Candidates = "", host: Host = "both", group: str = "", **kwargs: Any
+) -> Option:
+    """Declare an argument of a verb; `kwargs` are those of `argparse.add_argument`."""
+    return Option(flags, group, help, kwargs, host=host, complete=complete)
+
+
+def count(text: str) -> int:
+    """Read a whole number from 0 up; raises InvalidRequest."""
+    return whole_number(text)
+
+
+NUMBER = argument(
+    "reference",
+    help="an experiment, as 12, or a trial, as 12.1",
+    metavar="NUMBER",
+    type=parse_reference,
+    complete="experiment",
+)
+JSON = argument("--json", help="print JSON", action="store_true", host="terminal")
