@@ -9,7 +9,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from logging import DEBUG, WARNING
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from jupyter_server.auth.decorator import authorized
@@ -20,14 +20,17 @@ from tornado.web import HTTPError, authenticated
 from jupyter_ext.proxy import Answer, Proxy
 from jupyter_ext.views import bundle
 from jupyter_ext.views.saved import SAVED_LINES, SAVED_POINTS, SAVED_TRIALS, SAVED_UNITS, fitted
+from kernel_backend.client.conversation import read_answer
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.record import Record
 from kernel_backend.model.standing import Extension, SearchCurves, Standing
 
 BODY_LIMIT = 2**20  # bytes
 MISTAKE = "Daylight's part of the Jupyter server made a mistake; the server's log has the details"
 STRANGER = "this Jupyter server does not know you: reload the page to log in"
+_Record = TypeVar("_Record", bound=Record)
 
 
 class Handler(JupyterHandler):
@@ -158,8 +161,8 @@ class Bundle(Api):
         if shown.status != 200:
             self.pass_on(shown)
             return
-        overview = Overview.from_json(json.loads(shown.body))
-        drawn: list[bytes] = []
+        overview = _read(Overview, shown)
+        drawn: list[Answer] = []
         if any(trial.step for trial in overview.trials):
             trial = overview.front.index if overview.front else 1
             curves = f"points={SAVED_POINTS}" + (f"&trial={trial}" if trial > 1 else "")
@@ -172,7 +175,7 @@ class Bundle(Api):
                 if answer.status != 200:  # what is written back must never be less than what stands there
                     self.pass_on(answer)
                     return
-                drawn.append(answer.body)
+                drawn.append(answer)
         self.reply(200, await asyncio.to_thread(_bundle, overview, captured, *drawn))
 
     def _captured(self) -> list[str]:
@@ -210,16 +213,19 @@ class Unknown(Api):
     post = put = patch = delete = head = get
 
 
+def _read(kind: type[_Record], answer: Answer) -> _Record:
+    """Return the record that the service answered; raises OtherVersion."""
+    return read_answer(kind, answer.body, answer.version)
+
+
 def _bundle(
     overview: Overview,
     captured: list[str],
-    curves: bytes | None = None,
-    picture: bytes | None = None,
-    standing: bytes | None = None,
-    lines: bytes | None = None,
+    curves: Answer | None = None,
+    picture: Answer | None = None,
+    standing: Answer | None = None,
+    lines: Answer | None = None,
 ) -> dict[str, Any]:
-    drawn = Curves.model_validate_json(curves) if curves else None
-    search = None
-    if standing and lines:
-        search = fitted(Standing.model_validate_json(standing), SearchCurves.model_validate_json(lines))
-    return bundle(overview, time.time(), captured, picture, drawn, search)
+    drawn = _read(Curves, curves) if curves else None
+    search = fitted(_read(Standing, standing), _read(SearchCurves, lines)) if standing and lines else None
+    return bundle(overview, time.time(), captured, picture.body if picture else None, drawn, search)

@@ -17,6 +17,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 from jupyter_ext.finder import Finder
 from kernel_backend.discovery import Address
 from kernel_backend.errors import ServiceUnreachable
+from kernel_backend.model.versions import VERSION
 from kernel_backend.patience import remedy
 from kernel_backend.peers import check_listener
 from kernel_backend.peers.end import End
@@ -31,12 +32,13 @@ _T = TypeVar("_T")
 
 
 class Answer(NamedTuple):
-    """What the service said: status, media type, body, and whether a browser is to show or to save it."""
+    """What the service said: status, media type, body, whether a browser is to show or to save it, and its version."""
 
     status: int
     type: str
     body: bytes
     disposition: str = ""
+    version: str = ""
 
 
 class Proxy:
@@ -158,4 +160,4 @@ def without_token(query: str) -> str:
 def _answer(response: HTTPResponse) -> Answer:
     headers = response.headers
     media, disposition = headers.get("Content-Type", "application/json"), headers.get("Content-Disposition", "")
-    return Answer(response.code, media, response.body, disposition)
+    return Answer(response.code, media, response.body, disposition, headers.get(VERSION, ""))

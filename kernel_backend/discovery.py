@@ -206,8 +206,9 @@ def _given() -> Address | None:
 
 def _noted(home: Path) -> _Noted | None:
     try:
-        return _Noted(**json.loads(_read(home / "service.json") or "null"))
-    except (TypeError, ValueError):  # none, or not one of ours
+        found = json.loads(_read(home / "service.json") or "null")
+        return _Noted(**{name: found[name] for name in _Noted._fields})  # a later version may write more
+    except (KeyError, TypeError, ValueError):  # none, or not one of ours
         return None
 
 

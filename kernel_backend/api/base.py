@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +20,7 @@ from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
 from kernel_backend.model.people import Person
 from kernel_backend.model.record import Record, complaint
-from kernel_backend.model.versions import VERSION
+from kernel_backend.model.versions import DEFAULTS, VERSION
 
 if TYPE_CHECKING:
     from kernel_backend.service.service import Service
@@ -207,13 +206,14 @@ class ApiHandler(Guarded):
             raise self._too_large()
         return bytes(self._body)
 
-    def parse(self, kind: type[_Record], may_go: Callable[[Any], bool] = versions.says_nothing) -> _Record:
+    def parse(self, kind: type[_Record], may_go: versions.MayGo | None = None) -> _Record:
         """The body as a record; raises InvalidRequest naming each field and value that is wrong.
 
-        Fields that only a newer client knows are left out where `may_go` says so: by default where they say nothing.
+        Fields that only a newer client knows are left out where `may_go` says so: by default where they change nothing.
         """
+        defaults = frozenset(self.request.headers.get(DEFAULTS, "").split(","))
         try:
-            return versions.read(kind, self.body, may_go)
+            return versions.read(kind, self.body, may_go or versions.changes_nothing(defaults))
         except ValidationError as error:
             theirs, unknown = self.request.headers.get(VERSION, ""), "extra_forbidden" in str(error)
             if unknown and theirs not in ("", __version__):

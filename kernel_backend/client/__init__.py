@@ -21,8 +21,9 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
-from kernel_backend.model.record import Record
+from kernel_backend.model.record import Record, checked
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
+from kernel_backend.model.resumption import Resumption
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing, TrialRow
 from kernel_backend.model.stream import Message
@@ -75,7 +76,7 @@ class Client:
 
     def submit_once(self, submission: Submission) -> tuple[Overview, bool]:
         """The same, and whether it is new."""
-        answer = self._service.call("POST", "/api/experiments", json=submission.to_json())
+        answer = self._service.call("POST", "/api/experiments", record=submission)
         return self._read(Overview, answer.json()), answer.status_code == 201
 
     def experiments(
@@ -92,7 +93,7 @@ class Client:
         """
         asked = _given(state=state, search=search, limit=limit, owner=owner, group=group)
         body = self._service.json("GET", "/api/experiments", params=asked)
-        return [self._read(Overview, each) for each in body["experiments"]]
+        return self._list(Overview, body, "experiments")
 
     def experiment(self, number: int) -> Overview:
         """One experiment as it is now; raises NotFound."""
@@ -111,17 +112,16 @@ class Client:
 
         What that means for the result is among the warnings then. Raises Conflict and ImpossibleAsk.
         """
-        asked = _given(slots=slots)
-        return self._overview("POST", f"/api/experiments/{number}/resume", again=True, json=asked)
+        asked = checked(Resumption, slots=slots)
+        return self._overview("POST", f"/api/experiments/{number}/resume", again=True, record=asked)
 
     def rerun(self, number: int, asked: Rerun | None = None) -> Overview:
         """Its snapshot again, with its seeds and threads and with what is asked to be other: a new experiment."""
-        body = (asked or Rerun()).to_json()
-        return self._overview("POST", f"/api/experiments/{number}/rerun", json=body)
+        return self._overview("POST", f"/api/experiments/{number}/rerun", record=asked or Rerun())
 
     def retrain(self, number: int, asked: Rerun | None = None) -> Overview:
         """The steps from its first checkpoint to its next again: a new experiment, to `diff` with it."""
-        return self._overview("POST", f"/api/experiments/{number}/verify", json=(asked or Rerun()).to_json())
+        return self._overview("POST", f"/api/experiments/{number}/verify", record=asked or Rerun())
 
     def diff(self, number: int, other: int) -> Diff:
         """What differs between an experiment and another, the likeliest cause first, and what came of it."""
@@ -131,7 +131,7 @@ class Client:
     def history(self, search: str | None = None, limit: int = 20) -> list[HistoryEntry]:
         """The newest experiments first, each with what has changed since the one before it."""
         body = self._service.json("GET", "/api/history", params=_given(search=search, limit=limit), timeout=READING_S)
-        return [self._read(HistoryEntry, each) for each in body["history"]]
+        return self._list(HistoryEntry, body, "history")
 
     def reports(
         self,
@@ -147,8 +147,9 @@ class Client:
             page = PAGE if limit is None else min(PAGE, limit - len(found))
             query = _given(trial=trial, kind=kind, after=after, limit=page)
             body = self._service.json("GET", f"/api/experiments/{number}/reports", params=query)
-            found += [self._read(StoredReport, each) for each in body["reports"]]
-            if len(body["reports"]) < page:
+            reports = self._list(StoredReport, body, "reports")
+            found += reports
+            if len(reports) < page:
                 break
             after = found[-1].seq
         return found
@@ -156,7 +157,7 @@ class Client:
     def facts(self, number: int, trial: int = 1) -> list[StoredFact]:
         """What a trial's attempts have found out about what its result depends on, in their order; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/facts", params={"trial": trial})
-        return [self._read(StoredFact, each) for each in body["facts"]]
+        return self._list(StoredFact, body, "facts")
 
     def curves(self, number: int, trial: int = 1, points: int = 400) -> Curves:
         """A trial's curves, thinned to at most `points` (10 to 2000) points each; raises NotFound."""
@@ -210,7 +211,7 @@ class Client:
 
     def extend(self, number: int, asked: Extension) -> Overview:
         """Let a search have more trials, slot time or time in all; raises Conflict, and InvalidRequest for nothing."""
-        return self._overview("POST", f"/api/experiments/{number}/extend", again=True, json=asked.to_json())
+        return self._overview("POST", f"/api/experiments/{number}/extend", again=True, record=asked)
 
     def logs(
         self,
@@ -234,12 +235,12 @@ class Client:
     def checkpoints(self, number: int) -> list[CheckpointInfo]:
         """The committed checkpoints of all trials, and why each is kept."""
         body = self._service.json("GET", f"/api/experiments/{number}/checkpoints")
-        return [self._read(CheckpointInfo, each) for each in body["checkpoints"]]
+        return self._list(CheckpointInfo, body, "checkpoints")
 
     def artifacts(self, number: int) -> list[Artifact]:
         """What all trials have kept with `run.artifact`, by trial and name; raises NotFound."""
         body = self._service.json("GET", f"/api/experiments/{number}/artifacts")
-        return [self._read(Artifact, each) for each in body["artifacts"]]
+        return self._list(Artifact, body, "artifacts")
 
     def artifact(self, number: int, trial: int, name: str) -> bytes:
         """The bytes of an artifact; raises NotFound."""
@@ -278,7 +279,7 @@ class Client:
     def collect(self, number: int | None = None, dry_run: bool = False) -> Collected:
         """Delete what the rules let go, of one experiment or of all; a dry run only says what that would be."""
         asked = Collection(experiment=number, dry_run=dry_run)
-        answer = self._service.json("POST", "/api/gc", again=True, json=asked.to_json(), timeout=READING_S)
+        answer = self._service.json("POST", "/api/gc", again=True, record=asked, timeout=READING_S)
         return self._read(Collected, answer)
 
     def source(self, number: int) -> tuple[str, Snapshot]:
@@ -300,7 +301,7 @@ class Client:
 
     def accounts(self) -> list[sharing.Account]:
         """Users and groups with their quotas and use: for admins all, for others their own."""
-        return [self._read(sharing.Account, each) for each in self._service.json("GET", "/api/accounts")["accounts"]]
+        return self._list(sharing.Account, self._service.json("GET", "/api/accounts"), "accounts")
 
     def set_quota(self, kind: sharing.AccountKind, name: str, given: Mapping[str, Any]) -> sharing.Account:
         """Set some numbers of a quota: fields of Quota, `none` for no limit, None for the hub's number again.
@@ -330,14 +331,15 @@ class Client:
 
     def queue(self) -> list[sharing.Waiting]:
         """What waits, in the order of the turns, pool by pool."""
-        return [self._read(sharing.Waiting, each) for each in self._service.json("GET", "/api/queue")["queue"]]
+        return self._list(sharing.Waiting, self._service.json("GET", "/api/queue"), "queue")
 
     def set_priority(self, number: int, priority: int | None) -> Overview:
         """Give an experiment another priority, None: the one that its owner asked with.
 
         Raises NotFound, Forbidden, InvalidRequest, Conflict.
         """
-        return self._overview("POST", f"/api/queue/{number}/priority", again=True, json={"priority": priority})
+        asked = checked(sharing.Priority, priority=priority)
+        return self._overview("POST", f"/api/queue/{number}/priority", again=True, record=asked)
 
     def put_first(self, number: int) -> Overview:
         """Put an experiment ahead of everything that waits; raises NotFound, and Forbidden for whoever is no admin."""
@@ -353,7 +355,7 @@ class Client:
 
     def pools(self) -> list[sharing.Pool]:
         """The pools: what they have, what of it is in use, and how many wait."""
-        return [self._read(sharing.Pool, each) for each in self._service.json("GET", "/api/pools")["pools"]]
+        return self._list(sharing.Pool, self._service.json("GET", "/api/pools"), "pools")
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.Deed]:
         """What admins have done, newest first, before number `before`, that has all words of `search`.
@@ -362,11 +364,11 @@ class Client:
         """
         asked = _given(before=before, limit=limit, search=search or None)
         body = self._service.json("GET", "/api/audit", params=asked)
-        return [self._read(sharing.Deed, each) for each in body["audit"]]
+        return self._list(sharing.Deed, body, "audit")
 
     def nodes(self) -> list[NodeUse]:
         """The nodes and how much of each is in use."""
-        return [self._read(NodeUse, each) for each in self._service.json("GET", "/api/nodes")["nodes"]]
+        return self._list(NodeUse, self._service.json("GET", "/api/nodes"), "nodes")
 
     def upload_snapshot(self, id: str, data: bytes) -> None:
         """Store an archive, unless the service has it already; `id` is the sha256 of `data`."""
@@ -396,7 +398,11 @@ class Client:
 
     def _read(self, kind: type[_Answer], body: Mapping[str, Any]) -> _Answer:
         """Return what the service answered; raises OtherVersion where that is not understood here."""
-        return self._service.read(kind, {name: value for name, value in body.items() if name in kind.model_fields})
+        return self._service.read(kind, body)
+
+    def _list(self, kind: type[_Answer], body: Mapping[str, Any], name: str) -> list[_Answer]:
+        """Return the records that an answer lists under `name`; raises as `_read` does."""
+        return [self._read(kind, each) for each in self._service.listed(body, name)]
 
     def _overview(self, method: str, path: str, **request: Any) -> Overview:
         return self._read(Overview, self._service.json(method, path, **request))

@@ -49,16 +49,28 @@ class Conversation:
         self._closed = 0  # how often: a `watch` of before ends
 
     def call(
-        self, method: str, path: str, *, again: bool = False, token: str | None = None, **request: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        again: bool = False,
+        token: str | None = None,
+        record: Record | None = None,
+        **request: Any,
     ) -> httpx.Response:
-        """The answer; `again` says that a POST may be sent twice without harm (the other methods may always)."""
+        """The answer to a request whose body is `record`, or as httpx is given it.
+
+        `again` says that a POST may be sent twice without harm (the other methods may always).
+        """
         import httpx
 
+        if record is not None:
+            request["json"] = record.to_json()
         trying = Patience(self._patience, self._say)
         while True:
             try:
                 address = self._locate()
-                known = _known(address, token)
+                known = _known(address, token, record)
                 response = self._http().request(method, address.url + path, **known, **request)
             except CannotStart:
                 raise  # trying again would only fail again
@@ -74,16 +86,16 @@ class Conversation:
                     raise self._error(response)
                 return response
 
-    def read(self, kind: type[_Answer], body: bytes | dict[str, Any]) -> _Answer:
-        """Return what an answer says, without fields that only a newer service knows.
+    def read(self, kind: type[_Answer], body: bytes | Mapping[str, Any]) -> _Answer:
+        """Return the record in an answer; raises as `read_answer` does."""
+        return read_answer(kind, body, self._version)
 
-        Raises OtherVersion where it is not understood.
-        """
-        try:
-            return versions.read(kind, body)
-        except ValidationError as error:
-            detail = f"its answer cannot be read: {complaint(error)}"
-            raise OtherVersion(_versions(self._version, detail)) from None
+    def listed(self, body: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+        """Return the list in an answer; raises OtherVersion where there is none of this name."""
+        found = body.get(name)
+        if not isinstance(found, list):
+            raise OtherVersion(_versions(self._version, f"its answer cannot be read: it lists no {name}"))
+        return found
 
     def json(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         """The object that is answered; `request` is as for `call`."""
@@ -207,8 +219,24 @@ class Conversation:
         return self._open
 
 
-def _known(address: Address, token: str | None = None) -> dict[str, Any]:
-    """Of a request: the token, and the look at each new connection before anything goes over it."""
+def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: str) -> _Answer:
+    """Return the record in an answer of a service of this version, without fields that are unknown here.
+
+    Raises OtherVersion where it cannot be read.
+    """
+    if not isinstance(body, bytes):  # most unknown fields are at the top: without them it is read at once
+        body = {name: value for name, value in body.items() if name in kind.model_fields}
+    try:
+        return versions.read(kind, body)
+    except ValidationError as error:
+        raise OtherVersion(_versions(version, f"its answer cannot be read: {complaint(error)}")) from None
+
+
+def _known(address: Address, token: str | None = None, record: Record | None = None) -> dict[str, Any]:
+    """Of a request: its headers, and the look at each new connection before anything goes over it."""
+    headers = {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__}
+    if record is not None:
+        headers[versions.DEFAULTS] = ",".join(versions.at_defaults(record))
 
     def look(event: str, info: Mapping[str, Any]) -> None:
         if event == "connection.connect_tcp.complete" and not address.encrypted:
@@ -220,7 +248,7 @@ def _known(address: Address, token: str | None = None) -> dict[str, Any]:
                 raise
 
     return {
-        "headers": {"Authorization": f"Bearer {token or address.token}", versions.VERSION: __version__},
+        "headers": headers,
         "extensions": {"trace": look},
     }
 

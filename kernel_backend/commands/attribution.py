@@ -15,6 +15,7 @@ from kernel_backend.model.diff import Attribution, AttributionRow, DifferenceKin
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
+from kernel_backend.model.versions import read
 from kernel_backend.snapshots.archive import contents, pack_snapshot
 from kernel_backend.snapshots.environment import record
 
@@ -70,7 +71,7 @@ def attribute(client: Client, a: int, b: int, tell: Callable[[str], None]) -> At
 
 def _submitted(client: Client, overview: Overview) -> Submitted:
     files = contents(client.archive(overview.experiment.number))
-    return Submitted(overview.experiment, Snapshot.model_validate_json(files[DESCRIPTION]), files)
+    return Submitted(overview.experiment, read(Snapshot, files[DESCRIPTION]), files)
 
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:

@@ -12,6 +12,7 @@ from kernel_backend.differences.side import Side
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.facts import Delivered, Observed
 from kernel_backend.model.snapshot import PROJECT, Data
+from kernel_backend.model.versions import read
 
 _PRETRAINED = {".pt", ".pth", ".safetensors", ".ckpt", ".onnx", ".keras", ".gguf"}
 _DETAILS = 40  # lines
@@ -72,7 +73,7 @@ def _paired(a: tuple[Data, ...], b: tuple[Data, ...]) -> Iterator[tuple[Data | N
 
 
 def _delivered(a: Side, b: Side) -> Iterator[Difference]:
-    before, after = (Delivered.model_validate(s.facts["delivered"]) if "delivered" in s.facts else None for s in (a, b))
+    before, after = (read(Delivered, s.facts["delivered"]) if "delivered" in s.facts else None for s in (a, b))
     if before is None or after is None or before.whole != after.whole:
         return
     if before.samples != after.samples:
@@ -90,7 +91,7 @@ def _observed(a: Side, b: Side) -> Iterator[Difference]:
 
 
 def _between(a: Side, b: Side, *, weights: bool) -> Changes:
-    before, after = (Observed.model_validate(s.facts["observed"]) if "observed" in s.facts else None for s in (a, b))
+    before, after = (read(Observed, s.facts["observed"]) if "observed" in s.facts else None for s in (a, b))
     if before is None or after is None:
         return Changes((), (), ())
     old, new = _contents(a, before, weights), _contents(b, after, weights)

@@ -21,6 +21,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.search import Settings
 from kernel_backend.model.space import Space
 from kernel_backend.model.trial import Failure
+from kernel_backend.model.versions import read
 
 ANSWER_S = 30.0
 START_S = 300.0  # to import what the cell imports
@@ -115,7 +116,7 @@ class ChildAsker:
         except (ValueError, RecursionError) as error:
             raise SearchFailed(f"what {what} answered cannot be read: {error}") from None
         if "failure" in found:
-            failure = Failure.model_validate(found["failure"])
+            failure = read(Failure, found["failure"])
             where = f" ({failure.frames[-1].where})" if failure.frames else ""
             raise SearchFailed(f"{what} raised {failure.type}: {failure.message}{where}", failure=found["failure"])
         return found["answer"]

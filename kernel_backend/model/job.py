@@ -14,7 +14,7 @@ from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record, Value, complaint
 from kernel_backend.model.resources import Placement
-from kernel_backend.model.versions import read, says_nothing
+from kernel_backend.model.versions import changes_nothing, read
 
 # The variables that launchers give each of their ranks, ours as others: no notebook has them.
 OF_RANKS = re.compile(
@@ -62,7 +62,7 @@ def read_job(data: bytes) -> Job:
     another result.
     """
     try:
-        return read(Job, data, says_nothing)
+        return read(Job, data, changes_nothing(()))
     except ValidationError as error:
         raise OtherVersion(
             f"the service asks for what Daylight {__version__} in {sys.prefix} does not know ({complaint(error)}): "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 from pydantic import GetJsonSchemaHandler
@@ -114,11 +114,6 @@ class Overview(Record):
             own["properties"] = {**first, **own["properties"]}
             own["required"] = [*first, *own["required"]]
         return found
-
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Overview:
-        """What `to_json` described."""
-        return read(cls, {key: value for key, value in body.items() if key in cls.model_fields})
 
     def after(self, message: Message) -> Overview:
         """This picture with one more message taken in; one that it includes already changes nothing."""

@@ -20,6 +20,7 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.search import Settings
 from kernel_backend.model.space import Space
+from kernel_backend.model.versions import changes_nothing, read
 from kernel_backend.runner import failure
 from kernel_backend.runner.load import load, read_snapshot
 
@@ -85,7 +86,8 @@ def main(code: Path, cwd: Path) -> int:
 
 def _answer(pipes: Pipes, code: Path, cwd: Path) -> None:
     first = pipes.next()
-    settings, space = Settings.model_validate(first["settings"]), Space.model_validate(first["space"])
+    settings = read(Settings, first["settings"], changes_nothing(()))
+    space = read(Space, first["space"], changes_nothing(()))
     module = load(code, cwd).module
     kind = getattr(module, settings.source or "", None)
     if kind is None:

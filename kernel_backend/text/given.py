@@ -7,6 +7,7 @@ from typing import Any
 
 from kernel_backend.model.facts import Delivered, FactName, Observed, Weights
 from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.versions import read
 from kernel_backend.text import size
 
 MOST_FILES = 20  # of a list that a person reads
@@ -19,8 +20,8 @@ def given_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) 
     """
     said = []
     if "delivered" in known:
-        said.append(_delivered(Delivered.model_validate(known["delivered"])))
-    if "observed" in known and (count := _files(Observed.model_validate(known["observed"]))):
+        said.append(_delivered(read(Delivered, known["delivered"])))
+    if "observed" in known and (count := _files(read(Observed, known["observed"]))):
         said.append(f"{_many(count, 'file')} read")
     declared = [f"{data.name} {_many(data.files, 'file')} {size(data.bytes)}" for data in snapshot.data]
     declared += [f"commit {commit}" for commit in snapshot.commits]
@@ -33,7 +34,7 @@ def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) 
     """All that is known of what a result depends on beside its code, a line each."""
     lines = []
     if "delivered" in known:
-        delivered = Delivered.model_validate(known["delivered"])
+        delivered = read(Delivered, known["delivered"])
         where = "the first epoch" if delivered.whole else "the part of the first epoch that was trained"
         lines.append(f"delivered  {_samples(delivered)} in {where}, digest {delivered.digest}, seed {delivered.seed}")
     lines += [
@@ -42,9 +43,9 @@ def fact_lines(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) 
     ]
     lines += [f"commit     {commit}" for commit in snapshot.commits]
     if "observed" in known:
-        lines += _observed_lines(Observed.model_validate(known["observed"]))
+        lines += _observed_lines(read(Observed, known["observed"]))
     if "weights" in known:
-        weights = Weights.model_validate(known["weights"])
+        weights = read(Weights, known["weights"])
         lines.append(f"weights    {_many(len(weights.tensors), 'tensor')} at step 0, digest {weights.digest}")
     lines += [f"runtime    {name} {value}" for name, value in sorted(known.get("runtime", {}).items())]
     return lines

@@ -11,6 +11,7 @@ from jupyter_ext.views.saved import MIME_TYPE
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Delivery
+from kernel_backend.model.versions import read
 from tests.api.served import report, started, submit, token_of
 from tests.api.test_searching import begun, search, trained
 
@@ -31,7 +32,7 @@ def test_an_experiment_is_bundled_as_it_is_now(served, client, hosted):
     assert "<script>" not in found["text/html"]
     saved = found[MIME_TYPE]
     assert saved["captured"] == SAID
-    assert Overview.from_json(saved["overview"]).to_json() == client.experiment(1).to_json()
+    assert read(Overview, saved["overview"]).to_json() == client.experiment(1).to_json()
     assert [curve["metric"] for curve in saved["curves"]["curves"]] == ["loss"]
     json.loads(answer.text, parse_constant=pytest.fail)  # NaN and infinity are no JSON
 

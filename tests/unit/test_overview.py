@@ -10,6 +10,7 @@ from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Best
+from kernel_backend.model.versions import read
 from tests.builders import attempt, trial
 from tests.unit.test_text import experiment
 
@@ -32,7 +33,7 @@ def test_it_comes_back_as_it_went():
     there = picture(trial(metrics={"loss": float("inf")}), attempts=(attempt(),), warnings=("careful",))
     body = json.loads(json.dumps(there.to_json()))
     assert (body["id"], body["state"], body["name"]) == (1, "running", "digits")
-    assert Overview.from_json(body) == there
+    assert read(Overview, body) == there
 
 
 def test_a_message_replaces_what_it_is_about():

@@ -1,0 +1,193 @@
+"""Every route and verb between a client, a Jupyter server and a service of different versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import create_model
+
+from kernel_backend import discovery
+from kernel_backend.api.routes import ROUTES
+from kernel_backend.client import Client
+from kernel_backend.errors import OtherVersion
+from kernel_backend.model.checkpoints import Collection
+from kernel_backend.model.diff import Rerun
+from kernel_backend.model.experiment import Config, Keep, Submission
+from kernel_backend.model.record import Record
+from kernel_backend.model.reports import Delivery
+from kernel_backend.model.resumption import Resumption
+from kernel_backend.model.sharing import Priority
+from kernel_backend.model.standing import Extension
+from kernel_backend.model.versions import DEFAULTS, VERSION, at_defaults
+from kernel_backend.text.given import given_line
+from tests.api.later import KEY, LATER, SEARCH, Later, told
+from tests.api.served import TOKEN, Served, archive, report, submit, token_of
+
+VERBS: dict[str, Callable[[Client], Any]] = {
+    "health": lambda client: client.health(),
+    "experiments": lambda client: client.experiments(),
+    "experiment": lambda client: client.experiment(1),
+    "diff": lambda client: client.diff(1, SEARCH),
+    "history": lambda client: client.history(),
+    "reports": lambda client: client.reports(1),
+    "facts": lambda client: client.facts(1),
+    "curves": lambda client: client.curves(1),
+    "front": lambda client: client.front(SEARCH),
+    "search": lambda client: client.search(SEARCH),
+    "trial_rows": lambda client: client.trial_rows(SEARCH),
+    "search_curves": lambda client: client.search_curves(SEARCH),
+    "importance": lambda client: client.importance(SEARCH),
+    "logs": lambda client: client.logs(1),
+    "checkpoints": lambda client: client.checkpoints(1),
+    "artifacts": lambda client: client.artifacts(1),
+    "artifact": lambda client: client.artifact(1, 1, "net"),
+    "verify": lambda client: client.verify(1, 1, "10-1"),
+    "pin": lambda client: client.pin(1, 1, "10-1"),
+    "unpin": lambda client: client.pin(1, 1, "10-1", pinned=False),
+    "manifest": lambda client: client.manifest(1, 1, "10-1"),
+    "part": lambda client: b"".join(client.part(1, 1, "10-1", "model")),
+    "archive": lambda client: client.archive(1),
+    "collect": lambda client: client.collect(dry_run=True),
+    "source": lambda client: client.source(1),
+    "environment": lambda client: client.environment(1),
+    "picture": lambda client: client.picture(1),
+    "me": lambda client: client.me(),
+    "accounts": lambda client: client.accounts(),
+    "set_quota": lambda client: client.set_quota("user", client.me().person.name, {"weight": 2.0}),
+    "clear_quota": lambda client: client.clear_quota("user", client.me().person.name),
+    "usage": lambda client: client.usage("user", client.me().person.name),
+    "queue": lambda client: client.queue(),
+    "set_priority": lambda client: client.set_priority(SEARCH, 5),
+    "put_first": lambda client: client.put_first(SEARCH),
+    "drain": lambda client: client.drain("here"),
+    "undrain": lambda client: client.undrain("here"),
+    "pools": lambda client: client.pools(),
+    "audit": lambda client: client.audit(),
+    "nodes": lambda client: client.nodes(),
+    "upload_snapshot": lambda client: client.upload_snapshot(*archive()),
+    "submit": lambda client: submit(client),
+    "submit_once": lambda client: submit(client),
+    "rerun": lambda client: client.rerun(1),
+    "retrain": lambda client: client.retrain(1),
+    "promote": lambda client: client.promote(SEARCH, 1),
+    "prune": lambda client: client.prune(SEARCH, 1),
+    "extend": lambda client: client.extend(SEARCH, Extension(trials=30)),
+    "watch": lambda client: list(islice(client.watch(experiment=1), 3)),
+    "pause": lambda client: client.pause(1),
+    "resume": lambda client: client.resume(1),
+    "stop": lambda client: client.stop(1),
+    "delete": lambda client: client.delete(1, 1, "20-1"),
+}
+TOLD_BY_LAUNCHERS = {"deliver"}
+NO_REQUESTS = {"connect", "at_home", "at", "close"}
+NO_CLIENT = {"/api/openapi.json"}
+
+
+def test_every_verb_of_a_client_reads_what_a_later_service_answers(
+    served: Served, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verbs = {name for name in vars(Client) if not name.startswith("_")} - NO_REQUESTS - TOLD_BY_LAUNCHERS
+    assert VERBS.keys() - {"unpin"} == verbs
+    told(served, client, tmp_path)
+    later = Later(monkeypatch)
+    more = Delivery(records=(report(9),))
+    assert client.deliver(KEY, token_of(served, KEY), more).accepted == 9
+    for name, ask in VERBS.items():
+        found = ask(client)
+        if isinstance(found, Record):
+            assert found == later.true, name
+        elif isinstance(found, list) and name not in ("watch", "trial_rows"):
+            assert [found] == [list(each) for each in later.true.values()], name
+    answered = {route.handler for route in ROUTES if route.path not in NO_CLIENT and answers_json(route.operations)}
+    assert later.handlers >= answered
+
+
+def answers_json(operations: Mapping[str, Any]) -> bool:
+    return any(each.answer is not None and not isinstance(each.answer, str) for each in operations.values())
+
+
+class LaterKeep(Keep):
+    """Rules that have an option more, whose default is not empty."""
+
+    oldest: int = 3
+
+
+class LaterConfig(Config):
+    """A configuration that has an option more, and one deep inside."""
+
+    quantize: int = 8
+    keep: LaterKeep = LaterKeep()
+
+
+class LaterSubmission(Submission):
+    """What a later client sends."""
+
+    config: LaterConfig = LaterConfig()
+
+
+BODIES: dict[type[Record], dict[str, Any]] = {
+    Submission: {"snapshot": archive()[0], "python": "/usr/bin/python3", "cwd": "/", "again": True},
+    Resumption: {},
+    Rerun: {},
+    Extension: {"trials": 30},
+    Collection: {"dry_run": True},
+    Priority: {"priority": 5},
+}
+
+
+def test_what_a_later_runner_found_out_is_told(served: Served, client: Client, tmp_path: Path) -> None:
+    told(served, client, tmp_path)
+    facts = {fact.name: fact.value for fact in client.facts(1)}
+    assert "3 samples delivered" in given_line(facts, client.source(1)[1])
+
+
+def test_a_later_service_is_found_by_what_it_has_announced(service: Served) -> None:
+    file = service.home / "service.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **LATER}))
+    found = discovery.find(service.home)
+    assert found is not None
+    assert found.url == service.url
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [({"quantize": 4}, r"config\.quantize: .*, not 4"), ({"keep": LaterKeep(oldest=1)}, r"config\.keep\.oldest")],
+)
+def test_a_later_clients_defaults_may_be_unknown_and_what_its_user_asks_for_may_not(
+    served: Served, client: Client, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], place: str
+) -> None:
+    client.upload_snapshot(*archive())
+    monkeypatch.setattr("kernel_backend.client.conversation.__version__", "9.9.9")
+    fields = BODIES[Submission]
+    with pytest.raises(OtherVersion, match=place):
+        client.submit(LaterSubmission(config=LaterConfig(**config), **fields))
+    assert client.experiments() == []
+    asked = LaterSubmission(config=LaterConfig(epochs=3), **fields)
+    assert (asked.to_json()["config"]["quantize"], asked.to_json()["config"]["keep"]["oldest"]) == (8, 3)
+    plain = Submission(config=Config(epochs=3), **fields)
+    assert client.submit(asked).experiment.config == client.submit(plain).experiment.config
+
+
+def test_no_route_takes_a_field_that_it_does_not_know_unless_it_changes_nothing(
+    served: Served, client: Client, tmp_path: Path
+) -> None:
+    told(served, client, tmp_path)
+    bodies = {(route.path, each.body) for route in ROUTES for each in route.operations.values()}
+    kinds = {(path, kind) for path, kind in bodies if isinstance(kind, type) and kind is not Delivery}
+    assert {kind for _, kind in kinds} == BODIES.keys()
+    for path, kind in sorted(kinds, key=lambda each: each[0]):
+        later = create_model("Later", __base__=kind, urgency=(str, "usual"))
+        where = served.url + path.format(number=SEARCH if kind is Extension else 1)
+        for urgency, status in (("great", 400), ("usual", 200)):
+            body = later(**BODIES[kind], urgency=urgency)
+            headers = {"Authorization": f"Bearer {TOKEN}", VERSION: "9.9.9", DEFAULTS: ",".join(at_defaults(body))}
+            answer = httpx.post(where, json=body.to_json(), headers=headers, trust_env=False)
+            assert answer.status_code // 100 == status // 100, (path, answer.text)
+            if status == 400:
+                assert (answer.json()["error"], "'great'" in answer.text) == ("OtherVersion", True)

@@ -1,0 +1,62 @@
+"""A Jupyter server that is older than its service serves its pages all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from jupyter_ext.extension import ACTS, EXTEND, FILE, READS
+from jupyter_ext.views.saved import MIME_TYPE
+from kernel_backend import __version__
+from kernel_backend.client import Client
+from kernel_backend.model.overview import Overview
+from tests.api.later import LATER, SEARCH, Later, told
+from tests.api.served import Served
+from tests.jupyter.hosted import Hosted
+
+
+@pytest.fixture
+def later(served: Served, client: Client, home: Path, monkeypatch: pytest.MonkeyPatch) -> Later:
+    told(served, client, home)
+    return Later(monkeypatch)
+
+
+def test_every_route_of_the_server_passes_on_what_a_later_service_answers(later: Later, hosted: Hosted) -> None:
+    searched = [path for path in (*READS, *ACTS) if "/search" in path or "/trials/" in path]
+    for path in READS:
+        answer = hosted.get(path.format(SEARCH if path in searched else 1)).raise_for_status()
+        if not path.endswith(".png"):
+            assert answer.json().items() >= LATER.items(), path
+    assert hosted.get(FILE.format(1, 1, "net")).content == b"\x89PNG"
+    for path in sorted(ACTS, key=lambda path: path.endswith("stop")):
+        hosted.post(path.format(SEARCH if path in searched else 1, 1)).raise_for_status()
+    assert hosted.post(EXTEND.format(SEARCH), json={"trials": 30}).raise_for_status().json().items() >= LATER.items()
+    with hosted.stream("?after=0") as stream:
+        assert '"a_later_field"' in str(stream.recv())
+
+
+@pytest.mark.parametrize("number", [1, SEARCH])
+def test_what_a_notebook_keeps_is_made_of_what_is_known_here(
+    later: Later, hosted: Hosted, client: Client, number: int
+) -> None:
+    kept = bundle(hosted, number).raise_for_status().json()[MIME_TYPE]
+    assert Overview.model_validate(kept["overview"]).experiment == client.experiment(number).experiment
+    assert (kept["curves"] is not None, kept["search"] is not None) == (True, number == SEARCH)
+    assert "a_later_field" not in str(kept)
+
+
+def test_an_answer_that_cannot_be_read_is_a_sentence_with_both_versions(
+    later: Later, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "kernel_backend.api.base.ApiHandler.reply", lambda self, answer: self.finish({"experiment": {}})
+    )
+    answer = bundle(hosted, 1)
+    assert (answer.status_code, answer.json()["error"]) == (400, "OtherVersion")
+    assert f"the service is Daylight 9.9.9, this is Daylight {__version__}" in answer.json()["message"]
+
+
+def bundle(hosted: Hosted, number: int) -> httpx.Response:
+    return hosted.post(f"/bundle/{number}", json={"captured": []})
