@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 NPM    := PATH="$(CURDIR)/$(BIN):$$PATH" npm --silent
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo lab hub browser test torture test-fast check fix bench screenshots docs clean
+.PHONY: help setup lock demo lab hub browser test torture test-fast check fix types bench screenshots docs clean
 
 help: ## this list
 	@$(PYTHON) -c 'import re; [print(f"  make {a:<10} {b}") for a, b in re.findall(r"^([a-z-]+):.*?## (.*)", open("Makefile").read(), re.M)]'
@@ -57,6 +57,9 @@ fix: setup ## put right what the style checks can put right by themselves
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(NPM) run fix
+
+types: setup ## write the front end's types of what the service sends anew, from the OpenAPI document
+	$(NPM) run types
 
 lock: setup ## renew the locked versions of requirements/ from pyproject.toml (scripts/lock --upgrade takes the newest)
 	scripts/lock

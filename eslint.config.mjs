@@ -2,7 +2,17 @@ import js from '@eslint/js';
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['labextension/lib/**', 'node_modules/**', 'jupyter_ext/**', 'kernel_backend/**', '.venv/**', 'build/**'] },
+  {
+    ignores: [
+      'labextension/lib/**',
+      'labextension/src/api/generated.ts',
+      'node_modules/**',
+      'jupyter_ext/**',
+      'kernel_backend/**',
+      '.venv/**',
+      'build/**'
+    ]
+  },
   js.configs.recommended,
   ...tseslint.configs.strictTypeChecked,
   {

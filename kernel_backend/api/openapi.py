@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
@@ -13,19 +13,24 @@ from kernel_backend import __version__
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.api.route import PARTS, Operation, Route
 from kernel_backend.model.record import Record
+from kernel_backend.model.stream import DATA, Message
 
 Refs = Mapping[tuple[type[Record], JsonSchemaMode], JsonSchemaValue]
 
 _IN: JsonSchemaMode = "validation"
 _OUT: JsonSchemaMode = "serialization"
 _REF = "#/components/schemas/{model}"
+_SUFFIX = {_IN: "Input", _OUT: ""}  # of a schema's name: fields may be left out of a body, and never of an answer
+# What each number that JSON has not is as text, and the bounds that rule it out.
+_NOT_FINITE = {"NaN": ("gt", "ge", "lt", "le"), "Infinity": ("lt", "le"), "-Infinity": ("gt", "ge")}
 _ERROR = {
     "type": "object",
     "properties": {
         "error": {"type": "string"},
         "message": {"type": "string"},
-        "details": {"type": "object"},
+        "details": {"type": "object", "additionalProperties": True},
     },
+    "required": ["error", "message", "details"],
 }
 
 
@@ -38,38 +43,67 @@ class OpenApi(ApiHandler):
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of these routes."""
+    """Return the OpenAPI 3.1 document of these routes."""
     routes = list(routes)
     operations = [operation for route in routes for operation in route.operations.values()]
-    modes = {each for operation in operations for each in _records(operation)}
-    ordered = sorted(modes, key=lambda each: (each[0].__name__, each[1]))
-    found, schemas = models_json_schema(ordered, ref_template=_REF, schema_generator=_Schemas)
-    refs: Refs = {(record, mode): schema for (record, mode), schema in found.items() if issubclass(record, Record)}
+    refs, schemas = _schemas_of(_answers(operations), _OUT)
+    more_refs, more_schemas = _schemas_of((each.body for each in operations), _IN)
+    refs, schemas = {**refs, **more_refs}, {**schemas, **more_schemas}
+    if "Message" in schemas:
+        schemas |= _messages(schemas["Message"], refs)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Daylight", "version": __version__},
         "security": [{"token": []}],
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {**schemas["$defs"], "Error": _ERROR},
+            "schemas": {**schemas, "Error": _ERROR},
         },
         "paths": {route.path: _path(route, refs) for route in routes},
     }
 
 
 class _Schemas(GenerateJsonSchema):
-    """Numbers of an answer may be none of JSON's: they travel as text."""
+    """Describe the numbers of an answer that JSON has none for: they travel as text. Fields have no titles."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
 
     def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
         found = super().float_schema(schema)
-        return {"anyOf": [found, {"enum": ["NaN", "Infinity", "-Infinity"]}]} if self.mode == "serialization" else found
+        if self.mode == _IN or not schema.get("allow_inf_nan", True):
+            return found
+        texts = [text for text, bounds in _NOT_FINITE.items() if not any(bound in schema for bound in bounds)]
+        return {"anyOf": [found, {"type": "string", "enum": texts}]} if texts else found
 
 
-def _records(operation: Operation) -> list[tuple[type[Record], JsonSchemaMode]]:
-    """What comes in and what goes out: of one record the two may look different."""
-    answers = operation.answer.values() if isinstance(operation.answer, Mapping) else [operation.answer]
-    found: list[tuple[type[Record], JsonSchemaMode]] = [(each, _OUT) for each in answers if isinstance(each, type)]
-    return [*found, (operation.body, _IN)] if isinstance(operation.body, type) else found
+def _answers(operations: Iterable[Operation]) -> Iterator[object]:
+    """Yield what is answered, and what a Message of the stream holds."""
+    for operation in operations:
+        answers = operation.answer.values() if isinstance(operation.answer, Mapping) else [operation.answer]
+        yield from answers
+        if Message in answers:
+            yield from DATA.values()
+
+
+def _schemas_of(described: Iterable[object], mode: JsonSchemaMode) -> tuple[Refs, dict[str, Any]]:
+    """Return the schemas of the records among these by name, and how each record is referred to."""
+    records = {each for each in described if isinstance(each, type) and issubclass(each, Record)}
+    ordered = [(each, mode) for each in sorted(records, key=lambda each: each.__name__)]
+    suffix = _SUFFIX[mode]
+    found, schemas = models_json_schema(ordered, ref_template=_REF + suffix, schema_generator=_Schemas)
+    refs: Refs = {(record, mode): schema for (record, _), schema in found.items() if issubclass(record, Record)}
+    return refs, {name + suffix: schema for name, schema in schemas.get("$defs", {}).items()}
+
+
+def _messages(plain: Mapping[str, Any], refs: Refs) -> dict[str, Any]:
+    """Return the schema of each type of Message, and that of Message, which is one of them."""
+    found = {}
+    for kind, record in DATA.items():
+        own = {"type": {"const": kind, "type": "string"}, "data": refs[record, _OUT]}
+        name = f"{kind.capitalize()}Message"
+        found[name] = {**plain, "title": name, "properties": {**plain["properties"], **own}}
+    return {**found, "Message": {"oneOf": [{"$ref": _REF.format(model=name)} for name in found]}}
 
 
 def _path(route: Route, refs: Refs) -> dict[str, Any]:

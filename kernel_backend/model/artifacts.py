@@ -6,6 +6,8 @@ import mimetypes
 import re
 from pathlib import PurePath
 
+from pydantic import FiniteFloat
+
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Record
 
@@ -24,7 +26,7 @@ class Artifact(Record):
     name: str
     attempt: int  # that kept it
     step: int  # that was being taken
-    at: float
+    at: FiniteFloat
     size: int  # bytes
     digest: str  # xxh3-128
     media: str  # by its file's name: image/png

@@ -9,6 +9,8 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
+from pydantic import FiniteFloat
+
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Kind
 
@@ -27,11 +29,11 @@ class Curve(Record):
     metric: str
     size: tuple[int, ...]
     step: tuple[int, ...]
-    epoch: tuple[float, ...]
-    at: tuple[float, ...]
-    mean: tuple[float | None, ...]
-    low: tuple[float | None, ...]
-    high: tuple[float | None, ...]
+    epoch: tuple[FiniteFloat, ...]
+    at: tuple[FiniteFloat, ...]
+    mean: tuple[FiniteFloat | None, ...]
+    low: tuple[FiniteFloat | None, ...]
+    high: tuple[FiniteFloat | None, ...]
     broken: tuple[int, ...] = ()
     last: float | None = None  # the newest value itself; it may be NaN
 

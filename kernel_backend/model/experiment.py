@@ -6,7 +6,7 @@ import math
 import re
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, FiniteFloat, field_validator
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import GivenParams, Record, Value
@@ -229,5 +229,5 @@ class Experiment(Record):
     rerun_of: int | None = None
     begins_from: str | None = None
     priority: int | None = None  # given by an admin: it counts instead of the configuration's, whatever quotas allow
-    created_at: float
-    ended_at: float | None = None
+    created_at: FiniteFloat
+    ended_at: FiniteFloat | None = None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-from pydantic import GetJsonSchemaHandler
+from pydantic import FiniteFloat, GetJsonSchemaHandler
 
 from kernel_backend.model.best import best_first, better
 from kernel_backend.model.experiment import Experiment, Metric
@@ -42,9 +42,9 @@ class Wait(Record):
 
     reason: str
     place: int
-    estimate: float | None = None
-    earliest: float | None = None
-    latest: float | None = None
+    estimate: FiniteFloat | None = None
+    earliest: FiniteFloat | None = None
+    latest: FiniteFloat | None = None
 
 
 class Overview(Record):
@@ -191,8 +191,8 @@ class NodeRun(Record):
     experiment: int | None = None
     trial: int | None = None
     server: str | None = None  # of a notebook server its full name: `dave/`
-    last_activity: float | None = None  # when something was last done in it
-    take_back_at: float | None = None  # from when on it may be stopped for its slots, unless something is done there
+    last_activity: FiniteFloat | None = None  # when something was last done in it
+    take_back_at: FiniteFloat | None = None  # from then on it may be stopped for its slots, unless it is used
 
 
 class NodeUse(Record):
@@ -227,9 +227,9 @@ class CheckpointInfo(Record):
     id: str  # <step>-<attempt>
     trial: int
     step: int
-    epoch: float
+    epoch: FiniteFloat
     bytes: int
-    at: float
+    at: FiniteFloat
     metrics: dict[str, float] = {}  # the validation at its step; empty where there was none
     verified: Literal["yes", "damaged", "not read"] = "not read"
     problem: str = ""  # what is damaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Record
@@ -70,5 +70,5 @@ class Use(Record):
     """What a user or a group holds and has held."""
 
     held: int  # slots, now
-    decayed: float  # slot-seconds; those of a half-life ago count half
-    window: float | None = None  # slot-seconds within the window of its quota; None where that has none
+    decayed: FiniteFloat  # slot-seconds; those of a half-life ago count half
+    window: FiniteFloat | None = None  # slot-seconds within the window of its quota; None where that has none

@@ -14,6 +14,7 @@ from pydantic import (
     PlainSerializer,
     ValidationError,
     ValidationInfo,
+    WithJsonSchema,
 )
 
 from kernel_backend.errors import InvalidRequest
@@ -48,15 +49,21 @@ def not_finite(value: dict[str, Any]) -> float | None:
 
 _Wire = PlainSerializer(to_wire, when_used="json")
 
+
+def _sent_as(**schema: Any) -> WithJsonSchema:
+    """Describe what `to_wire` makes of a value, which a serializer alone does not tell."""
+    return WithJsonSchema(schema, mode="serialization")
+
+
 # A hyperparameter's value: what a person can write after `name=`.
 Value = (
     bool
     | int
-    | Annotated[float, _Wire]
+    | Annotated[float, _Wire, _sent_as(type="number")]  # infinity is sent as an object
     | str
     | None
-    | Annotated[list[Any], AfterValidator(from_wire), _Wire]
-    | Annotated[dict[str, Any], AfterValidator(from_wire), _Wire]
+    | Annotated[list[Any], AfterValidator(from_wire), _Wire, _sent_as(type="array")]
+    | Annotated[dict[str, Any], AfterValidator(from_wire), _Wire, _sent_as(type="object", additionalProperties=True)]
 )
 
 
@@ -80,7 +87,12 @@ GivenParams = Annotated[dict[str, Value], BeforeValidator(_as_spelled)]
 class Record(BaseModel):
     """Immutable; unknown fields are refused; NaN and infinity travel as JSON strings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        ser_json_inf_nan="strings",
+        json_schema_serialization_defaults_required=True,  # an answer has every field
+    )
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values (`json.dumps` takes it as it is)."""

@@ -159,8 +159,8 @@ class StoredReport(Record):
     seq: int
     trial: int
     attempt: int
-    at: float
+    at: FiniteFloat
     kind: Kind
     step: int
-    epoch: float
+    epoch: FiniteFloat
     metrics: dict[str, float]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from kernel_backend.model.record import Record, Value
 
@@ -202,7 +202,7 @@ class Entry(Record):
     """One line of a search's log; the first has number 1."""
 
     number: int
-    at: float
+    at: FiniteFloat
     event: Happening
     decision: Decision | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Record
@@ -32,8 +32,8 @@ class Server(Record):
     pool: str = LOCAL
     node: str | None = None  # None where the hub does not say
     slots: int = Field(gt=0)
-    since: float
-    last_activity: float
+    since: FiniteFloat
+    last_activity: FiniteFloat
 
     @property
     def full_name(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import FiniteFloat
+
 from kernel_backend.model.overview import Wait
 from kernel_backend.model.people import Person
 from kernel_backend.model.quotas import Quota, Use
@@ -37,8 +39,8 @@ class Self(Record):
 class UseOverTime(Record):
     """How many slots an account has held: `held[i]` on the average from `at[i]` to `at[i + 1]`."""
 
-    at: tuple[float, ...]  # seconds since the epoch; one more than `held`
-    held: tuple[float, ...]
+    at: tuple[FiniteFloat, ...]  # seconds since the epoch; one more than `held`
+    held: tuple[FiniteFloat, ...]
     quota: Quota
 
 
@@ -48,7 +50,7 @@ class Waiting(Record):
     pool: str
     place: int  # from 1, in its pool
     slots: int
-    queued_at: float
+    queued_at: FiniteFloat
     priority: int
     owner: str
     group: str
@@ -80,7 +82,7 @@ class Deed(Record):
     """What somebody has done to what is not theirs, or to what all share: a line of the audit log."""
 
     seq: int = 0  # the store gives it
-    at: float
+    at: FiniteFloat
     who: str
     act: str  # `quota`, `drain`, `undrain`, `priority`, `stop`, ...
     on: str  # `user ada`, `group vision`, `node n1`, `#12`

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.values import nearest, written
@@ -16,12 +16,15 @@ MOST_POINTS = 100_000  # of a grid
 MOST_BLOCKS = 64  # in one list: each has coordinates of its own
 
 
+_End = Annotated[float, WithJsonSchema({"type": "number"})]  # `Range` refuses what is not finite
+
+
 class Range(Record):
     """Numbers from `low` to `high`, both included."""
 
     type: Literal["range"] = "range"
-    low: float
-    high: float
+    low: _End
+    high: _End
     whole: bool = False
     scale: Literal["linear", "log", "log2"] = "linear"  # log2: powers of two
     count: int | None = Field(None, ge=2)  # values of it that a grid has

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from kernel_backend.model.experiment import Metric
 from kernel_backend.model.record import Record, Value
@@ -35,12 +35,12 @@ class TrialRow(Record):
     params: dict[str, Value]  # those that are searched, each block's by a name of its own: `blocks[0].kind`
     unit: int = 0  # the newest whose end was reported
     value: float | None = None  # at its end
-    best: float | None = None  # of all validations; None: none yet, or none that is finite
+    best: FiniteFloat | None = None  # of all validations; None: none yet, or none that is finite
     best_unit: int | None = None  # the one that it was in, or that ended with it
     until: int | None = None  # the unit at whose end it hears more
     parent: int | None = None  # the trial whose checkpoint it began from
     attempts: int = 0
-    seconds: float = 0.0  # of slots that it has held
+    seconds: FiniteFloat = 0.0  # of slots that it has held
     diverged: bool = False  # its newest value is not finite
     failure: str | None = None  # the exception's class
 
@@ -51,9 +51,9 @@ class RungStanding(Record):
     unit: int
     results: int
     went_on: int  # trials that have trained beyond it, or do
-    best: float | None = None
-    cut: float | None = None  # the value of the last that may go on by its rank; None: nobody may yet
-    entries: tuple[tuple[int, float], ...] = ()  # (trial, value), best first; of many the best, and some of the others
+    best: FiniteFloat | None = None
+    cut: FiniteFloat | None = None  # the value of the last that may go on by its rank; None: nobody may yet
+    entries: tuple[tuple[int, FiniteFloat], ...] = ()  # (trial, value), best first; of many the best, and some others
 
 
 class BracketStanding(Record):
@@ -65,11 +65,11 @@ class BracketStanding(Record):
 class Better(Record):
     """From here on this trial was the best."""
 
-    at: float  # seconds since the submission
+    at: FiniteFloat  # seconds since the submission
     units: int  # that all trials together had trained by then
     trial: int
     unit: int
-    value: float
+    value: FiniteFloat
 
 
 class Standing(Record):
@@ -86,8 +86,8 @@ class Standing(Record):
     counts: dict[str, int]  # trials by state
     diverged: int
     trained: int  # units of all trials together
-    spent: float  # seconds of slots
-    elapsed: float  # seconds since the submission, to the end where there is one
+    spent: FiniteFloat  # seconds of slots
+    elapsed: FiniteFloat  # seconds since the submission, to the end where there is one
     closed: Limit | None  # what is used up, so that nothing more is wanted
     over: bool
     best: TrialRow | None  # the trial with the best value ever reported
@@ -107,7 +107,7 @@ class TrialLine(Record):
     trial: int
     state: TrialState
     unit: tuple[int, ...]
-    value: tuple[float | None, ...]
+    value: tuple[FiniteFloat | None, ...]
 
 
 class SearchCurves(Record):

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import FiniteFloat
+
+from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Record
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.search import Entry
+from kernel_backend.model.trial import Attempt, Trial
+
+MessageType = Literal["experiment", "trial", "attempt", "report", "note", "artifact", "search"]
+
+
+class StoredNote(Record):
+    """Describe a warning or a remark about an attempt, as a message carries it."""
+
+    text: str
+    level: Literal["info", "warning"] = "info"
+    attempt: int
+
+
+# What the data of a message is, by its type: of an experiment, a trial and an attempt the whole record as it is now.
+DATA: dict[MessageType, type[Record]] = {
+    "experiment": Experiment,
+    "trial": Trial,
+    "attempt": Attempt,
+    "report": StoredReport,
+    "note": StoredNote,
+    "artifact": Artifact,
+    "search": Entry,  # of the search's log
+}
 
 
 class Message(Record):
-    """Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing.
-
-    type        data
-    experiment  the whole Experiment record, as it is now
-    trial       the whole Trial record
-    attempt     the whole Attempt record
-    report      a StoredReport
-    note        {"text": ..., "level": ..., "attempt": N}
-    artifact    an Artifact
-    search      an Entry of the search's log
-    """
+    """Something became known. `seq` only grows; who has seen N asks for `after=N` and misses nothing."""
 
     seq: int
-    at: float
+    at: FiniteFloat
     experiment: int
     trial: int | None = None
-    type: Literal["experiment", "trial", "attempt", "report", "note", "artifact", "search"]
-    data: dict[str, Any]
+    type: MessageType
+    data: dict[str, Any]  # the record that DATA has for the type

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import FiniteFloat
+
 from kernel_backend.errors import CheckpointFailed, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record, Value
@@ -69,9 +71,9 @@ class Failure(Record):
 class Best(Record):
     """The best value of the experiment's metric that a validation of a trial has had; always a finite number."""
 
-    value: float  # as it was reported
+    value: FiniteFloat  # as it was reported
     step: int
-    epoch: float
+    epoch: FiniteFloat
 
 
 class Trial(Record):
@@ -84,9 +86,9 @@ class Trial(Record):
     params: dict[str, Value]
     attempt: int = 0
     failures: int = 0  # attempts in a row that ended by error and made no progress
-    queued_at: float  # kept through faults and preemption: the place in the queue
+    queued_at: FiniteFloat  # kept through faults and preemption: the place in the queue
     step: int = 0  # newest reported
-    epoch: float = 0.0
+    epoch: FiniteFloat = 0.0
     total_steps: int | None = None
     until: int | None = None  # the unit (epoch or step) at whose end it hears more; None: it trains to its end
     begins_from: str | None = None  # a checkpoint `12.3/<step>-<attempt>` of another trial, or `...:weights` of it
@@ -96,7 +98,7 @@ class Trial(Record):
     training: dict[str, float] = {}  # newest training values
     failure: Failure | None = None
     excluded: frozenset[str] = frozenset()  # nodes that a log policy keeps it from
-    ended_at: float | None = None
+    ended_at: FiniteFloat | None = None
 
     @property
     def id(self) -> str:
@@ -118,8 +120,8 @@ class Attempt(Record):
     state: AttemptState
     placement: Placement
     resume_from: str | None = None  # "<step>-<attempt>", pinned when the attempt is made
-    created_at: float
-    ended_at: float | None = None
+    created_at: FiniteFloat
+    ended_at: FiniteFloat | None = None
     outcome: Outcome | None = None
     failure: Failure | None = None
     accepted: int = 0  # number of the newest spool record taken: the delivery key

@@ -4,8 +4,8 @@ import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
 
 import { ended, sameExperiment, stateOf } from './model/overview';
-import { MIME_TYPE } from './model/words/saved';
-import type { Saved } from './model/words/saved';
+import type { Saved } from './model/saved';
+import { MIME_TYPE } from './model/saved';
 import type { LiveSettings } from './panel/settings';
 import { savedIn } from './saved';
 import type { LabSource } from './service/request';

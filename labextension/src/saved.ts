@@ -1,10 +1,8 @@
 /** What stands in a notebook's output, looked at before it is believed: notebooks are edited, merged and damaged. */
 
+import type { Curve, Curves, Overview, Value } from './api/types';
 import { overviewIn } from './model/overview';
-import type { Curve, Curves } from './model/words/curves';
-import type { Overview } from './model/words/overview';
-import type { Value } from './model/words/record';
-import type { Saved, SavedSearch } from './model/words/saved';
+import type { Saved, SavedSearch } from './model/saved';
 
 const COLUMNS = ['size', 'step', 'epoch', 'at', 'mean', 'low', 'high', 'broken'] as const;
 

@@ -4,7 +4,7 @@ import 'uplot/dist/uPlot.min.css';
 import '../style/view.css';
 import type { AnyModel, RenderProps } from '@anywidget/types';
 
-import type { Saved } from './model/words/saved';
+import type { Saved } from './model/saved';
 import { CommSource } from './service/comm';
 import { Watch } from './service/watch';
 import { ExperimentView } from './view/view';

@@ -1,7 +1,7 @@
 /** When a notebook's output is brought up to date with what is seen. */
 
+import type { Overview } from './api/types';
 import { stateOf } from './model/overview';
-import type { Overview } from './model/words/overview';
 import type { Connection, Look, Watch } from './service/watch';
 
 const BETWEEN_S = 30; // from one writing to the next while it goes on

@@ -1,9 +1,8 @@
 /** What is said of artifacts, and which of them are drawn. */
 
+import type { Artifact, Overview } from '../src/api/types';
 import { isPicture, kindText, MOST_TILES, savedText, tooLarge, whenText } from '../src/model/artifacts';
 import { overviewIn } from '../src/model/overview';
-import type { Artifact } from '../src/model/words/artifacts';
-import type { Overview } from '../src/model/words/overview';
 import { overview } from './fakes';
 
 function artifact(fields: Partial<Artifact> = {}): Artifact {

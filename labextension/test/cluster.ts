@@ -1,6 +1,6 @@
 /** Records of a shared cluster, for tests of the page. */
 
-import type { Account, Deed, Waiting } from '../src/model/words/sharing';
+import type { Account, Deed, Waiting } from '../src/api/types';
 
 export function account(change: Partial<Account> = {}): Account {
   return {

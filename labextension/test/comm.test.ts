@@ -1,11 +1,11 @@
 /** A view whose kernel speaks for the service: one that is free, one that is busy, one that is gone. */
 
+import type { Message } from '../src/api/types';
 import { CommSource } from '../src/service/comm';
 import type { Channel, FromKernel } from '../src/service/comm';
 import type { ServiceError } from '../src/service/source';
 import { Watch } from '../src/service/watch';
-import type { Saved } from '../src/model/words/saved';
-import type { Message } from '../src/model/words/stream';
+import type { Saved } from '../src/model/saved';
 import { curves, overview, report, reported, said, saved, experiment } from './fakes';
 
 interface Sent {

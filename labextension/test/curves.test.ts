@@ -1,8 +1,7 @@
 /** Curves grow report by report, stay thin, and never forget a spike. */
 
+import type { Curve, Num } from '../src/api/types';
 import { LiveCurves, num, POINTS, smoothed, thinned } from '../src/model/curves';
-import type { Curve } from '../src/model/words/curves';
-import type { Num } from '../src/model/words/record';
 import { curves, report } from './fakes';
 
 function grown(values: Num[], start = new LiveCurves()): LiveCurves {

@@ -1,11 +1,8 @@
 /** How long a trial still takes, from how fast its steps went lately. */
 
+import type { Curve, Overview, StoredReport, Trial } from '../src/api/types';
 import { LiveCurves } from '../src/model/curves';
 import { secondsLeft } from '../src/model/estimate';
-import type { Curve } from '../src/model/words/curves';
-import type { Overview } from '../src/model/words/overview';
-import type { StoredReport } from '../src/model/words/reports';
-import type { Trial } from '../src/model/words/trial';
 import { attempt, overview, report, trial } from './fakes';
 
 /** Reports of steps `from` to `until`, one each `perStep` seconds, the first at `at`. */

@@ -1,13 +1,7 @@
 /** A service that says what a test tells it to, and small builders, so that a test says only what matters to it. */
 
-import type { Curves } from '../src/model/words/curves';
-import type { Experiment } from '../src/model/words/experiment';
-import type { Overview } from '../src/model/words/overview';
-import type { StoredReport } from '../src/model/words/reports';
-import type { Saved } from '../src/model/words/saved';
-import type { Search } from '../src/model/words/search';
-import type { Message } from '../src/model/words/stream';
-import type { Attempt, Trial } from '../src/model/words/trial';
+import type { Attempt, Curves, Experiment, Message, Overview, Search, StoredReport, Trial } from '../src/api/types';
+import type { Saved } from '../src/model/saved';
 import { ServiceError, StreamCut } from '../src/service/source';
 import type { Listener, Query, Source, Subscription } from '../src/service/source';
 

@@ -1,15 +1,12 @@
 /** What Python says (tests/golden/, made by tests/unit/test_golden.py) is said here, too. */
 
+import type { Curves, Message, Overview, StoredReport } from '../src/api/types';
 import curves from '../../tests/golden/curves.json';
 import fold from '../../tests/golden/fold.json';
 import text from '../../tests/golden/text.json';
 import { LiveCurves } from '../src/model/curves';
 import * as overviews from '../src/model/overview';
 import * as texts from '../src/model/text';
-import type { Curves } from '../src/model/words/curves';
-import type { Overview } from '../src/model/words/overview';
-import type { StoredReport } from '../src/model/words/reports';
-import type { Message } from '../src/model/words/stream';
 
 type Says = (...given: unknown[]) => unknown;
 

@@ -19,7 +19,7 @@ test('the picture before is left as it was', () => {
   const copy = structuredClone(before);
   after(before, said(6, { type: 'trial', data: trial() }));
   after(before, said(6, { type: 'attempt', data: attempt() }));
-  after(before, said(6, { type: 'note', data: { text: 'disk full' } }));
+  after(before, said(6, { type: 'note', data: { text: 'disk full', level: 'warning', attempt: 1 } }));
   expect(before).toEqual(copy);
 });
 

@@ -1,12 +1,11 @@
 /** What a person does on the page of the cluster: what is sent, what is said, and how it is taken back. */
 
+import type { NodeUse, Waiting } from '../src/api/types';
 import { Cluster } from '../src/page/cluster';
 import { clearQuota, drain, moveFirst, setPriority, setQuota } from '../src/page/deeds';
 import { fieldText, givenText, heldText, slotHoursText, typedValue, windowText } from '../src/page/fields';
 import type { Asker, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
-import type { NodeUse } from '../src/model/words/overview';
-import type { Waiting } from '../src/model/words/sharing';
 import { account, deed, waiting } from './cluster';
 
 const NODE: NodeUse = {

@@ -1,10 +1,10 @@
 /** The panel's experiments: when they are asked for, and what becomes of answers, errors and choices. */
 
+import type { Overview } from '../src/api/types';
 import { Experiments } from '../src/panel/experiments';
 import { LiveSettings } from '../src/panel/settings';
 import { ServiceError } from '../src/service/source';
 import type { Query, Source, Subscription } from '../src/service/source';
-import type { Overview } from '../src/model/words/overview';
 import { done, overview } from './fakes';
 
 /** A service with these experiments; its answers to the list wait while `held`. */

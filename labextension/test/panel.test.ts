@@ -1,5 +1,6 @@
 /** What the panel asks for, how often, and what it makes of settings, keys and names. */
 
+import type { Overview } from '../src/api/types';
 import {
   EVERYTHING,
   hasMoved,
@@ -15,7 +16,6 @@ import {
 } from '../src/panel/list';
 import { DEFAULTS, settingsIn } from '../src/panel/settings';
 import { newestText } from '../src/model/text';
-import type { Overview } from '../src/model/words/overview';
 import { done, experiment, overview, queued, trial } from './fakes';
 
 const quiet = { failed: false, moved: false, active: false };

@@ -1,8 +1,6 @@
 /** What is drawn of a search: where values stand, who is coloured how, and what is said beside it. */
 
-import type { Space } from '../src/model/words/space';
-import type { BracketStanding, Standing, TrialRow } from '../src/model/words/standing';
-import type { ExperimentState } from '../src/model/words/states';
+import type { BracketStanding, ExperimentState, Space, Standing, TrialRow } from '../src/api/types';
 import { bars } from '../src/view/search/bars';
 import { ladder, ladderText } from '../src/view/search/ladder';
 import { incumbent, manyCurves } from '../src/view/search/lines';

@@ -1,7 +1,6 @@
 /** Which metrics share a plot, and curves as lines over an axis. */
 
-import type { Curve } from '../src/model/words/curves';
-import type { Kind } from '../src/model/words/reports';
+import type { Curve, Kind } from '../src/api/types';
 import { evenly, inWords, markedText, lastText, tableOf } from '../src/view/describe';
 import { aligned, allPositive, type Line, lineOf, panelsOf } from '../src/view/lines';
 import { DEFAULTS } from '../src/view/settings';

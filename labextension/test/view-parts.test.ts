@@ -1,9 +1,6 @@
 /** What a view decides without drawing: buttons, the share that is done, compared lines and rows. */
 
-import type { Curve } from '../src/model/words/curves';
-import type { Overview } from '../src/model/words/overview';
-import type { Metrics } from '../src/model/words/record';
-import type { ExperimentState, TrialState } from '../src/model/words/states';
+import type { Curve, ExperimentState, Metrics, Overview, TrialState } from '../src/api/types';
 import type { Look } from '../src/service/watch';
 import { verbsFor } from '../src/view/actions';
 import { failureOf } from '../src/view/failure';

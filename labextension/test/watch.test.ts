@@ -74,7 +74,12 @@ describe('live', () => {
     source.overview = overview({ seq: 50, trials: [trial({ step: 30 })] });
     source.curves = curves(report(1), report(20));
     await begun();
-    source.stream.say(reported(20), reported(30), said(40, { type: 'note', data: { text: 'old' } }), reported(51));
+    source.stream.say(
+      reported(20),
+      reported(30),
+      said(40, { type: 'note', data: { text: 'old', level: 'warning', attempt: 1 } }),
+      reported(51)
+    );
     expect(watch.look.curves[0]?.step).toEqual([1, 20, 30, 51]);
     expect(watch.look.overview).toMatchObject({ seq: 51, warnings: [], trials: [{ step: 51 }] });
   });
@@ -94,7 +99,7 @@ describe('live', () => {
     await begun();
     source.stream.say(reported(7));
     const before = watch.look;
-    source.stream.say(said(8, { type: 'note', data: { text: 'disk full' } }));
+    source.stream.say(said(8, { type: 'note', data: { text: 'disk full', level: 'warning', attempt: 1 } }));
     expect(watch.look).not.toBe(before);
     expect(watch.look.curves[0]).toBe(before.curves[0]);
     expect(watch.look.overview?.trials).toBe(before.overview?.trials);

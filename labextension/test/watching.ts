@@ -1,6 +1,6 @@
 /** A watch of experiment #12 in time that a test lets pass; what it leaves behind fails the test. */
 
-import type { Saved } from '../src/model/words/saved';
+import type { Saved } from '../src/model/saved';
 import type { Surroundings } from '../src/service/line';
 import type { ServiceError } from '../src/service/source';
 import { Watch } from '../src/service/watch';

@@ -1,10 +1,10 @@
 /** When an output is brought up to date. */
 
+import type { Overview } from '../src/api/types';
 import { ServiceError } from '../src/service/source';
 import type { Connection, Look } from '../src/service/watch';
 import { WriteBack, writeIn } from '../src/writeback';
 import type { Moment } from '../src/writeback';
-import type { Overview } from '../src/model/words/overview';
 import { attempt, done, overview, queued, trial } from './fakes';
 
 const running = (step: number, seq = step): Overview => overview({ seq, trials: [trial({ step })] });

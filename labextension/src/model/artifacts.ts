@@ -1,7 +1,7 @@
 /** What a page shows of artifacts, in words. `kernel_backend/model/artifacts.py` says which are pictures. */
 
+import type { Artifact } from '../api/types';
 import { size } from './text';
-import type { Artifact } from './words/artifacts';
 
 export const MOST_TILES = 24; // of a trial
 export const PICTURE_BYTES = 4 * 2 ** 20; // of one that is fetched unasked; a kernel passes on no more

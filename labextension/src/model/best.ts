@@ -1,10 +1,7 @@
 /** What is best: what `kernel_backend/model/best.py` says. */
 
+import type { Best, Metric, StoredReport, Trial, TrialRow } from '../api/types';
 import { num } from './curves';
-import type { Metric } from './words/experiment';
-import type { StoredReport } from './words/reports';
-import type { TrialRow } from './words/standing';
-import type { Best, Trial } from './words/trial';
 
 /** The best so far after one more validation, in whatever order they are told: of equal ones the earlier step. */
 export function better(best: Best | null, report: StoredReport, metric: Metric): Best | null {

@@ -1,8 +1,6 @@
 /** Curves that grow live: reports go in one by one, and what comes out is thin enough for a screen. */
 
-import type { Curve, Curves } from './words/curves';
-import type { Num } from './words/record';
-import type { Kind, StoredReport } from './words/reports';
+import type { Curve, Curves, Kind, Num, StoredReport } from '../api/types';
 
 export const POINTS = 400; // a curve is thinned to this many once it has twice as many
 export const LARGEST = 1e150; // what is not below is taken like infinity: no axis can hold it

@@ -1,9 +1,7 @@
 /** How long a running trial still takes, from how fast its steps went lately. */
 
+import type { Attempt, Curve, Overview, Trial } from '../api/types';
 import { checkpointStep } from './text';
-import type { Curve } from './words/curves';
-import type { Overview } from './words/overview';
-import type { Attempt, Trial } from './words/trial';
 
 const LATELY_S = 60; // at least this long, and at least the last quarter of what the attempt has done
 const LATELY_PART = 0.25;

@@ -1,11 +1,9 @@
 /** What is known of one experiment, from a notebook's output, from the service and from its stream. */
 
+import type { Curve, Curves, Message, Overview } from '../api/types';
 import { LiveCurves } from './curves';
 import { after, ended, overviewIn, sameExperiment } from './overview';
-import type { Curve, Curves } from './words/curves';
-import type { Overview } from './words/overview';
-import type { Saved, SavedSearch } from './words/saved';
-import type { Message } from './words/stream';
+import type { Saved, SavedSearch } from './saved';
 
 const TRIAL = 1; // the one whose curves are kept, unless others are told
 

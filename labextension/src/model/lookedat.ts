@@ -1,9 +1,7 @@
 /** Which of a search's trials people look at: what `kernel_backend/model/looked_at.py` does. */
 
+import type { Metric, Trial, TrialState } from '../api/types';
 import { bestFirst } from './best';
-import type { Metric } from './words/experiment';
-import type { TrialState } from './words/states';
-import type { Trial } from './words/trial';
 
 export const MOST = 50; // of one experiment are all looked at; of more, the following
 const [BEST, TROUBLED] = [20, 5];

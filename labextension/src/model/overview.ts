@@ -1,13 +1,17 @@
 /** An experiment as a person looks at it, moved on message by message: what `kernel_backend/model/overview.py` does. */
 
+import type {
+  Attempt,
+  ExperimentState,
+  Message,
+  Metric,
+  Overview,
+  StoredReport,
+  Trial,
+  TrialState
+} from '../api/types';
 import { bestFirst, better } from './best';
 import { type Counts, countStates, lookedAt, MOST } from './lookedat';
-import type { Metric } from './words/experiment';
-import type { Overview } from './words/overview';
-import type { StoredReport } from './words/reports';
-import type { ExperimentState, TrialState } from './words/states';
-import type { Message } from './words/stream';
-import type { Attempt, Trial } from './words/trial';
 
 const ATTEMPTS = 10; // of a trial: as many as the service gives
 

@@ -1,6 +1,6 @@
 /** Numbers and text as Python prints them, so that a view and a terminal say the same. */
 
-import type { Value } from './words/record';
+import type { Value } from '../api/types';
 
 const FURTHER = 40; // digits after the last one shown: enough to know whether a double lies exactly in the middle
 
@@ -29,7 +29,7 @@ export function rounded(value: number): number {
 /** `repr(value)`. A whole float is told as a whole number: JSON's readers do not tell 1.0 from 1. */
 export function repr(value: Value): string {
   if (Array.isArray(value)) {
-    return `[${value.map(repr).join(', ')}]`;
+    return `[${value.map(each => repr(each as Value)).join(', ')}]`;
   }
   switch (typeof value) {
     case 'string':
@@ -44,13 +44,13 @@ export function repr(value: Value): string {
 }
 
 /** What `{"float": "inf"}` stands for, which JSON has no number for. */
-function notFinite(value: Record<string, Value>): string | undefined {
+function notFinite(value: Record<string, unknown>): string | undefined {
   const text = Object.keys(value).length === 1 ? value.float : undefined;
   return typeof text === 'string' && ['inf', '-inf', 'nan'].includes(text) ? text : undefined;
 }
 
-function pairs(value: Record<string, Value>): string[] {
-  return Object.entries(value).map(([key, inner]) => `${quoted(key)}: ${repr(inner)}`);
+function pairs(value: Record<string, unknown>): string[] {
+  return Object.entries(value).map(([key, inner]) => `${quoted(key)}: ${repr(inner as Value)}`);
 }
 
 /** The text's first line, by all that ends a line in Python. */

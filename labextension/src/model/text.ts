@@ -1,16 +1,25 @@
 /** Words of the model as text: what `kernel_backend/text/` says, in the same words. */
 
+import type {
+  Attempt,
+  Config,
+  Failure,
+  Frame,
+  Kind,
+  Metrics,
+  Num,
+  Overview,
+  Search,
+  Space,
+  StoredReport,
+  Trial,
+  TrialState,
+  Value,
+  Wait
+} from '../api/types';
 import { num } from './curves';
 import { countsOf, frontOf, stateOf } from './overview';
 import { firstLine, fixed, general, repr, rounded } from './python';
-import type { Config } from './words/experiment';
-import type { Overview, Wait } from './words/overview';
-import type { Metrics, Num, Value } from './words/record';
-import type { Kind, StoredReport } from './words/reports';
-import type { Search } from './words/search';
-import type { Space } from './words/space';
-import type { TrialState } from './words/states';
-import type { Attempt, Failure, Frame, Trial } from './words/trial';
 
 /** `0.4 s`, `12 s`, `3 min 05 s`, `2 h 07 min`, `1 d 03 h`. */
 export function duration(seconds: number): string {

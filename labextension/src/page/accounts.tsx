@@ -2,7 +2,7 @@
 
 import * as React from 'react';
 
-import type { Account } from '../model/words/sharing';
+import type { Account } from '../api/types';
 import { EditCell, moveAmongCells } from './cell';
 import { UseChart } from './chart';
 import type { Cluster } from './cluster';

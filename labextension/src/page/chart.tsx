@@ -3,7 +3,7 @@
 import * as React from 'react';
 import uPlot from 'uplot';
 
-import type { Account, UseOverTime } from '../model/words/sharing';
+import type { Account, UseOverTime } from '../api/types';
 import { Theme } from '../view/theme';
 import type { Cluster } from './cluster';
 import { nameOf } from './deeds';

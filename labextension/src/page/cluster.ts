@@ -2,8 +2,7 @@
 
 import { Poll } from '@lumino/polling';
 
-import type { NodeUse, Overview } from '../model/words/overview';
-import type { Account, Deed, Pool, Self, UseOverTime, Waiting } from '../model/words/sharing';
+import type { Account, Deed, NodeUse, Overview, Pool, Self, UseOverTime, Waiting } from '../api/types';
 import { ServiceError } from '../service/source';
 import type { Query } from '../service/source';
 import type { Act } from './deeds';

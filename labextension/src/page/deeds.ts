@@ -1,9 +1,6 @@
 /** What a person may do here, as requests: each knows what it says afterwards, and what takes it back. */
 
-import type { NodeUse, Overview } from '../model/words/overview';
-import type { Quota } from '../model/words/quotas';
-import type { Value } from '../model/words/record';
-import type { Account, Waiting } from '../model/words/sharing';
+import type { Account, NodeUse, Overview, Quota, Waiting } from '../api/types';
 import { FIELDS, fieldText, type FieldName, NONE } from './fields';
 import type { Known } from './known';
 import { withAccount, withNode } from './known';
@@ -24,7 +21,7 @@ export interface Act {
 }
 
 /** Set one number of a quota; null is back to the hub's. */
-export function setQuota(account: Account, name: FieldName, value: Value): Act {
+export function setQuota(account: Account, name: FieldName, value: unknown): Act {
   const title = FIELDS.find(each => each.name === name)?.title ?? name;
   const before = fieldText(account.quota, name);
   return {
@@ -52,11 +49,11 @@ function restoreQuota(account: Account): Act {
 }
 
 /** What the service is sent to have it as it is: null is the hub's, `none` no limit whatever the hub says. */
-function wireValue({ changed }: Account, name: FieldName): Value {
+function wireValue({ changed }: Account, name: FieldName): unknown {
   return name in changed ? (changed[name] ?? NONE) : null;
 }
 
-function putQuota(account: Account, body: Partial<Record<keyof Quota, Value>>): Omit<Act, 'said' | 'undo'> {
+function putQuota(account: Account, body: Partial<Record<keyof Quota, unknown>>): Omit<Act, 'said' | 'undo'> {
   return {
     method: 'PUT',
     path: pathOf(account),

@@ -1,7 +1,7 @@
 /** The numbers of a quota as a person reads and writes them. */
 
-import type { Quota, SlotHours } from '../model/words/quotas';
-import type { Account } from '../model/words/sharing';
+import type { Account, Quota, SlotHours } from '../api/types';
+import { num } from '../model/curves';
 
 export type FieldName = keyof Quota;
 
@@ -56,7 +56,7 @@ export function fieldText(quota: Quota, name: FieldName): string {
   if (value === null) {
     return NONE;
   }
-  return typeof value === 'number' ? short(value) : slotHoursText(value);
+  return typeof value === 'object' ? slotHoursText(value) : short(num(value));
 }
 
 /** What the service is sent for what was typed; it judges all else. Nothing typed: back to the hub's. */

@@ -1,7 +1,6 @@
 /** What the page knows of the cluster, and how answers change it: plain folds, no DOM, no clock. */
 
-import type { NodeUse, Overview } from '../model/words/overview';
-import type { Account, Deed, Pool, Self, Waiting } from '../model/words/sharing';
+import type { Account, Deed, NodeUse, Overview, Pool, Self, Waiting } from '../api/types';
 import type { ServiceError } from '../service/source';
 
 /** What a person looks at; only what that needs is asked for. */

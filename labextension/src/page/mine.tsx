@@ -2,10 +2,9 @@
 
 import * as React from 'react';
 
+import type { Account, Overview } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, newestText, titleText, trialsText } from '../model/text';
-import type { Overview } from '../model/words/overview';
-import type { Account } from '../model/words/sharing';
 import { heldText, partOf, windowText } from './fields';
 import type { Known } from './known';
 import { Slots } from './slots';

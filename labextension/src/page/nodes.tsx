@@ -2,7 +2,7 @@
 
 import * as React from 'react';
 
-import type { NodeUse } from '../model/words/overview';
+import type { NodeUse } from '../api/types';
 import { Ask } from './ask';
 import type { Cluster } from './cluster';
 import { drain } from './deeds';

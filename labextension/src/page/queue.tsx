@@ -2,7 +2,7 @@
 
 import * as React from 'react';
 
-import type { Waiting } from '../model/words/sharing';
+import type { Waiting } from '../api/types';
 import { EditCell, moveAmongCells } from './cell';
 import type { Cluster } from './cluster';
 import { moveFirst, setPriority } from './deeds';

@@ -1,7 +1,6 @@
 /** Long lists as a person goes through them: searched, sorted, a page at a time. */
 
-import type { NodeRun } from '../model/words/overview';
-import type { Account, Deed, Waiting } from '../model/words/sharing';
+import type { Account, Deed, NodeRun, Waiting } from '../api/types';
 import { plural } from './fields';
 import { dayText, roughly } from './text';
 

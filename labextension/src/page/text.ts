@@ -1,7 +1,7 @@
 /** Times and counts as this page writes them. */
 
+import type { Wait } from '../api/types';
 import { duration } from '../model/text';
-import type { Wait } from '../model/words/overview';
 
 const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 const DAY = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });

@@ -1,6 +1,6 @@
 /** Use over time as columns of a plot: what was held, and the lines that it is measured by. */
 
-import type { UseOverTime } from '../model/words/sharing';
+import type { UseOverTime } from '../api/types';
 
 export const SPANS = [
   ['1 d', 86400],

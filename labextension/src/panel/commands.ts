@@ -7,7 +7,7 @@ import { copyIcon, launchIcon, pauseIcon, refreshIcon, runIcon, stopIcon } from 
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import type { Overview } from '../model/words/overview';
+import type { Overview } from '../api/types';
 import type { Verb } from '../service/watch';
 import { verbsFor } from '../view/actions';
 import { copy } from '../view/clipboard';

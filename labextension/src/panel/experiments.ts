@@ -5,7 +5,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 
-import type { NodeUse, Overview } from '../model/words/overview';
+import type { NodeUse, Overview } from '../api/types';
 import { ServiceError } from '../service/source';
 import type { Source } from '../service/source';
 import type { Verb } from '../service/watch';

@@ -3,7 +3,7 @@
 import { refreshIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import type { NodeUse } from '../model/words/overview';
+import type { NodeUse } from '../api/types';
 import type { Filter } from './list';
 import { STATES } from './list';
 

@@ -2,9 +2,9 @@
 
 import * as React from 'react';
 
+import type { Overview } from '../api/types';
 import { ended, frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, newestText, stateText, trialsText } from '../model/text';
-import type { Overview } from '../model/words/overview';
 import { toldBy } from './list';
 
 interface Props {

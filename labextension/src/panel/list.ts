@@ -1,10 +1,9 @@
 /** What the panel asks for, what it shows of the answer, and when it asks again. No DOM, no clock. */
 
+import type { Overview, Trial } from '../api/types';
 import { num } from '../model/curves';
 import { ended, stateOf } from '../model/overview';
 import { lossFirst, metricsText, newestOf } from '../model/text';
-import type { Overview } from '../model/words/overview';
-import type { Trial } from '../model/words/trial';
 import type { Query } from '../service/source';
 
 export const PAGE = 50; // experiments

@@ -4,9 +4,9 @@ import type { ILabShell, ILayoutRestorer } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
 import { Widget } from '@lumino/widgets';
 
+import type { Overview } from '../api/types';
 import { stateOf } from '../model/overview';
 import { titleText } from '../model/text';
-import type { Overview } from '../model/words/overview';
 import type { Source } from '../service/source';
 import { Watch } from '../service/watch';
 import type { ViewSettings } from '../view/settings';

@@ -1,8 +1,7 @@
 /** A Source through a widget's comm: the kernel passes on what the service says, while it is not there too busy. */
 
-import type { Curves } from '../model/words/curves';
-import type { Saved } from '../model/words/saved';
-import type { Message } from '../model/words/stream';
+import type { Curves, Message } from '../api/types';
+import type { Saved } from '../model/saved';
 import { MessageLog } from './messagelog';
 import { NO_ANSWER, Questions } from './questions';
 import type { Answer } from './questions';

@@ -1,11 +1,9 @@
 /** The line to the service: loads an experiment, listens to its stream, and comes back by itself after a cut. */
 
+import type { Curves, Message, Overview } from '../api/types';
 import { POINTS } from '../model/curves';
 import type { Known } from '../model/known';
 import { frontOf, overviewIn, stateOf } from '../model/overview';
-import type { Curves } from '../model/words/curves';
-import type { Overview } from '../model/words/overview';
-import type { Message } from '../model/words/stream';
 import { ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';
 

@@ -1,6 +1,6 @@
 /** The newest messages of one experiment, without a gap: who comes late, or was not listened to, catches up here. */
 
-import type { Message } from '../model/words/stream';
+import type { Message } from '../api/types';
 
 const LONGEST = 2_000; // messages
 

@@ -4,7 +4,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 import type { PartialJSONObject } from '@lumino/coreutils';
 
-import type { Message } from '../model/words/stream';
+import type { Message } from '../api/types';
 import { ServiceError, StreamCut } from './source';
 import type { Listener, Query, Source, Subscription } from './source';
 

@@ -1,6 +1,6 @@
 /** How a view reaches the service, whichever host it is in. Paths are those of the API without `/api`. */
 
-import type { Message } from '../model/words/stream';
+import type { Message } from '../api/types';
 
 export type Query = Record<string, string | number>;
 

@@ -1,9 +1,8 @@
 /** One experiment as it goes on, for whoever draws it: what is known, how the line stands, and its verbs. No DOM. */
 
+import type { Curve, LogChunk, Overview } from '../api/types';
 import { Known } from '../model/known';
-import type { Curve } from '../model/words/curves';
-import type { LogChunk, Overview } from '../model/words/overview';
-import type { Saved, SavedSearch } from '../model/words/saved';
+import type { Saved, SavedSearch } from '../model/saved';
 import { foreignText, Line, readOverview } from './line';
 import type { Connection, Surroundings } from './line';
 import { ServiceError } from './source';

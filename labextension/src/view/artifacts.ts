@@ -1,7 +1,7 @@
 /** What a trial has kept: pictures as such, one of them large, and everything else to be saved. */
 
+import type { Artifact } from '../api/types';
 import { isPicture, MOST_BYTES, MOST_TILES, savedText, sizeText, tooLarge } from '../model/artifacts';
-import type { Artifact } from '../model/words/artifacts';
 import type { Look, Watch } from '../service/watch';
 import { button, changes, h, setAttribute, setChildren, setText, show } from './dom';
 import { Sight } from './frame';

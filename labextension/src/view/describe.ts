@@ -1,7 +1,7 @@
 /** Curves in words and as a table, for those who do not look at the picture. */
 
+import type { Curve } from '../api/types';
 import { number } from '../model/text';
-import type { Curve } from '../model/words/curves';
 import { brokenPoints, type Line } from './lines';
 import { secondsText } from './ticks';
 import type { Axis } from './settings';

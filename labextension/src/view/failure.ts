@@ -1,8 +1,7 @@
 /** Why an experiment failed: the error, the person's own lines by cell, and the whole traceback in a fold. */
 
+import type { Failure, Frame, Overview } from '../api/types';
 import { whereText } from '../model/text';
-import type { Overview } from '../model/words/overview';
-import type { Failure, Frame } from '../model/words/trial';
 import type { Look } from '../service/watch';
 import { changes, h, setText, show } from './dom';
 

@@ -1,7 +1,7 @@
 /** What is drawn of curves: which metrics share a plot, and each curve as a line over the chosen axis. */
 
+import type { Curve } from '../api/types';
 import { LARGEST, POINTS, smoothed, thinned } from '../model/curves';
-import type { Curve } from '../model/words/curves';
 import type { Axis, ViewSettings } from './settings';
 
 export const DOTS = 30; // a line of at most so many points shows each of them

@@ -1,8 +1,8 @@
 /** The log's last lines in a fold; it is asked for only while someone can see it. */
 
+import type { LogChunk } from '../api/types';
 import { ended } from '../model/overview';
 import { size } from '../model/text';
-import type { LogChunk } from '../model/words/overview';
 import type { Look, Watch } from '../service/watch';
 import { h, setText, show } from './dom';
 import { Sight } from './frame';

@@ -1,7 +1,7 @@
 /** How exact the result is, what befell the attempts, and what to be warned of. */
 
+import type { Overview } from '../api/types';
 import { attemptLines, guaranteeText } from '../model/text';
-import type { Overview } from '../model/words/overview';
 import type { Look } from '../service/watch';
 import { changes, h, setLines, show } from './dom';
 

@@ -1,6 +1,6 @@
 /** Which plots there are, for one experiment and for several: what each is made of, and how it is made. */
 
-import type { Curve } from '../model/words/curves';
+import type { Curve } from '../api/types';
 import type { Look } from '../service/watch';
 import { allPositive, type Line, lineOf, panelsOf } from './lines';
 import type { Picture } from './plotlook';

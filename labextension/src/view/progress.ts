@@ -1,9 +1,9 @@
 /** How far the training has come: a bar, and the same in words. */
 
+import type { Trial } from '../api/types';
 import { secondsLeft } from '../model/estimate';
 import { frontOf } from '../model/overview';
 import { progressText } from '../model/text';
-import type { Trial } from '../model/words/trial';
 import type { Look } from '../service/watch';
 import { h, setAttribute, setText, show } from './dom';
 

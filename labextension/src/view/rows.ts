@@ -1,11 +1,8 @@
 /** What several experiments were given and what came of them, side by side. */
 
+import type { Kind, Metrics, Overview, Trial, Value } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, lossFirst, number, paramsText } from '../model/text';
-import type { Overview } from '../model/words/overview';
-import type { Metrics, Value } from '../model/words/record';
-import type { Kind } from '../model/words/reports';
-import type { Trial } from '../model/words/trial';
 
 export interface Row {
   readonly name: string;

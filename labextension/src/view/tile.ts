@@ -1,7 +1,7 @@
 /** One artifact, small: its picture, or which kind of file it is, with its name below. */
 
+import type { Artifact } from '../api/types';
 import { isPicture, kindText, PICTURE_BYTES, sizeText, whenText } from '../model/artifacts';
-import type { Artifact } from '../model/words/artifacts';
 import type { Watch } from '../service/watch';
 import { h, setAttribute, setText, show } from './dom';
 

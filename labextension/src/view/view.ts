@@ -1,7 +1,7 @@
 /** One experiment, drawn into a node and kept up to date for as long as it is there. */
 
+import type { Curves as CurvesOf } from '../api/types';
 import { stateOf } from '../model/overview';
-import type { Curves as CurvesOf } from '../model/words/curves';
 import type { Look, Watch } from '../service/watch';
 import { About } from './about';
 import { Actions } from './actions';

@@ -1,12 +1,13 @@
 /** How much each hyperparameter makes of the difference: a bar each, the largest first. */
 
-import type { Importance } from '../../model/words/standing';
+import type { Importance } from '../../api/types';
+import { num } from '../../model/curves';
 import { type Shape, text } from './shapes';
 
 const [ROW, LEFT, RIGHT, CHARACTER] = [26, 12, 52, 7.6];
 
-export function bars({ shares }: Importance, width: number): { shapes: Shape[]; height: number } {
-  const named = Object.entries(shares).sort(([, one], [, other]) => other - one);
+export function bars(importance: Importance, width: number): { shapes: Shape[]; height: number } {
+  const named = largestFirst(importance);
   const room = Math.min(width * 0.4, Math.max(...named.map(([name]) => name.length * CHARACTER), 0) + LEFT);
   const most = Math.max(...named.map(([, share]) => share), 1e-9);
   const shapes = named.flatMap(([name, share], index): Shape[] => {
@@ -22,11 +23,15 @@ export function bars({ shares }: Importance, width: number): { shapes: Shape[]; 
 }
 
 /** In words, for those who cannot see it. */
-export function barsText({ shares }: Importance): string {
-  return Object.entries(shares)
-    .sort(([, one], [, other]) => other - one)
+export function barsText(importance: Importance): string {
+  return largestFirst(importance)
     .map(([name, share]) => `${name} ${percent(share)}`)
     .join(', ');
+}
+
+function largestFirst({ shares }: Importance): [string, number][] {
+  const named = Object.entries(shares).map(([name, share]): [string, number] => [name, num(share)]);
+  return named.sort(([, one], [, other]) => other - one);
 }
 
 function percent(share: number): string {

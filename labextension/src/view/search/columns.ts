@@ -1,8 +1,8 @@
 /** The columns of the table of trials, and what is said of those that it does not show. */
 
+import type { Standing, TrialRow } from '../../api/types';
 import { num } from '../../model/curves';
 import { duration, number, valueText } from '../../model/text';
-import type { Standing, TrialRow } from '../../model/words/standing';
 
 export interface Column {
   readonly name: string; // what it is sorted by

@@ -1,8 +1,7 @@
 /** The rung ladder: at each rung every result, who went on from there, and what it took. */
 
+import type { BracketStanding, Metric, Standing } from '../../api/types';
 import { number } from '../../model/text';
-import type { Metric } from '../../model/words/experiment';
-import type { BracketStanding, Standing } from '../../model/words/standing';
 import { plane } from './plane';
 import { metricScale, type Scale } from './scale';
 import { pathOf, type Shape, text } from './shapes';

@@ -1,7 +1,7 @@
 /** Values over time: the best so far, and the learning curves of many trials. */
 
+import type { SearchCurves, Standing } from '../../api/types';
 import { number } from '../../model/text';
-import type { SearchCurves, Standing } from '../../model/words/standing';
 import { SECONDS, secondsText } from '../ticks';
 import { plane } from './plane';
 import { linear, metricScale, type Scale } from './scale';

@@ -1,9 +1,8 @@
 /** Two hyperparameters against each other, or one against the metric: every trial, or the best of each field. */
 
+import type { Standing, TrialRow, Value } from '../../api/types';
 import { bestRows } from '../../model/best';
 import { number, valueText } from '../../model/text';
-import type { Value } from '../../model/words/record';
-import type { Standing, TrialRow } from '../../model/words/standing';
 import { type Axis } from './parallel';
 import { plane } from './plane';
 import { ranks, rowText, shade } from './scale';

@@ -1,8 +1,6 @@
 /** Parallel coordinates: an axis a hyperparameter, a line a trial, and brushes that choose among them. */
 
-import type { Value } from '../../model/words/record';
-import type { Space } from '../../model/words/space';
-import type { Standing, TrialRow } from '../../model/words/standing';
+import type { Space, Standing, TrialRow, Value } from '../../api/types';
 import { metricScale, paramScale, ranks, rowText, type Scale, shade } from './scale';
 import { pathOf, round, type Shape, text } from './shapes';
 

@@ -1,12 +1,9 @@
 /** Where values stand on an axis: from 0 to 1, whatever they are. */
 
+import type { Metric, Num, Parameter, Range, Space, TrialRow, Value } from '../../api/types';
 import { bestRows } from '../../model/best';
 import { num } from '../../model/curves';
 import { number, valueText } from '../../model/text';
-import type { Metric } from '../../model/words/experiment';
-import type { Num, Value } from '../../model/words/record';
-import type { Parameter, Range, Space } from '../../model/words/space';
-import type { TrialRow } from '../../model/words/standing';
 import { logTicks, logTickText, tickText } from '../ticks';
 
 export interface Tick {

@@ -1,8 +1,7 @@
 /** A search: in words, drawn in several ways, and as a table; a trial that is clicked is looked at below. */
 
+import type { Curves, Importance, SearchCurves, Standing } from '../../api/types';
 import { searchText } from '../../model/text';
-import type { Curves } from '../../model/words/curves';
-import type { Importance, SearchCurves, Standing } from '../../model/words/standing';
 import type { Look, Watch } from '../../service/watch';
 import { button, h, setAttribute, setText, show } from '../dom';
 import { Sight } from '../frame';

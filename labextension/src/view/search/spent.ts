@@ -1,12 +1,13 @@
 /** What a search has trained and used, in words. */
 
+import type { Standing } from '../../api/types';
+import { num } from '../../model/curves';
 import { duration } from '../../model/text';
-import type { Standing } from '../../model/words/standing';
 
 /** `asha, 1/4 goes on from each rung · 99 epochs trained in 1 min 21 s of slot time; its budget is used up`. */
 export function spentText(standing: Standing): string {
   const { method, search, trained, unit, spent, closed } = standing;
-  const of = search.budget === null ? '' : ` of ${duration(search.budget)}`;
+  const of = search.budget === null ? '' : ` of ${duration(num(search.budget))}`;
   const why = closed === null ? '' : `; its ${closed === 'budget' ? 'budget' : 'time'} is used up`;
   const eta = standing.brackets.length ? `, 1/${search.eta} goes on from each rung` : '';
   return `${method}${eta} \u00b7 ${trained} ${unit}${trained === 1 ? '' : 's'} trained in ${duration(spent)}${of} of slot time${why}`;

@@ -1,12 +1,9 @@
 /** What can be said of a search with no service at all: the trials that a notebook has kept. */
 
+import type { Overview, Standing, Trial, TrialRow, Value } from '../../api/types';
 import { bestRows } from '../../model/best';
 import { num } from '../../model/curves';
 import { countsOf, ended } from '../../model/overview';
-import type { Overview } from '../../model/words/overview';
-import type { Value } from '../../model/words/record';
-import type { Standing, TrialRow } from '../../model/words/standing';
-import type { Trial } from '../../model/words/trial';
 
 /** Null where it is no search. */
 export function standingOf(overview: Overview): Standing | null {

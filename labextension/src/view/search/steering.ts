@@ -1,7 +1,7 @@
 /** What a person may do with a search and its trials: promote, prune, and let it have more. */
 
+import type { Standing, TrialRow } from '../../api/types';
 import { ended } from '../../model/overview';
-import type { Standing, TrialRow } from '../../model/words/standing';
 import type { Act, Look, Steer, Watch } from '../../service/watch';
 import { h, setAttribute, setText, show } from '../dom';
 import { Question } from '../question';

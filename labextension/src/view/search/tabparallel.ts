@@ -1,6 +1,6 @@
 /** Parallel coordinates whose axes can be brushed: what is chosen there is chosen in the table, too. */
 
-import type { TrialRow } from '../../model/words/standing';
+import type { TrialRow } from '../../api/types';
 import { button, h, show } from '../dom';
 import { Chart } from './chart';
 import { axesOf, type Axis, type Brushes, geometry, parallel, within } from './parallel';

@@ -1,7 +1,7 @@
 /** Who was the best by when, and the ladders of rungs. */
 
+import type { BracketStanding } from '../../api/types';
 import { number } from '../../model/text';
-import type { BracketStanding } from '../../model/words/standing';
 import { h, setLines, show } from '../dom';
 import { Chart } from './chart';
 import { ladder, ladderText } from './ladder';

@@ -1,6 +1,6 @@
 /** One row of the table of trials, changed in place. */
 
-import type { TrialRow as Row } from '../../model/words/standing';
+import type { TrialRow as Row } from '../../api/types';
 import type { Steer } from '../../service/watch';
 import { button, h, setAttribute, setText, show } from '../dom';
 import { shade } from './scale';

@@ -1,6 +1,6 @@
 /** The table of a search's trials: the best first, or by the column whose head was pressed. */
 
-import type { Standing, TrialRow } from '../../model/words/standing';
+import type { Standing, TrialRow } from '../../api/types';
 import type { Steer } from '../../service/watch';
 import { changes, h, setChildren, setText, show } from '../dom';
 import { type Column, columnsOf, noteText } from './columns';

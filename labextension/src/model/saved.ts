@@ -1,8 +1,6 @@
 /** What a notebook's output holds: what `jupyter_ext/views/saved.py` writes there. */
 
-import type { Curves } from './curves';
-import type { Overview } from './overview';
-import type { SearchCurves, Standing } from './standing';
+import type { Curves, Overview, SearchCurves, Standing } from '../api/types';
 
 /** How a search stood when a notebook was saved. */
 export interface SavedSearch {
