@@ -12,6 +12,7 @@ import { ImportanceTab } from './tabimportance';
 import { PairsTab } from './tabpairs';
 import { ParallelTab } from './tabparallel';
 import { ProgressTab } from './tabprogress';
+import type { Seen } from './seen';
 import { spentText } from './spent';
 import { standingOf } from './standingof';
 import { Steering, steersFor } from './steering';
@@ -20,15 +21,6 @@ import { TrialTable } from './trials';
 const EVERY_MS = 1500;
 const ROWS = 500; // trials that are drawn
 const LINES = 150; // learning curves
-
-/** What there is to draw of a search, and which of its trials is looked at. */
-export interface Seen {
-  readonly standing: Standing;
-  readonly look: Look;
-  readonly trial: number | null;
-  readonly curves: SearchCurves | null;
-  readonly importance: Importance | null;
-}
 
 /** What the service has said of it. */
 type Told = Partial<Pick<Seen, 'standing'> & { curves: SearchCurves; importance: Importance }>;

@@ -3,7 +3,7 @@
 import { h } from '../dom';
 import { Chart } from './chart';
 import { manyCurves } from './lines';
-import type { Seen } from './search';
+import type { Seen } from './seen';
 
 const HEIGHT = 320;
 

@@ -3,7 +3,7 @@
 import { h } from '../dom';
 import { bars, barsText } from './bars';
 import { Chart } from './chart';
-import type { Seen } from './search';
+import type { Seen } from './seen';
 
 export class ImportanceTab {
   private readonly _chart: Chart;

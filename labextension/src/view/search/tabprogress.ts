@@ -6,7 +6,7 @@ import { h, setLines, show } from '../dom';
 import { Chart } from './chart';
 import { ladder, ladderText } from './ladder';
 import { incumbent, type Over } from './lines';
-import type { Seen } from './search';
+import type { Seen } from './seen';
 
 const HEIGHT = 250;
 const NO_RESULT = 'no result yet';
