@@ -21,9 +21,10 @@ from kernel_backend.model.versions import VERSION
 from kernel_backend.patience import remedy
 from kernel_backend.peers import check_listener
 from kernel_backend.peers.end import End
+from kernel_backend.retry import RetryPolicy
 
 AT_ONCE = 100  # requests
-PAUSE_S = 0.2  # before a second try
+RETRY = RetryPolicy((0.2,), tries=2)
 PING_S = 20.0  # between looks whether the service still listens to its stream
 FRAME_LIMIT = 16 * 2**20  # bytes of one message of the stream
 
@@ -110,16 +111,17 @@ class Proxy:
 
     async def _twice(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
         """What the service answers, at the second try if it was on its way out at the first."""
-        try:
-            return await self._once(attempt)
-        except _GONE:
-            await asyncio.sleep(PAUSE_S)
-        try:
-            return await self._once(attempt)
-        except _GONE as error:
-            raise ServiceUnreachable(
-                f"Daylight's service does not answer ({error}): try again, or {remedy()}"
-            ) from error
+        waits = RETRY.waits()
+        while True:
+            try:
+                return await self._once(attempt)
+            except _GONE as error:
+                pause = next(waits, None)
+                if pause is None:
+                    raise ServiceUnreachable(
+                        f"Daylight's service does not answer ({error}): try again, or {remedy()}"
+                    ) from error
+            await asyncio.sleep(pause)
 
     async def _once(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
         address = await self._finder.address()

@@ -6,11 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from kernel_backend.errors import ServiceUnreachable
+from kernel_backend.retry import RetryPolicy
 
 SILENCE_S = 3.0  # of trying again before a word is said about it
-PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # between tries, the last one repeated
+RETRY = RetryPolicy((0.05, 0.1, 0.2, 0.5, 1.0, 2.0))
 
 Say = Callable[[str], None]
 
@@ -32,18 +34,18 @@ class Patience:
     def __init__(self, seconds: float, say: Say) -> None:
         self._began = time.monotonic()
         self._seconds, self._say = seconds, say
-        self._tries, self._said = 0, False
+        self._waits, self._said = replace(RETRY, limit=seconds).waits(), False
 
     def wait(self, error: Exception) -> None:
         """Sleep until the next try; raises ServiceUnreachable when patience is at its end."""
-        waited = time.monotonic() - self._began
-        if waited >= self._seconds:
+        pause = next(self._waits, None)
+        if pause is None:
             raise _unreachable(error) from error
+        waited = time.monotonic() - self._began
         if waited >= SILENCE_S and not self._said:
             self._said = True
             self._say(f"Daylight's service does not answer; trying again for {self._seconds - waited:.0f} s")
-        time.sleep(PAUSES_S[min(self._tries, len(PAUSES_S) - 1)])
-        self._tries += 1
+        time.sleep(pause)
 
 
 def _unreachable(error: Exception) -> ServiceUnreachable:

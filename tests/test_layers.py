@@ -18,6 +18,7 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 WORDS = {"words"}
 DECISIONS = {"search", "scheduler", "differences"}
 SEAMS = {"store", "artifacts", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
+TOOLS = {"retry"}  # of the standard library alone
 PARTS: dict[str, set[str]] = {
     "words": set(),
     "home": WORDS,
@@ -25,15 +26,16 @@ PARTS: dict[str, set[str]] = {
     "text": WORDS,
     "overlay": set(),
     "orphans": set(),
+    "retry": set(),
     "lifetimes": set(),
-    "patience": WORDS,
+    "patience": WORDS | TOOLS,
     "peers": WORDS,
     "confined": WORDS,
     "service_log": set(),
     "discovery": WORDS | {"home", "lifetimes"},
     "backup": WORDS | {"home", "discovery"},
     **dict.fromkeys(DECISIONS, WORDS),
-    **dict.fromkeys(SEAMS, WORDS | DECISIONS | {"home", "devices", "overlay"}),
+    **dict.fromkeys(SEAMS, WORDS | DECISIONS | TOOLS | {"home", "devices", "overlay"}),
     "environments": WORDS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
     "engines": WORDS | {"home", "devices", "launch"},
     # A launcher posts what its ranks say, and says itself how long they stood still.
@@ -41,16 +43,17 @@ PARTS: dict[str, set[str]] = {
     # What is done for an owner of trainings with several seams at once: by the service itself, or by an agent.
     "areas": WORDS | {"home", "artifacts", "environments", "launch", "snapshots"},
     "agent": WORDS | SEAMS | {"home", "areas"},
-    "accounts": WORDS | SEAMS | {"devices", "areas", "agent"},
+    "accounts": WORDS | SEAMS | TOOLS | {"devices", "areas", "agent"},
     "spawn_helper": set(),  # root runs it: nothing but the standard library
     # What the verbs of the command line and of `%dl` do: both are made from one table.
-    "commands": WORDS | {"text", "client", "differences", "snapshots", "data", "home"},
+    "commands": WORDS | TOOLS | {"text", "client", "differences", "snapshots", "data", "home"},
     "client": WORDS | {"home", "discovery", "patience", "peers"},
-    "service": WORDS | DECISIONS | SEAMS | {"home", "devices", "areas", "confined"},
+    "service": WORDS | DECISIONS | SEAMS | TOOLS | {"home", "devices", "areas", "confined"},
     "api": WORDS | SEAMS | {"text", "service", "home", "peers"},
-    "runner": WORDS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
+    "runner": WORDS | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
     "under_hub": WORDS | {"identity", "discovery"},
     "jupyter_ext": WORDS
+    | TOOLS
     | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience", "peers"}
     | {"commands"},
     "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts"},

@@ -25,13 +25,14 @@ from kernel_backend.agent.wire import (
 )
 from kernel_backend.agent.words import Greeting
 from kernel_backend.errors import Forbidden, PlaceUnavailable
+from kernel_backend.retry import RetryPolicy
 
 ANSWER_S = 5.0  # for what takes moments; a machine may be busy
 START_S = 30.0  # for an agent to say hello: it imports Pydantic and more, from a cold disk perhaps
 PING_S = 2.0  # for the same from one that runs, when it has not answered something else
 LONG_S = 3600.0  # to read checkpoints, and to build environments
 FORGIVEN_S = 60.0  # after the last failure it counts as none
-PAUSES_S = (0.0, 1.0, 2.0, 5.0, 15.0, 60.0)  # before an agent is asked again, by how often it has failed of late
+RETRY = RetryPolicy((0.0, 1.0, 2.0, 5.0, 15.0, 60.0))  # of an agent that has failed of late
 AT_ONCE = 8  # questions of one user: no more threads of the service wait for one who does not answer
 
 Spawn = Callable[[str, socket.socket], None]  # starts the agent of a user, with this as its stdin; raises Forbidden
@@ -197,8 +198,7 @@ class _Agent:
 
     def _rest(self) -> None:
         """Pass where enough time has gone by since the last failure: nobody waits again and again for the same."""
-        pause = PAUSES_S[min(self._failures, len(PAUSES_S)) - 1] if self._failures else 0.0
-        if time.monotonic() - self._failed_at < pause:
+        if time.monotonic() - self._failed_at < RETRY.pause(self._failures):
             raise self._out_of_reach(f"{self._why}; this is tried again")
 
     def _start(self) -> socket.socket:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -30,9 +30,10 @@ from kernel_backend.checkpoints.verify import (
     claims_among,
 )
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound
+from kernel_backend.retry import RetryPolicy, exponential
 
 BAD = f"{MANIFEST}.bad"
-PAUSES_S = (0.5, 1.0, 2.0, 4.0)  # before each further try
+RETRY = RetryPolicy(exponential(0.5, 4.0), tries=5)
 BLOCK = 8 * 2**20  # of an upload; what is larger goes up in several
 BLOCKS = 9_000  # S3 takes up to 10,000 for one object
 PIECE = 4 * 2**20  # fsspec copies it into a block of its own, and nobody else runs meanwhile
@@ -46,10 +47,10 @@ _T = TypeVar("_T")
 class Remote(Verifying):
     """The checkpoints of one trial under a URL. Whatever the network does is tried again, and then an OSError."""
 
-    def __init__(self, where: str, uid: str | None = None, pauses: Sequence[float] = PAUSES_S) -> None:
+    def __init__(self, where: str, uid: str | None = None, retry: RetryPolicy = RETRY) -> None:
         super().__init__(uid)
         self._where = where.rstrip("/")
-        self._pauses = pauses
+        self._retry = retry
         self._fs, self._root = _open(self._where)
 
     @property
@@ -200,17 +201,12 @@ class Remote(Verifying):
         return self._tried(read)
 
     def _tried(self, act: Callable[[], _T]) -> _T:
-        pauses = iter(self._pauses)
-        while True:
-            try:
-                return act()
-            except _SETTLED:
-                raise
-            except Exception as error:  # each file system has errors of its own
-                pause = next(pauses, None)
-                if pause is None:
-                    raise OSError(f"{self._where}: {error or type(error).__name__}") from error
-                time.sleep(pause)
+        try:
+            return self._retry.call(act, unless=_SETTLED)
+        except _SETTLED:
+            raise
+        except Exception as error:  # each file system has errors of its own
+            raise OSError(f"{self._where}: {error or type(error).__name__}") from error
 
 
 def _open(where: str) -> tuple[Any, str]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernel_backend.client import Client
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.stream import Message
+from kernel_backend.retry import RetryPolicy, exponential
 from kernel_backend.text import message_line
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 1.0  # between two looks; they grow from one to the other
+LOOKS = RetryPolicy(exponential(0.2, 1.0, factor=1.5))  # at what goes on still
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,15 @@ def follow(client: Client, overview: Overview, timeout: float | None = None) -> 
 
     Raises what the service answers; a service that restarts meanwhile is waited for.
     """
-    number, began, pause = overview.experiment.number, time.monotonic(), FIRST_PAUSE_S
-    seen = 0
+    number, seen = overview.experiment.number, 0
+    waits = replace(LOOKS, limit=math.inf if timeout is None else timeout).waits()
     while True:
         now = client.experiment(number)
         new = client.reports(number, kind="validation", after=seen)
         seen = new[-1].seq if new else seen
         yield Look(overview, now, tuple(new))
         overview = now
-        if now.at_rest or (timeout is not None and time.monotonic() - began >= timeout):
+        pause = None if now.at_rest else next(waits, None)
+        if pause is None:
             return
         time.sleep(pause)
-        pause = min(pause * 1.5, LONGEST_PAUSE_S)

@@ -18,6 +18,7 @@ from kernel_backend.model.job import Job
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
+from kernel_backend.retry import RetryPolicy
 from kernel_backend.runner.contents import Contents, Everyones
 from kernel_backend.runner.link import Spool
 from kernel_backend.runner.ranks import Ranks
@@ -25,7 +26,7 @@ from kernel_backend.runner.saving import Background, Copying, Cost, HostCopy, St
 
 LAST_WORDS_S = 20.0  # what a checkpoint under way gets when its rank must end
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-TRIES, PAUSE_S = 5, 3.0  # for what there is no second chance: the last checkpoint, and the one to begin from
+RETRY = RetryPolicy((3.0,), tries=5)  # of what has no second chance: the last checkpoint, the one to begin from
 
 
 class Moment(NamedTuple):
@@ -202,7 +203,8 @@ class Checkpointer:
             self._spool.say(Note(level="warning", text=text))
 
     def _write_at_last(self, draft: Draft) -> None:
-        for pause in [PAUSE_S] * (TRIES - 1) + [None]:
+        waits = RETRY.waits()
+        while True:
             try:
                 self._try_to_write(draft)
                 return
@@ -210,12 +212,13 @@ class Checkpointer:
                 raise
             except Exception as error:
                 self._discard(draft)
+                pause = next(waits, None)
                 if pause is None:
                     what = f"the last checkpoint, at step {draft.moment.step}, could not be written to"
                     newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
                     way_out = "Make room" if getattr(error, "errno", None) in _FULL else "Put that right"
                     raise CheckpointFailed(f"{what} {self._home.where}: {_said(error)}; {newest}. {way_out}") from error
-                time.sleep(pause)
+            time.sleep(pause)
 
     def _try_to_write(self, draft: Draft) -> None:
         name = checkpoint_id(draft.moment.step, self._job.attempt)
@@ -304,12 +307,8 @@ class Checkpointer:
     # Coming back
 
     def _choose_patiently(self) -> Manifest | None:
-        for _ in range(TRIES - 1):
-            with contextlib.suppress(OSError):
-                return self._choose()
-            time.sleep(PAUSE_S)
         try:
-            return self._choose()
+            return RETRY.call(self._choose, on=OSError)
         except OSError as error:
             text = f"the checkpoints in {self._home.where} cannot be reached: {_said(error)}"
             raise PlaceUnavailable(text) from error

@@ -10,8 +10,9 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from kernel_backend.errors import DaylightError
+from kernel_backend.retry import RetryPolicy, exponential
 
-PAUSES_S = (2.0, 60.0)  # before what has failed is tried again: the first one, which doubles up to the last
+RETRY = RetryPolicy(exponential(2.0, 60.0))  # of what has failed for one experiment
 MOMENT_S = 1.0  # that a round waits for files and gangs of an experiment, before it goes on without
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -25,7 +26,7 @@ class Apart:
     def __init__(self, wake: Callable[[], None], failed: Callable[[], None]) -> None:
         self._wake, self._failed = wake, failed
         self._under_way: dict[int, asyncio.Task[None]] = {}  # what is being done about experiments
-        self._failures: dict[str, tuple[float, float]] = {}  # when each may be tried again, and the pause before that
+        self._failures: dict[str, tuple[float, int]] = {}  # when each may be tried again, and how often it has failed
 
     def under_way(self, number: int) -> bool:
         """Whether something is being done about this experiment for which no round waits."""
@@ -60,7 +61,7 @@ class Apart:
 
     def due(self, what: str) -> bool:
         """Whether it has not failed, or long enough ago to try it again."""
-        again, _ = self._failures.get(what, (0.0, 0.0))
+        again, _ = self._failures.get(what, (0.0, 0))
         return time.monotonic() >= again
 
     @contextlib.contextmanager
@@ -71,10 +72,8 @@ class Apart:
         except Exception as error:
             expected = isinstance(error, DaylightError)
             _log.error("%s: %s; this is tried again", what, error, exc_info=None if expected else error)
-            first, longest = PAUSES_S
-            _, before = self._failures.get(what, (0.0, first / 2))
-            pause = min(longest, 2 * before)
-            self._failures[what] = time.monotonic() + pause, pause
+            _, before = self._failures.get(what, (0.0, 0))
+            self._failures[what] = time.monotonic() + RETRY.pause(before + 1), before + 1
             self._failed()
         else:
             self._failures.pop(what, None)

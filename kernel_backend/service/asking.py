@@ -12,7 +12,7 @@ from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.model.trial import Trial
 from kernel_backend.scheduler.asks import ANY_TRIAL, Ask
 from kernel_backend.scheduler.rests import rest
-from kernel_backend.service.apart import PAUSES_S
+from kernel_backend.service.apart import RETRY
 from kernel_backend.service.beginnings import Beginnings
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.searches import Searches
@@ -23,15 +23,14 @@ class Trouble(NamedTuple):
     """Why a trial could not be started, and when it is tried again: until then it holds nobody up."""
 
     text: str
-    pause: float
+    failures: int  # in a row
     again: float  # as time.monotonic() tells it
 
     @classmethod
     def after(cls, before: Trouble | None, text: str) -> Trouble:
         """The trouble of one more try in vain, which is tried again later and later."""
-        first, longest = PAUSES_S
-        pause = min(longest, 2 * before.pause) if before is not None else first
-        return cls(text, pause, time.monotonic() + pause)
+        failures = 1 + (before.failures if before is not None else 0)
+        return cls(text, failures, time.monotonic() + RETRY.pause(failures))
 
     @property
     def reason(self) -> str:

@@ -16,12 +16,13 @@ from kernel_backend.engines.base import Engine
 from kernel_backend.launch.spool import Refused, left_out_note, send_in_parts
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import SpoolPage, SpoolPosition, SpoolRecord
+from kernel_backend.retry import RetryPolicy, exponential
 from kernel_backend.store.base import Store, StoreUnavailable
 
 PAGES_AT_ONCE = 16  # of all users: a page in memory takes some twenty times its bytes
 MOST_PAGES = 1024  # of one spool: about 1 GiB of records that nobody has taken in
 LONGEST_PAUSE_S = 1.0  # between pages: as long as the last one took, so that others get their turns
-UNREADABLE_S = 60.0  # for which a spool that cannot be read is tried again
+RETRY = RetryPolicy(exponential(0.5, 10.0), limit=60.0)  # of a spool that cannot be read
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Spools:
         self, key: AttemptId, owner: str, after: int, begin: SpoolPosition
     ) -> tuple[SpoolPage, list[Refused]]:
         """Take a page in as soon as it can be read; raises _Unreadable where it cannot be for a while."""
-        deadline, pause = time.monotonic() + UNREADABLE_S, 0.5
+        waits = RETRY.waits()
         while True:
             try:
                 async with self._turns[owner], self._pages:
@@ -73,11 +74,11 @@ class Spools:
             except StoreUnavailable:
                 raise
             except Exception as error:  # with Unix accounts it is the user's own process that answers
-                if time.monotonic() > deadline:
+                pause = next(waits, None)
+                if pause is None:
                     raise _Unreadable(str(error)) from None
                 _log.warning("the spool of attempt %s cannot be read now: %s", key, error)
             await asyncio.sleep(pause)
-            pause = min(10.0, 2 * pause)
 
     def _store_page(self, key: AttemptId, page: SpoolPage) -> list[Refused]:
         """Store all records of a page that can be stored; those that cannot. Blocks."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +16,14 @@ from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError,
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from kernel_backend.errors import DaylightError, InvalidRequest
+from kernel_backend.retry import RetryPolicy
 from kernel_backend.store.base import StoreUnavailable
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _MIGRATION_LOCK = 0x6461796C  # any constant that all our processes share
 _NETWORK = ("nfs", "cifs", "smb", "fuse.", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs")
 _BUSY_SECONDS = 20.0
+_RETRY = RetryPolicy((0.05,), limit=_BUSY_SECONDS)  # of a change of the journal
 
 
 class NewerDatabase(DaylightError):
@@ -72,14 +73,8 @@ def _configure(raw: sqlite3.Connection, journal: str) -> None:
 
 def _set_journal(raw: sqlite3.Connection, journal: str) -> None:
     # The one statement that does not wait by itself for other processes that do the same.
-    patience = time.monotonic() + _BUSY_SECONDS
     while raw.execute("PRAGMA journal_mode").fetchone()[0].upper() != journal:
-        try:
-            raw.execute(f"PRAGMA journal_mode = {journal}")
-        except sqlite3.OperationalError:
-            if time.monotonic() > patience:
-                raise
-            time.sleep(0.05)
+        _RETRY.call(lambda: raw.execute(f"PRAGMA journal_mode = {journal}"), on=sqlite3.OperationalError)
 
 
 def _begin(connection: Connection, lazy: str) -> None:

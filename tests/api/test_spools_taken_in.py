@@ -18,6 +18,7 @@ from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Delivery, SpoolPage, SpoolPosition
 from kernel_backend.model.states import EXPERIMENT_ENDED, Outcome
 from kernel_backend.model.trial import Failure
+from kernel_backend.retry import RetryPolicy
 from kernel_backend.service import spools as taking_in
 from tests.api.served import Served, StillEngine, started, submit, token_of
 from tests.world import until
@@ -119,7 +120,7 @@ def test_a_stopped_training_with_such_a_line_ends(served, client):
 
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), PlaceUnavailable("away"), ValueError("a mistake")])
 def test_a_spool_that_cannot_be_read_holds_no_slots_and_the_user_is_told(served, client, monkeypatch, error):
-    monkeypatch.setattr(taking_in, "UNREADABLE_S", 2.0)
+    monkeypatch.setattr(taking_in, "RETRY", RetryPolicy((0.5,), limit=2.0))
     served.engine.unreadable[FIRST] = error
     runs(served, client)
     leaves(served, client, line(2))
@@ -129,7 +130,7 @@ def test_a_spool_that_cannot_be_read_holds_no_slots_and_the_user_is_told(served,
 
 
 def test_a_pipe_in_place_of_a_spool_is_waited_for_by_nobody(served, client, monkeypatch):
-    monkeypatch.setattr(taking_in, "UNREADABLE_S", 0.5)
+    monkeypatch.setattr(taking_in, "RETRY", RetryPolicy((0.5,), limit=0.5))
     runs(served, client)
     os.mkfifo(served.home / f"{FIRST}.jsonl")
     served.engine.end(FIRST)

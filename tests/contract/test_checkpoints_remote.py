@@ -15,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from kernel_backend.checkpoints.places import open_place
 from kernel_backend.checkpoints.remote import Remote
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.retry import RetryPolicy
 from tests.contract.checkpoints_contract import CheckpointsContract, commit, ids
 from tests.object_store import object_store
 from tests.torture.files import Files
@@ -64,7 +65,7 @@ class TestS3(RemoteContract):
 
     def test_a_missing_bucket_is_an_error_that_names_it(self, bucket):
         with pytest.raises(OSError, match="bucket does not exist"):
-            Remote("s3://nowhere/1", pauses=()).write("5-1", "model", [b"weights"])
+            Remote("s3://nowhere/1", retry=RetryPolicy((0.0,), tries=1)).write("5-1", "model", [b"weights"])
 
 
 class Unsteady(MemoryFileSystem):
@@ -106,7 +107,7 @@ class Unsteady(MemoryFileSystem):
 def unsteady():
     fsspec.register_implementation("unsteady", Unsteady, clobber=True)
     Unsteady.failures = 0
-    return Remote(f"unsteady://runs-{next(NUMBERS)}", pauses=(0.0, 0.0))
+    return Remote(f"unsteady://runs-{next(NUMBERS)}", retry=RetryPolicy((0.0,), tries=3))
 
 
 def test_what_the_network_spoils_is_tried_again(unsteady):

@@ -18,6 +18,7 @@ from kernel_backend.errors import DaylightError, PlaceUnavailable
 from kernel_backend.model.experiment import Config, Keep
 from kernel_backend.model.job import Job
 from kernel_backend.model.resources import Share
+from kernel_backend.retry import RetryPolicy
 from kernel_backend.runner.checkpointing import Checkpointer, Moment
 from kernel_backend.runner.contents import Contents
 from kernel_backend.runner.link import Spool
@@ -210,7 +211,7 @@ def test_checkpoints_that_cannot_be_reached_are_said_after_some_tries(saving, mo
         tries.append(attempt)
         raise ConnectionError("no route to host")
 
-    monkeypatch.setattr("kernel_backend.runner.checkpointing.PAUSE_S", 0.0)
+    monkeypatch.setattr("kernel_backend.runner.checkpointing.RETRY", RetryPolicy((0.0,), tries=5))
     monkeypatch.setattr(saving.home, "claim", away)
     with pytest.raises(PlaceUnavailable, match=r"the checkpoints in /.* cannot be reached: no route to host"):
         saving.checkpointer.restore()

@@ -1,0 +1,59 @@
+"""Retry policies: how long to pause before each further try, and when to give up."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+Errors = type[Exception] | tuple[type[Exception], ...]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Pauses between tries, as data.
+
+    `pauses` are the seconds before the second try, the third and so on; the last one repeats. `tries` counts the first
+    one as well. Once `limit` seconds have passed, no further try begins.
+    """
+
+    pauses: tuple[float, ...]
+    tries: float = math.inf
+    limit: float = math.inf
+
+    def pause(self, failures: int) -> float:
+        """Return the seconds before the next try after so many failures in a row; 0 before the first."""
+        return self.pauses[min(failures, len(self.pauses)) - 1] if failures else 0.0
+
+    def waits(self) -> Iterator[float]:
+        """Return the pause before each further try, until tries or time have run out; time runs from now."""
+        return self._waits(time.monotonic() + self.limit)
+
+    def _waits(self, deadline: float) -> Iterator[float]:
+        failures = 1
+        while failures < self.tries and time.monotonic() < deadline:
+            yield self.pause(failures)
+            failures += 1
+
+    def call(self, act: Callable[[], _T], *, on: Errors = Exception, unless: Errors = ()) -> _T:
+        """Return what `act` returns, called again after each error `on` but those of `unless`; raise the last one."""
+        waits = self.waits()
+        while True:
+            try:
+                return act()
+            except unless:
+                raise
+            except on:
+                pause = next(waits, None)
+                if pause is None:
+                    raise
+            time.sleep(pause)
+
+
+def exponential(first: float, longest: float, factor: float = 2.0) -> tuple[float, ...]:
+    """Return pauses that grow by `factor` from the first to the longest."""
+    steps = math.ceil(math.log(longest / first, factor))
+    return (*(first * factor**step for step in range(steps)), longest)
