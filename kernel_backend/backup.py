@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_backend import discovery
+from kernel_backend.durable import sync_folder
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.home import DATABASE, largest_number
 
@@ -54,7 +55,7 @@ def back_up(home: Path, to: Path, *, force: bool = False) -> Contents:
     try:
         with _copied(database, to.absolute()) as (copy, contents):
             os.replace(copy, to)
-            _sync(to.absolute().parent)
+            sync_folder(to.absolute().parent)
     except (OSError, sqlite3.Error) as error:
         raise InvalidRequest(f"{database} cannot be copied to {to}: {error}") from None
     return contents
@@ -78,7 +79,7 @@ def restore(home: Path, file: Path) -> Restored:
             with _copied(file.absolute(), home / DATABASE) as (copy, contents):
                 before = _put_away(home / DATABASE)
                 os.replace(copy, home / DATABASE)
-                _sync(home)
+                sync_folder(home)
         except (OSError, sqlite3.Error) as error:
             raise InvalidRequest(f"{file} cannot be copied to {home / DATABASE}: {error}") from None
     return Restored(contents, before, 1 + max(contents.newest, largest_number(home)))
@@ -154,11 +155,3 @@ def _opened(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.close()
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,7 +16,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from kernel_backend import lifetimes
+from kernel_backend.durable import replacing
 from kernel_backend.errors import Conflict, ServiceUnreachable
 from kernel_backend.home import home as default_home
 from kernel_backend.home import writing
@@ -178,11 +178,8 @@ def withdraw(home: Path) -> None:
 
 def write_private(path: Path, text: str) -> None:
     """Make the file whole, at once, and readable by its owner alone."""
-    # mkstemp opens with O_EXCL and mode 0600: nobody ever sees a half-written or an open file.
-    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    os.replace(beside, path)
+    with replacing(path, mode=0o600, durable=False) as file:
+        file.write(text.encode())
 
 
 class _Noted(NamedTuple):

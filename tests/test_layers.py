@@ -18,7 +18,7 @@ OURS = ("kernel_backend", "jupyter_ext", "daylight")
 WORDS = {"words"}
 DECISIONS = {"search", "scheduler", "differences"}
 SEAMS = {"store", "artifacts", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
-TOOLS = {"retry"}  # of the standard library alone
+TOOLS = {"durable", "retry"}  # of the standard library alone
 PARTS: dict[str, set[str]] = {
     "words": set(),
     "home": WORDS,
@@ -26,20 +26,21 @@ PARTS: dict[str, set[str]] = {
     "text": WORDS,
     "overlay": set(),
     "orphans": set(),
+    "durable": set(),
     "retry": set(),
     "lifetimes": set(),
     "patience": WORDS | TOOLS,
     "peers": WORDS,
     "confined": WORDS,
     "service_log": set(),
-    "discovery": WORDS | {"home", "lifetimes"},
-    "backup": WORDS | {"home", "discovery"},
+    "discovery": WORDS | TOOLS | {"home", "lifetimes"},
+    "backup": WORDS | TOOLS | {"home", "discovery"},
     **dict.fromkeys(DECISIONS, WORDS),
     **dict.fromkeys(SEAMS, WORDS | DECISIONS | TOOLS | {"home", "devices", "overlay"}),
-    "environments": WORDS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
+    "environments": WORDS | TOOLS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
     "engines": WORDS | {"home", "devices", "launch"},
     # A launcher posts what its ranks say, and says itself how long they stood still.
-    "launch": WORDS | {"home", "devices", "client", "orphans", "lifetimes", "text"},
+    "launch": WORDS | TOOLS | {"home", "devices", "client", "orphans", "lifetimes", "text"},
     # What is done for an owner of trainings with several seams at once: by the service itself, or by an agent.
     "areas": WORDS | {"home", "artifacts", "environments", "launch", "snapshots"},
     "agent": WORDS | SEAMS | {"home", "areas"},

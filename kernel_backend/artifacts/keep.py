@@ -13,11 +13,11 @@ from typing import IO, NamedTuple
 
 import xxhash
 
+from kernel_backend.durable import TEMPORARY, replacing
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.artifacts import check_name, file_of, media_of
 
 ZIP = ".zip"
-_TEMPORARY = ".keeping-"  # no name of an artifact begins with a point
 _BEGAN = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip: the earliest there is
 _PIECE = 2**20
 
@@ -75,28 +75,18 @@ def keep(source: Source, folder: Path) -> Written:
     still there.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{_TEMPORARY}{source.name}"
-    try:
-        with open(temporary, "wb") as file:
-            target = _Digesting(file)
-            if source.files is None:
-                _copy(source.path, target)
-            else:
-                _pack(source.files, target)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, folder / source.name)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    _sync(folder)
+    with replacing(folder / source.name) as file:
+        target = _Digesting(file)
+        if source.files is None:
+            _copy(source.path, target)
+        else:
+            _pack(source.files, target)
     return target.written
 
 
 def sweep(folder: Path) -> None:
     """Remove what an attempt that was killed has begun to keep."""
-    for each in folder.glob(f"{_TEMPORARY}*"):
+    for each in folder.glob(f"{TEMPORARY}*"):
         with contextlib.suppress(OSError):
             each.unlink()
 
@@ -169,11 +159,3 @@ def _refused(path: Path, why: str) -> InvalidRequest:
 
 def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

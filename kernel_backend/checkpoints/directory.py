@@ -30,6 +30,7 @@ from kernel_backend.checkpoints.verify import (
     claim_name,
     claims_among,
 )
+from kernel_backend.durable import sync_folder
 from kernel_backend.errors import CheckpointDamaged, NotFound
 
 # Writing and digesting let go of the interpreter, so that others train meanwhile. Whoever takes it back waits for them,
@@ -78,7 +79,7 @@ class Directory(Verifying):
         shutil.rmtree(bad, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             (self._root / checkpoint).rename(bad)
-            _sync(self._root)
+            sync_folder(self._root)
 
     def aside(self) -> list[Aside]:
         """The folders `<name>.bad`."""
@@ -110,7 +111,7 @@ class Directory(Verifying):
             _replace(marker, [])
         else:
             marker.unlink(missing_ok=True)
-            _sync(marker.parent)
+            sync_folder(marker.parent)
 
     def names(self) -> list[str]:
         """Return the names of all that lies here, checkpoints or not; raises OSError."""
@@ -190,7 +191,7 @@ def _replace(path: Path, data: Data) -> Digesting:
         temporary.unlink(missing_ok=True)
         raise
     try:
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError:
         path.unlink(missing_ok=True)  # whoever is told that it failed must not find it later
         raise
@@ -201,7 +202,7 @@ def _touch(path: Path) -> None:
     """Have an empty file at `path`, durably. It may be there, and others may do the same."""
     with open(path, "ab") as file:
         os.fsync(file.fileno())
-    _sync(path.parent)
+    sync_folder(path.parent)
 
 
 def _write(file: int, piece: memoryview) -> None:
@@ -224,12 +225,4 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(folder.parent)

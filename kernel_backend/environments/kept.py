@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from kernel_backend.durable import replacing
 from kernel_backend.environments import lock as locks
 from kernel_backend.environments import uv
 from kernel_backend.environments.build import build, whole
@@ -165,13 +164,5 @@ class Environments:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Put a file in place whole, or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path, mode=0o644, durable=False) as file:
+        file.write(data)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import threading
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
 from kernel_backend import lifetimes
+from kernel_backend.durable import replacing
 from kernel_backend.model.frames import Sources
 from kernel_backend.model.job import Job, read_job, token_digest
 from kernel_backend.model.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
@@ -120,11 +120,8 @@ class AttemptFolder(NamedTuple):
 
     def write(self, name: str, data: bytes) -> None:
         """Put a file in place by rename, readable by its owner alone."""
-        # By thread, too: the same key may be submitted twice at once.
-        temporary = self.path / f".{name}.{os.getpid()}.{threading.get_ident()}"
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with replacing(self.path / name, mode=0o600, durable=False) as file:
             file.write(data)
-        temporary.rename(self.path / name)
 
     def lock(self) -> int | None:
         """Become this attempt's one launcher: a descriptor to keep open, or None where another is or was."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernel_backend.durable import replacing
 from kernel_backend.model.frames import OURS, Call, Sources, users_frame
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.trial import Failure, Frame
@@ -58,9 +58,8 @@ def is_consequence(error: BaseException) -> bool:
 
 def write(failure: Failure, folder: Path) -> None:
     """Put `failure-<rank>.json` in place, whole."""
-    temporary = folder / f".failure-{failure.rank}"
-    temporary.write_text(failure.model_dump_json(indent=2))
-    os.replace(temporary, folder / f"failure-{failure.rank}.json")
+    with replacing(folder / f"failure-{failure.rank}.json", durable=False) as file:
+        file.write(failure.model_dump_json(indent=2).encode())
 
 
 def _message(error: BaseException) -> str:

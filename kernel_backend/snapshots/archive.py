@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
 import shutil
 import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from kernel_backend.durable import replacing
 from kernel_backend.errors import DaylightError, InvalidDefinition, InvalidRequest, NotFound, TooLarge
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
@@ -82,16 +81,8 @@ class Archive:
             return
         check(data)
         self.root.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self.root, prefix=".", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).replace(self._path(id))
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        with replacing(self._path(id), mode=0o600) as file:
+            file.write(data)
 
     def get(self, id: str) -> bytes:
         """The archive's bytes; raises NotFound."""

@@ -9,6 +9,7 @@ import pytest
 import xxhash
 from gang import DIGITS, Attempt, Trial
 
+from kernel_backend.durable import TEMPORARY
 from kernel_backend.model.facts import Observed
 from kernel_backend.model.job import Job
 from kernel_backend.model.reports import Fact, Kept
@@ -92,7 +93,7 @@ def test_what_was_kept_is_no_data_that_the_training_depends_on(tmp_path: Path) -
 def test_an_attempt_after_a_kill_keeps_the_same_again_and_sweeps(tmp_path: Path) -> None:
     trial = Keeping(tmp_path / "trial", KEEPING, epochs=2, every="3step", params={"pause": 0.05})
     first = trial.start(hold=8).reaches(4).kill(0)
-    (trial.kept / ".keeping-report.zip").write_bytes(b"half")
+    (trial.kept / f"{TEMPORARY}report.zip").write_bytes(b"half")
     second = trial.run(trial.pinned())
     assert second.codes == [0, 0], second.logs()
     assert [each.name for each in told(first)][:1] == [each.name for each in told(second)][:1] == ["architecture"]

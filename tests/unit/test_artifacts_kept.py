@@ -16,6 +16,7 @@ import xxhash
 import daylight
 from kernel_backend.artifacts.keep import keep, look, sweep
 from kernel_backend.artifacts.run import Run
+from kernel_backend.durable import TEMPORARY
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.artifacts import check_name, file_of, media_of
 
@@ -120,7 +121,7 @@ def test_what_finds_no_room_leaves_what_was_there(here: Path) -> None:
 
 def test_what_a_killed_attempt_has_begun_is_swept(here: Path) -> None:
     keep(look("net", "net.png"), here / "kept")
-    (here / "kept" / ".keeping-net").write_bytes(b"pic")
+    (here / "kept" / f"{TEMPORARY}net").write_bytes(b"pic")
     sweep(here / "kept")
     assert [each.name for each in (here / "kept").iterdir()] == ["net"]
 
