@@ -15,24 +15,29 @@ from jupyter_ext.handlers import Act, Bundle, Extend, File, Quickstart, Read, Un
 from jupyter_ext.proxy import Proxy
 from jupyter_ext.relay import Relay
 from kernel_backend.discovery import START_LIMIT
+from kernel_backend.model.routes import ENDPOINTS, PARTS
 
-NUMBER = "([0-9]{1,9})"
+NUMBER = f"({PARTS['number']})"
 ONE = "/api/experiments/{}"
-# What a browser may ask of the service: these, and nothing else of it. `{}` is an experiment's number.
-READS = (
-    "/api/experiments",
-    ONE,
-    *(f"{ONE}/{what}" for what in ("reports", "curves", "logs", "checkpoints", "artifacts", "source", "picture.png")),
-    *(f"{ONE}/search{what}" for what in ("", "/curves", "/importance")),
-    *(f"/api/{what}" for what in ("me", "accounts", "queue", "nodes", "pools", "health")),
-)
-FILE = f"{ONE}/trials/{{}}/artifacts/{{}}"
-NAME = "((?:[A-Za-z0-9._-]|%20){1,300})"  # of an artifact, as an address has it
-ACTS = (
-    *(f"{ONE}/{verb}" for verb in ("stop", "pause", "resume")),
-    *(f"{ONE}/trials/{{}}/{verb}" for verb in ("promote", "prune")),
-)
-EXTEND = f"{ONE}/extend"
+NAME = f"({PARTS['artifact']})"
+
+
+def _passed_on(method: str, body: bool = False, files: bool = False) -> tuple[str, ...]:
+    """The paths that pages may ask for, with `{}` for each number, and those of files for a name behind them."""
+    return tuple(
+        re.sub(r"{\w+}", "{}", endpoint.path)
+        for endpoint in ENDPOINTS
+        for name, operation in endpoint.operations.items()
+        if operation.page and name == method and ("{artifact}" in endpoint.path) == files
+        if (operation.body is not None and not operation.optional) == body
+    )
+
+
+# What a browser may ask of the service: these, and nothing else of it.
+READS = _passed_on("GET")
+ACTS = _passed_on("POST")
+(EXTEND,) = _passed_on("POST", body=True)
+(FILE,) = _passed_on("GET", files=True)
 
 Route = tuple[str, type, dict[str, Any]]
 

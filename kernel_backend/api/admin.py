@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from tornado.web import RequestHandler
+
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.api.base import ApiHandler
 
@@ -16,3 +18,8 @@ class Health(ApiHandler):
         busy, note = await self.service.busy(), self.service.numbering.note
         notes = [note] if note else []
         self.reply({"version": __version__, "numerics": NUMERICS, "pid": os.getpid(), "busy": busy, "notes": notes})
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/health": Health,
+}

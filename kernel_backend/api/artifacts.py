@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tornado.web import RequestHandler
+
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.model.artifacts import PICTURES, UNKNOWN
 
@@ -32,3 +34,9 @@ class Artifact(ApiHandler):
         async for piece in found.pieces:
             self.write(piece)
             await self.flush()  # which waits for a slow reader
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/experiments/{number}/artifacts": Artifacts,
+    "/api/experiments/{number}/trials/{trial}/artifacts/{artifact}": Artifact,
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tornado.web import RequestHandler
+
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import Unauthenticated
 from kernel_backend.model.ids import parse_attempt
@@ -21,3 +23,8 @@ class Records(ApiHandler):
         """Deliver records of an attempt (an empty list is a heartbeat), with the attempt's own token."""
         delivery = self.parse(Delivery, lambda value, place: True)  # of a newer version: the rest of it is as good
         self.reply(await self.service.deliver(parse_attempt(key), self.bearer, delivery))
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/attempts/{key}/records": Records,
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tornado.web import RequestHandler
+
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.model.checkpoints import Collection
 
@@ -73,3 +75,14 @@ class Collect(ApiHandler):
     async def post(self) -> None:
         """Delete what the rules let go, of one experiment or of all; a dry run says what that would be."""
         self.reply(await self.service.checkpoints.collect(self.user, self.parse(Collection)))
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/experiments/{number}/checkpoints": Checkpoints,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}": Checkpoint,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/verify": Verify,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/pin": Pin,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/unpin": Unpin,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/parts/{part}": Part,
+    "/api/gc": Collect,
+}

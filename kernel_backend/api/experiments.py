@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
+from tornado.web import RequestHandler
+
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.curves import Curve
@@ -221,3 +223,24 @@ def _kind(text: str | None) -> Kind | None:
         case None | "training" | "validation":
             return text
     raise InvalidRequest(f"kind={text[:50]}: must be training or validation")
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/experiments": Experiments,
+    "/api/experiments/{number}": Experiment,
+    "/api/experiments/{number}/stop": Stop,
+    "/api/experiments/{number}/pause": Pause,
+    "/api/experiments/{number}/resume": Resume,
+    "/api/experiments/{number}/rerun": Rerun,
+    "/api/experiments/{number}/verify": Verify,
+    "/api/experiments/{number}/diff": Diff,
+    "/api/history": History,
+    "/api/experiments/{number}/reports": Reports,
+    "/api/experiments/{number}/facts": Facts,
+    "/api/experiments/{number}/curves": Curves,
+    "/api/experiments/{number}/logs": Logs,
+    "/api/experiments/{number}/source": Source,
+    "/api/experiments/{number}/environment": Environment,
+    "/api/experiments/{number}/snapshot.zip": Archive,
+    "/api/experiments/{number}/picture.png": Picture,
+}

@@ -8,11 +8,13 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue, models_json_schema
 from pydantic_core.core_schema import FloatSchema
+from tornado.web import RequestHandler
 
 from kernel_backend import __version__
 from kernel_backend.api.base import ApiHandler
-from kernel_backend.api.route import PARTS, Operation, Route
+from kernel_backend.api.route import Route
 from kernel_backend.model.record import Record
+from kernel_backend.model.routes import PARTS, Operation
 from kernel_backend.model.stream import DATA, Message
 
 Refs = Mapping[tuple[type[Record], JsonSchemaMode], JsonSchemaValue]
@@ -148,3 +150,8 @@ def _schema(what: Any, mode: JsonSchemaMode, refs: Refs) -> dict[str, Any]:
         return refs[what, mode]
     lists = {name: {"type": "array", "items": _schema(record, mode, refs)} for name, record in what.items()}
     return {"type": "object", "properties": lists, "required": list(lists)}
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/openapi.json": OpenApi,
+}

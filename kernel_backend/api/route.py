@@ -1,39 +1,14 @@
-"""What a route is: a path, who handles it, and what goes in and comes out of each method."""
+"""A route: an endpoint and the class that handles it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tornado.web import RequestHandler
 
-from kernel_backend.model.record import Record
-
-# What stands for a part of a path, and which text it may be.
-PARTS = {
-    "number": r"[0-9]{1,9}",
-    "trial": r"[0-9]{1,9}",
-    "checkpoint": r"[0-9]{1,18}-[0-9]{1,9}",
-    "artifact": r"(?:[A-Za-z0-9._-]|%20){1,300}",  # as an address has it: a space is %20
-    "part": r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
-    "id": r"[0-9a-f]{64}",
-    "kind": r"(?:user|group)",
-    "name": r"[^/]{1,900}",  # of a user, a group or a node: whatever it is, as an address has it
-    "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",
-}
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One method of a route. `answer` is a record, `{name: record}` for a list of them, or a media type."""
-
-    answer: type[Record] | Mapping[str, type[Record]] | str | None = None
-    body: type[Record] | str | None = None
-    optional: bool = False  # the body may be left out
-    query: Mapping[str, str] = field(default_factory=dict)  # name -> JSON type
-    status: int = 200
-    also: tuple[int, ...] = ()  # other statuses with the same answer
+from kernel_backend.model.routes import PARTS, Operation
 
 
 @dataclass(frozen=True)

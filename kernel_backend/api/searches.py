@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tornado.web import RequestHandler
+
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.model.standing import Extension
 
@@ -63,3 +65,13 @@ class Prune(ApiHandler):
         """Give a trial up for good."""
         await self.service.search.prune(self.user, int(number), int(trial))
         self.reply(await self.service.overview(self.user, int(number)))
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/experiments/{number}/search": Search,
+    "/api/experiments/{number}/search/curves": Curves,
+    "/api/experiments/{number}/search/importance": Importance,
+    "/api/experiments/{number}/extend": Extend,
+    "/api/experiments/{number}/trials/{trial}/promote": Promote,
+    "/api/experiments/{number}/trials/{trial}/prune": Prune,
+}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+from tornado.web import RequestHandler
+
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.sharing import AccountKind, Priority
@@ -130,3 +132,19 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidRequest(f'body: must be a JSON object such as {{"limit": 8}}, not {str(found)[:100]}')
     return found
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/me": Me,
+    "/api/accounts": Accounts,
+    "/api/accounts/{kind}/{name}/quota": AccountQuota,
+    "/api/accounts/{kind}/{name}/use": AccountUse,
+    "/api/queue": Queue,
+    "/api/queue/{number}/priority": QueuePriority,
+    "/api/queue/{number}/first": QueueFirst,
+    "/api/nodes": Nodes,
+    "/api/nodes/{name}/drain": Drain,
+    "/api/nodes/{name}/undrain": Undrain,
+    "/api/pools": Pools,
+    "/api/audit": Audit,
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tornado.web import RequestHandler
+
 from kernel_backend.api.base import SNAPSHOT_LIMIT, ApiHandler
 from kernel_backend.errors import NotFound
 
@@ -21,3 +23,8 @@ class Snapshots(ApiHandler):
         """Store an archive under its sha256; a body with another digest is refused."""
         await self.service.put_snapshot(self.user, id, self.body)
         self.set_status(204)
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/snapshots/{id}": Snapshots,
+}

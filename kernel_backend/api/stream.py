@@ -7,6 +7,7 @@ import logging
 import time
 from contextlib import aclosing
 
+from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from kernel_backend.api.base import Guarded, Use
@@ -89,3 +90,8 @@ class Stream(Guarded, WebSocketHandler):
         except Exception:
             _log.exception("a stream broke")
             self.close(INTERNAL_ERROR, "the service made a mistake; its log has the details")
+
+
+HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/stream": Stream,
+}
