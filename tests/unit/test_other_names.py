@@ -11,9 +11,9 @@ from jupyter_ext.capture import capture_cell, capture_file
 from jupyter_ext.submit import Wanted, check, describe, read
 from kernel_backend.errors import CaptureError, InvalidDefinition
 from kernel_backend.model.definition import CONTRACT, Definition
-from kernel_backend.model.options import parse_options
 from kernel_backend.model.parse import parse
 from kernel_backend.model.space import Range
+from tests.builders import parse_options
 
 MODEL = "def model(width=64): ...\n"
 DATA = "def train_data(): ...\n"

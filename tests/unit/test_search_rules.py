@@ -6,9 +6,9 @@ import pytest
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.assignments import parse_line
-from kernel_backend.model.options import parse_options
 from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.spelling import to_config
+from tests.builders import parse_options
 
 
 def checked(line: str) -> None:

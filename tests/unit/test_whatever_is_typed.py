@@ -17,8 +17,9 @@ from kernel_backend.cli import main, verbs
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.experiment import Submission
-from kernel_backend.model.options import OPTIONS, parse_options
+from kernel_backend.model.options import OPTIONS
 from kernel_backend.model.quota_changes import read_changes
+from tests.builders import parse_options
 
 DEFINITION = """
 def model(width=8, act="relu"): ...
