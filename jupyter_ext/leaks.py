@@ -10,6 +10,7 @@ from jupyter_ext.capture.problems import cell_of
 from kernel_backend.model.record import Value
 from kernel_backend.model.secrets import OVERRIDE, find_secrets, is_code, leak_text, leaks_on_the_line
 from kernel_backend.model.snapshot import CAPTURED, PROJECT
+from kernel_backend.snapshots.loaded import TRAVELLED
 
 _TEXTS = (b"'<U", b"'|S", b"'>U")  # kinds of numpy's texts, in the head of its files
 _UNNAMED = "name the file in .daylightignore and in no --include"
@@ -39,6 +40,8 @@ def without_secrets(names: Iterable[str], known: Sequence[str]) -> list[str]:
 
 def _in_file(name: str, data: bytes, known: Sequence[str]) -> Iterator[Problem]:
     top, _, own = name.partition("/")
+    if name.startswith(f"{TRAVELLED}/"):
+        return  # it was looked at when it was submitted itself
     if top == CAPTURED:
         found = find_secrets(_text(own, data), known)
         if found:

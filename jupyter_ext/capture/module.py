@@ -156,7 +156,7 @@ def capture_cell(
         compared=sliced.compared,
         captured=tuple(writer.captured),
         drawn=tuple(drawn.held.written),
-        files={held.written[name].file(name): held.written[name].data for name in held.written},
+        files=held.files,
     )
 
 

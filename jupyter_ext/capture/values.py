@@ -16,6 +16,7 @@ from kernel_backend.model.snapshot import Captured
 from kernel_backend.model.values import nearest
 from kernel_backend.snapshots.archive import MAX_BYTES
 from kernel_backend.snapshots.captured import TooLarge, Written, write
+from kernel_backend.snapshots.loaded import travelling
 from kernel_backend.text import size
 
 
@@ -41,6 +42,13 @@ class Values:
         """The notebook's own classes and functions that reading them takes."""
         return [need for each in self.written.values() for need in each.needs]
 
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The members of the archive: the values, and the loaded definitions that they are of."""
+        definitions = {each for written in self.written.values() for each in written.definitions}
+        own = {written.file(name): written.data for name, written in self.written.items()}
+        return own | {name: data for each in definitions for name, data in travelling(each).items()}
+
     def line(self, name: str, function: str) -> str:
         """The line that reads a value in the definition."""
         about = f"{self.kinds[name]}, {size(len(self.written[name].data))}, from the notebook"
@@ -48,12 +56,10 @@ class Values:
 
     def record(self, name: str, line: int) -> Captured:
         """What the snapshot says of it."""
-        format, data, _ = self.written[name]
-        file = self.written[name].file(name)
-        digest = xxhash.xxh3_128_hexdigest(data)
-        return Captured.model_validate(
-            {"name": name, "file": file, "format": format, "bytes": len(data), "digest": digest, "line": line}
-        )
+        written = self.written[name]
+        digest, count = xxhash.xxh3_128_hexdigest(written.data), len(written.data)
+        fields = {"format": written.format, "bytes": count, "digest": digest, "line": line}
+        return Captured.model_validate({"name": name, "file": written.file(name), **fields})
 
 
 def values(names: Iterable[str], namespace: Mapping[str, object] | None) -> Values:

@@ -24,15 +24,21 @@ from kernel_backend.model.snapshot import CAPTURED, DESCRIPTION, Captured, Snaps
 
 NOTEBOOK = "__main__"  # the module that a kernel's own classes are of; in a job that is the definition
 _SUFFIX = {"npy": "npy", "safetensors": "safetensors", "parquet": "parquet", "json": "json", "pickle": "pkl"}
+_LOADED = "kernel_backend.snapshots.loaded"
 _LAYOUT = "layout"  # in the metadata of safetensors: how the tensors were held
 
 
 class Written(NamedTuple):
-    """A value as a file; `needs` are the notebook's own classes and functions that it refers to by name."""
+    """A value as a file.
+
+    `needs` are the notebook's own classes and functions that it refers to by name, `definitions` the folders of the
+    loaded definitions whose classes it is of (`snapshots/loaded`).
+    """
 
     format: str
     data: bytes
     needs: tuple[str, ...] = ()
+    definitions: tuple[Path, ...] = ()
 
     def file(self, name: str) -> str:
         """The member of the archive for a value of this name."""
@@ -84,6 +90,10 @@ def captured(name: str) -> Any:
     found: Captured | None = next((each for each in snapshot.captured if each.name == name), None)
     if found is None:
         raise InvalidRequest(f"captured({name!r}): nothing of that name travelled; submit with --capture {name}")
+    if (folder / CAPTURED / "loaded").is_dir():
+        from kernel_backend.snapshots.loaded import take_travelled
+
+        take_travelled(folder)
     data = (folder / found.file).read_bytes()
     if xxhash.xxh3_128_hexdigest(data) != found.digest:
         raise InvalidRequest(f"{found.file} is not the file that was submitted: its digest is another")
@@ -184,11 +194,22 @@ class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
         self.needs: dict[str, None] = {}
+        self.modules: dict[str, None] = {}
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type | types.FunctionType) and obj.__module__ == NOTEBOOK:
-            self.needs[obj.__qualname__.split(".")[0]] = None
+        if isinstance(obj, type | types.FunctionType):
+            if obj.__module__ == NOTEBOOK:
+                self.needs[obj.__qualname__.split(".")[0]] = None
+            else:
+                self.modules[obj.__module__] = None
         return NotImplemented
+
+    @property
+    def definitions(self) -> tuple[Path, ...]:
+        """The folders of the loaded definitions that it refers to; none where this process has loaded nothing."""
+        loaded = sys.modules.get(_LOADED)
+        found = [loaded.definition_of(module) for module in self.modules] if loaded else []
+        return tuple(dict.fromkeys(folder for folder in found if folder is not None))
 
 
 class _Unpickler(pickle.Unpickler):
@@ -219,4 +240,4 @@ def _as_pickle(value: object, most: int | None) -> Written:
     buffer = _Bounded(most)
     pickler = _Pickler(buffer)
     pickler.dump(value)
-    return Written("pickle", buffer.getvalue(), tuple(pickler.needs))
+    return Written("pickle", buffer.getvalue(), tuple(pickler.needs), pickler.definitions)

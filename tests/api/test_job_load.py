@@ -21,9 +21,13 @@ from jupyter_ext.capture import Capture, capture_cell
 from jupyter_ext.job import Job
 from kernel_backend.client import Client
 from kernel_backend.errors import CheckpointDamaged, InvalidRequest, NotFound
+from kernel_backend.model.definition import CONTRACT
 from kernel_backend.model.experiment import Config, Metric, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
+from kernel_backend.model.snapshot import Environment, Snapshot
+from kernel_backend.snapshots.archive import pack_snapshot, unpack
+from kernel_backend.snapshots.loaded import loaded
 from tests.api.committed import commit, spoil
 from tests.api.served import TOKEN, Served, archive, ended, started, token_of, until
 
@@ -252,6 +256,69 @@ def test_a_loaded_model_is_read_by_another_process_tomorrow(client: Client, tmp_
     read = f"import torch; net = torch.load({str(file)!r}, weights_only=False); print(net(torch.ones(1, 2)).item())"
     done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("20.0\n", "")
+
+
+SCALE = """\
+class Scale:
+    def __init__(self, by): self.by = by
+    def times(self, x): return x * self.by
+def model(by=2): return Scale(by)
+def train_data(): return []
+def loss(output, target): return 0
+"""
+CELL = """\
+class Twice:
+    def times(self, x): return x * 2
+twice = Twice()
+def model(): return {}
+def train_data(): ...
+def loss(output, target): ..."""
+JOB = """
+import sys
+from pathlib import Path
+from kernel_backend.runner.load import load
+
+model = load(Path(sys.argv[1]), Path.cwd()).module.model()
+print(model.times(7), type(model).__module__)
+"""
+
+
+def run_in_another_home(data: bytes, folder: Path) -> list[str]:
+    """What a job of this archive prints, that has no file of the notebook's home."""
+    unpack(data, folder / "code")
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, str(folder / "code")],
+        env={**os.environ, "DAYLIGHT_HOME": str(folder / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (folder / "home" / "loaded").exists()
+    return done.stdout.split()
+
+
+def capturing(name: str, value: object) -> tuple[str, bytes]:
+    """The archive of a cell that trains a captured value of this name."""
+    capture = capture_cell(["x = 1"], CELL.format(name), {name: value}, captured=[name])
+    assert capture.problems == ()
+    environment = Environment(python="3", implementation="", platform="", cpu="", cores=1, distributions={})
+    fields = {"pieces": capture.pieces, "roles_from": capture.roles_from, "captured": capture.captured}
+    snapshot = Snapshot(version="0.1.0", numerics=1, environment=environment, contract=CONTRACT, **fields)
+    return pack_snapshot(capture.source, snapshot, capture.files)
+
+
+def test_a_captured_model_of_a_loaded_class_is_read_where_the_home_is_another(
+    job: Job, client: Client, tmp_path: Path
+) -> None:
+    first = submitted(client, SCALE)
+    scale = loaded(first.overview.experiment.snapshot, lambda: client.archive(first.number))
+    id, data = capturing("net", scale.model(3))
+    assert run_in_another_home(data, tmp_path / "one") == ["21", scale.__name__]
+    # To import the second definition takes the value that it captured, and so the first one.
+    second = loaded(id, lambda: data)
+    assert second.net.by == 3
+    assert run_in_another_home(capturing("other", second.Twice())[1], tmp_path / "two") == ["14", second.__name__]
 
 
 @pytest.mark.parametrize(

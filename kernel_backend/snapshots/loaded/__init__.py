@@ -1,6 +1,7 @@
 """Definitions as modules, `kernel_backend.snapshots.loaded.s_<snapshot>`, in every process that has the same home.
 
-What `job.load()` returns is of their classes, so that it can be pickled, and read tomorrow, or by a job.
+What `job.load()` returns is of their classes, so that it can be pickled, and read tomorrow. With a captured value the
+definitions of its classes travel, since the job may have another home.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from pathlib import Path
 from types import ModuleType
 
 from kernel_backend.home import home
-from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
+from kernel_backend.model import versions
+from kernel_backend.model.snapshot import CAPTURED, DEFINITION, DESCRIPTION, Snapshot
 from kernel_backend.snapshots.archive import unpack
+from kernel_backend.snapshots.loaded.kept import in_use, remove_unused
 from kernel_backend.snapshots.shipped import shipped_folders
 
+TRAVELLED = f"{CAPTURED}/loaded"  # folder of an archive: the definitions that its captured values are of
 _DIGITS = 16  # of a snapshot's digest
+_travelled: list[Path] = []  # folders with definitions that came with a snapshot
+_imported: dict[Path, None] = {}  # the folders of the definitions that this process has imported
 
 
 def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
@@ -30,32 +36,63 @@ def loaded(id: str, archive: Callable[[], bytes]) -> ModuleType:
     Its local modules are those of the snapshot, unless this process has imported others of their names before.
     """
     name = f"s_{id[:_DIGITS]}"
-    folder = _folder(name)
-    if not folder.is_dir():
+    folder = _home() / name
+    if not in_use(folder):
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as new:
             unpack(archive(), Path(new) / name)
             if not folder.is_dir():
                 shutil.move(Path(new) / name, folder)
+        remove_unused(folder.parent)
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def _folder(name: str) -> Path:
-    return home() / "loaded" / name
+def definition_of(module: str) -> Path | None:
+    """Return the folder of the loaded definition that an imported module belongs to; None for any other module."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return next((folder for folder in _imported if file is not None and Path(file).is_relative_to(folder)), None)
+
+
+def travelling(folder: Path) -> dict[str, bytes]:
+    """Return the files of a loaded definition as members of an archive that a value of its classes is captured in."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return {f"{TRAVELLED}/{path.relative_to(folder.parent)}": path.read_bytes() for path in files}
+
+
+def take_travelled(code: Path) -> None:
+    """Import the definitions that travelled with an unpacked snapshot from there, and their modules where none are."""
+    root = code / TRAVELLED
+    if root in _travelled or not root.is_dir():
+        return
+    _travelled.append(root)
+    for folder in sorted(root.iterdir()):
+        snapshot = versions.read(Snapshot, (folder / DESCRIPTION).read_bytes())
+        sys.path += map(str, shipped_folders(folder, snapshot.project))
+
+
+def _home() -> Path:
+    return home() / "loaded"
 
 
 class _Finder(MetaPathFinder):
-    """Finds the definitions that this home has."""
+    """Finds the definitions that travelled here, or that this home has."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module's file, where there is one."""
+        """The module's file; raises ModuleNotFoundError with what to do where a definition is not there any more."""
         package, _, name = fullname.rpartition(".")
-        file = _folder(name) / DEFINITION
-        if package != __name__ or not file.is_file():
+        if package != __name__ or not name.startswith("s_"):
             return None
-        return spec_from_file_location(fullname, file, loader=_Loader(fullname, str(file)))
+        folder = next((root / name for root in _travelled if (root / name).is_dir()), _home() / name)
+        if folder.parent in _travelled or in_use(folder):
+            file = folder / DEFINITION
+            return spec_from_file_location(fullname, file, loader=_Loader(fullname, str(file)))
+        raise ModuleNotFoundError(
+            f"{folder} is not there any more: a loaded model is of the classes in it. Load its experiment's model once "
+            "more, job.load(), and read this one again",
+            name=fullname,
+        )
 
 
 class _Loader(SourceFileLoader):
@@ -64,7 +101,8 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         """Run it."""
         code, before = Path(self.path).parent, list(sys.path)
-        snapshot = Snapshot.model_validate_json((code / DESCRIPTION).read_bytes())
+        _imported[code] = None
+        snapshot = versions.read(Snapshot, (code / DESCRIPTION).read_bytes())
         sys.path[:0] = map(str, shipped_folders(code, snapshot.project))
         try:
             super().exec_module(module)

@@ -1,0 +1,60 @@
+"""How long a home keeps the definitions of loaded models: the last used ones always, others for a month."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+KEPT = 100  # definitions: so many stay, however long ago they were used
+UNUSED_S = 30 * 86_400.0  # seconds since the last use, after which the others may go
+UNFINISHED_S = 86_400.0  # and after which a folder is what a killed process has left
+
+
+def in_use(folder: Path) -> bool:
+    """Return whether a definition is there, and note that it is used now: nobody removes it for a month."""
+    with _locked(folder.parent, fcntl.LOCK_SH):
+        if not folder.is_dir():
+            return False
+        with suppress(OSError):  # another's home may only be read
+            os.utime(folder)
+        return True
+
+
+def remove_unused(root: Path) -> None:
+    """Remove the definitions that nobody has used for a month, but the last used hundred; and unfinished folders."""
+    with _locked(root, fcntl.LOCK_EX):
+        gone = [_set_aside(each) for each in _unused(root)]
+    for each in gone:
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def _unused(root: Path) -> Iterator[Path]:
+    now = time.time()
+    used = {each: each.stat().st_mtime for each in root.iterdir() if each.is_dir()}
+    definitions = sorted((each for each in used if each.name.startswith("s_")), key=lambda each: -used[each])
+    yield from (each for each in definitions[KEPT:] if now - used[each] > UNUSED_S)
+    yield from (each for each in used.keys() - set(definitions) if now - used[each] > UNFINISHED_S)
+
+
+def _set_aside(folder: Path) -> Path:
+    """Give a folder another name, so that nobody finds half of it."""
+    return folder.rename(folder.with_name(f"old-{folder.name}-{os.getpid()}"))
+
+
+@contextmanager
+def _locked(root: Path, how: int) -> Iterator[None]:
+    """Hold the lock of a folder of definitions; without one where the folder cannot be written to."""
+    opened = -1
+    with suppress(OSError):
+        opened = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(opened, how)
+    try:
+        yield
+    finally:
+        if opened >= 0:
+            os.close(opened)
