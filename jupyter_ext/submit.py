@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.leaks import leaks, without_secrets
+from jupyter_ext.process import notebook_process
 from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
 from jupyter_ext.recognise import recognise
 from jupyter_ext.surroundings import Room, Surroundings, surroundings
@@ -31,7 +32,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.record import checked as record_of
 from kernel_backend.model.search_rules import check_search
 from kernel_backend.model.secrets import find_secrets, is_secret, known_secrets, text_of
-from kernel_backend.model.snapshot import Snapshot, State
+from kernel_backend.model.snapshot import Process, Snapshot, State
 from kernel_backend.model.space import UNSEARCHED, Choices, Space
 from kernel_backend.model.spelling import given_words, size_word, to_config
 from kernel_backend.model.values import nearest
@@ -147,6 +148,7 @@ class Checked:
     state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
     around: Surroundings = field(default_factory=Surroundings)
     passing: tuple[str, ...] = ()  # what only whoever submits it here and now should know
+    process: Process | None = None  # what the job's settings are compared with
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -216,12 +218,16 @@ def check(
     if problems:
         kind = InvalidRequest if wrong else CaptureError
         raise kind("\n".join(each.message for each in problems), problems=[vars(each) for each in problems])
-    state = _state(capture, session) if session is not None and asked.state_check else {}
+    compares = session is not None and asked.state_check
+    state = _state(capture, session) if session is not None and compares else {}
+    process = notebook_process(capture, files) if compares else None
     sent = {**files, **declared.files}
     room = Room(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
     around = surroundings(Path.cwd(), known_secrets(), room)
     passing = _passing(capture, travelling, session)
-    return Checked(capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing)
+    return Checked(
+        capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing, process
+    )
 
 
 def _definition(capture: Capture) -> Definition:
@@ -387,4 +393,5 @@ def describe(checked: Checked) -> Snapshot:
         data=checked.declared.data,
         commits=checked.commits,
         state=checked.state,
+        process=checked.process,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -50,6 +51,7 @@ class Capture:
     captured: tuple[Captured, ...] = ()
     files: dict[str, bytes] = field(default_factory=dict)  # of captured values, by their names in the archive
     drawn: tuple[str, ...] = ()  # those of the captured ones that nobody named: they are drawn without a seed
+    packages: frozenset[str] = frozenset()  # that it imports, with what those of the project use
     compared: tuple[str, ...] = ()  # names whose values in the notebook, before the cell, must be those in the job
 
     def where(self, line: int) -> str:
@@ -119,7 +121,7 @@ def capture_cell(
         held = held.with_others(drawn.held)
         sliced = Slice(past, executed.start, [*shared, *held.needs], held.written)
     written = written_in(sliced, namespace, executed)
-    found = settings(zip(executed.cells, executed.parsed, strict=True))
+    found = settings(zip(executed.cells, executed.parsed, strict=True), {} if namespace is None else os.environ)
     taken = [time for time in sorted(sliced.needed) if time < executed.start]
     ahead = future_imports(executed, sliced.needed)
     writer = _Writer(executed, [*ahead.lines, *_environment_lines(found), *written.lines])
@@ -153,6 +155,7 @@ def capture_cell(
             *unparsable(target, number, line),
             *uncompiled(executed, sliced.needed, line, source, partial(_where, pieces)),
         ),
+        packages=sliced.packages,
         compared=sliced.compared,
         captured=tuple(writer.captured),
         drawn=tuple(drawn.held.written),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jupyter_ext.capture.cells import Cell, Magic, Parsed, magics_run
@@ -13,6 +13,7 @@ from kernel_backend.model.secrets import find_secrets, is_secret
 
 # What to do about one that is kept out.
 KEPT_OUT = "stop Daylight's service, set it in a shell and start the service there (daylight serve): jobs inherit it"
+_EXPANDED = re.compile(r"[{$]")
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
@@ -25,8 +26,11 @@ class Settings:
     warnings: tuple[str, ...]
 
 
-def settings(cells: Iterable[tuple[Cell, Parsed]]) -> Settings:
-    """What all the magics of the executed cells set; later ones win."""
+def settings(cells: Iterable[tuple[Cell, Parsed]], variables: Mapping[str, str]) -> Settings:
+    """What all the magics of the executed cells set; later ones win.
+
+    `variables` are those of the notebook: what `%env A={x}` and `%env A=$x` have set, their text does not say.
+    """
     requirements: dict[str, None] = {}
     environment: dict[str, str] = {}
     warnings: list[str] = []
@@ -34,6 +38,8 @@ def settings(cells: Iterable[tuple[Cell, Parsed]]) -> Settings:
         for magic in magics_run(cell, parsed):
             requirements |= dict.fromkeys(_requirements(magic))
             name, value = _variable(magic)
+            if _EXPANDED.search(value):
+                value = variables.get(name, value)
             if name and (is_secret(name, value) or find_secrets(value)):
                 warnings.append(
                     f"{name}, set by %{magic.name} in cell [{cell.number}], looks like a secret and stays out of the "

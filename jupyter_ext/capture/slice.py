@@ -62,6 +62,13 @@ class Slice:
         return frozenset(name for name, _ in self._resolved)
 
     @property
+    def packages(self) -> frozenset[str]:
+        """All packages that something needed imports, with what those of the project use."""
+        statements = [self.history.executed[time] for time in self.needed]
+        imported = {each for statement in statements for each in (statement.packages | statement.packages_later)}
+        return frozenset(imported.union(*map(self._used_by, imported)))
+
+    @property
     def compared(self) -> tuple[str, ...]:
         """Names used whose values before `start` must be those at the end, too: the target does not change them.
 

@@ -93,6 +93,14 @@ class State(Record):
     shown: str  # as a person reads it, shortened
 
 
+class Process(Record):
+    """What is set in a process and its libraries, of `kernel_backend.snapshots.process`: compared like values."""
+
+    settings: dict[str, str] = {}  # by name; in a snapshot those that are not as they begin
+    variables: dict[str, str | None] = {}  # of the environment, those that cells have set and the code names
+    replaced: dict[str, str] = {}  # functions of libraries, by what stands in their place
+
+
 class Data(Record):
     """What `--data` declares: a folder, a file or an object store's prefix, as it was at submit."""
 
@@ -118,6 +126,7 @@ class Snapshot(Record):
     project: Project | None = None
     captured: tuple[Captured, ...] = ()
     state: dict[str, State] = {}
+    process: Process | None = None  # the notebook's; None where nothing is compared
     data: tuple[Data, ...] = ()
     commits: tuple[str, ...] = ()  # external versions of data, as the person named them: lakefs://repo@c0ffee
 

@@ -1,4 +1,4 @@
-"""Whether the definition makes the values that the notebook had: looked at on rank 0, before the first step.
+"""Whether the definition makes what the notebook had, values and settings: looked at on rank 0, before the first step.
 
 Where one differs, the definition is imported once more, in another process, with other seeds, threads and hashes, and
 without what a launcher tells its ranks. What then is the notebook's follows from being a rank, and modules that differ
@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.job import OF_RANKS
 from kernel_backend.model.snapshot import DEFINITION, Snapshot, State
 from kernel_backend.runner.load import Loaded, load
+from kernel_backend.runner.process_check import WAY_OUT, Difference
 from kernel_backend.snapshots.state import digest_of, is_module, shown
 
 AGAIN_S = 600.0  # for the second import
@@ -44,20 +45,43 @@ def check_state(
     alive: Callable[[], None],
     changes: Callable[[], Iterable[str]] = tuple,
     strict: bool = True,
+    process: Sequence[Difference] = (),
 ) -> None:
     """Compare the module with the notebook's values; says a note about first weights that chance makes.
 
-    `alive` is called every second of a second import, `changes` for sentences about what may be the cause. Raises
+    `alive` is called every second of a second import, `changes` for sentences about what may be the cause. `process`
+    is what is set in this process otherwise than in the notebook's. Raises
     InvalidDefinition with all the others, or says them, too, where it is not `strict`: a rerun finds out what another
     library or other data makes of its code.
     """
+    set_otherwise = [each.text for each in process if each.refuses and strict]
+    for each in process:
+        if each.text not in set_otherwise:
+            note(each.text)
+    refused = [*set_otherwise, *([WAY_OUT] if set_otherwise else ())]
+    refused += _values_that_differ(loaded, code, cwd, seed, note, alive, changes, strict)
+    if refused:
+        raise InvalidDefinition("\n".join(refused))
+
+
+def _values_that_differ(
+    loaded: Loaded,
+    code: Path,
+    cwd: Path,
+    seed: int,
+    note: Callable[[str], None],
+    alive: Callable[[], None],
+    changes: Callable[[], Iterable[str]],
+    strict: bool,
+) -> list[str]:
+    """Lines about values that are reasons not to train; what is none is noted."""
     snapshot = loaded.snapshot
     if snapshot is None or not snapshot.state:
-        return
+        return []
     here = digests(vars(loaded.module), snapshot.state)
     differing = [name for name, was in snapshot.state.items() if here.get(name) != was.digest]
     if not differing:
-        return
+        return []
     again = _imported_again(code, cwd, seed, alive)
     made_in = cells_of((code / DEFINITION).read_text(), snapshot)
     of_rank = [name for name in differing if again.get(name) == snapshot.state[name].digest]
@@ -77,11 +101,12 @@ def check_state(
     ]
     lines += changes() if lines else ()
     chance = [_by_chance([f"{name}{made_in.get(name, '')}" for name in drawn], drawn)] if drawn else []
-    if strict and (lines or chance):
-        raise InvalidDefinition("\n".join([*lines, *([_way_out(others)] if lines else ()), *chance]))
+    if strict:
+        return [*lines, *([_way_out(others)] if lines else ()), *chance]
     for text in ["; ".join(lines), *chance]:
         if text:
             note(text)
+    return []
 
 
 def digests(namespace: Mapping[str, object], names: Iterable[str]) -> dict[str, str | None]:

@@ -41,6 +41,7 @@ from kernel_backend.runner.loop import Training, train
 from kernel_backend.runner.metrics import Metrics
 from kernel_backend.runner.pace import Pace
 from kernel_backend.runner.prepared import prepared
+from kernel_backend.runner.process_check import ProcessCheck, process_check
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.random_states import RandomStates
 from kernel_backend.runner.rank_variables import rank_variables_kept
@@ -75,7 +76,8 @@ def work(
     code_id = code_of(Path(job.code))
     watch_files(job)
     with rank_variables_kept(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
-        loaded = load(Path(job.code), Path(job.cwd))
+        process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
+        loaded = load(Path(job.code), Path(job.cwd), process.cell_begins)
     if spool.speaks:
         check_state(
             loaded,
@@ -86,6 +88,7 @@ def work(
             alive=lambda: progress.tick("starting", 0),
             changes=lambda: changes(job, loaded.snapshot),
             strict=not job.rerun,
+            process=process.differences(),
         )
     prepared(job, loaded, progress)  # before anybody waits for a peer: it may take long
     choice = choose(config.backend, kind)

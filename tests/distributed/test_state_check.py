@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gang import DIGITS
 
+from kernel_backend.model.snapshot import Process
 from kernel_backend.snapshots.state import state_of
 
 pytestmark = pytest.mark.distributed
@@ -78,3 +79,24 @@ def test_what_follows_from_being_a_rank_is_a_note(trial):
     assert set(attempt.codes) == {0}, attempt.logs()
     (note,) = [text for text in attempt.notes() if "WORLD" in text]
     assert note.startswith("WORLD (cell [4]) differs from the notebook's in a rank alone")
+
+
+def test_settings_that_the_job_has_otherwise_end_it_before_the_first_step(trial):
+    was = Process(settings={"torch's default dtype": "torch.float64", "the recursion limit": "7777"})
+    attempt = trial(source=CELLS + DIGITS, slots=1, described={"process": was} | as_notebook(cfg={"lr": 0.1})).run()
+    failure = attempt.failures()[0]
+    assert failure.type == "InvalidDefinition"
+    lines = failure.message.split("\n")
+    assert lines[0].startswith(
+        "torch's default dtype differs: notebook torch.float64, job torch.float32. Add the line: "
+    )
+    assert "--no-state-check" in lines[1]
+    assert lines[2].startswith("cfg differs: ")
+    assert [text for text in attempt.notes() if "the recursion limit differs" in text]
+    assert attempt.step == 0
+
+
+def test_a_rank_of_its_own_has_every_setting_as_a_notebook_has(trial):
+    attempt = trial(source=CELLS + DIGITS, slots=1, described={"process": Process()}).run()
+    assert set(attempt.codes) == {0}, attempt.logs()
+    assert not any("differ" in text for text in attempt.notes())

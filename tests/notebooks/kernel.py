@@ -7,9 +7,9 @@ import contextlib
 import io
 import os
 import pickle
-import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from jupyter_ext.recorder import Recorder
+from kernel_backend.runner.load import executed
 
 T = TypeVar("T")
 
@@ -45,13 +46,10 @@ def execute(kernel: InteractiveShell, cells: Sequence[str]) -> Recorder:
     return recorder
 
 
-def load(source: str) -> dict[str, Any]:
-    """The names of a captured module, executed as a module of its own."""
-    module = ModuleType("definition")
-    sys.modules["definition"] = module
+def load(source: str, cell: int = 1, before_cell: Callable[[], None] = int) -> dict[str, Any]:
+    """The names of a captured module, executed as a job does; `before_cell` is called before its line `cell`."""
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(source, "definition.py", "exec", dont_inherit=True), vars(module))
-    return vars(module)
+        return vars(executed(Path("definition.py"), source, cell, before_cell))
 
 
 def apart(work: Callable[[], T]) -> T:

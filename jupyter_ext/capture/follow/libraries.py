@@ -80,7 +80,10 @@ DRAWING = _names("matplotlib seaborn plotly bokeh altair IPython pprint rich log
 SHARED = _names("getLogger get_logger getcontext localcontext")
 # What any later statement may depend on without naming it.
 AMBIENT = frozenset(
-    {("sys", "path"), ("sys", "modules"), ("sys", "meta_path"), ("os", "environ"), ("site", "addsitedir")}
+    {
+        *(("sys", "path"), ("sys", "modules"), ("sys", "meta_path"), ("sys", "setrecursionlimit"), ("os", "environ")),
+        *(("site", "addsitedir"), ("locale", "setlocale"), ("dotenv", "load_dotenv")),
+    }
 )
 # Methods that begin or end what an object of a package does to it: `torch.no_grad().__enter__()`.
 ENTERING = _names("__enter__ __exit__ start stop enter_context")

@@ -1,0 +1,308 @@
+"""Settings of a process that change what its code computes: how each is read, and the statement that sets it.
+
+Nothing is imported for it: a library that this process has not imported has all its settings as they begin. Left out
+are those that options of a job decide (threads, deterministic algorithms, cudnn.benchmark), those that only change what
+is shown (print options, plots, filters that hide warnings), and states of random generators, which --seed decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from kernel_backend.model.snapshot import Process
+
+_JEDIS = 3000  # the recursion limit that jedi sets, which IPython imports to complete names
+_OURS = ("kernel_backend", "jupyter_ext", "daylight")
+_INSTALLED = ("site-packages", "dist-packages")
+# Where functions of libraries are found, and replaced.
+_PLACES = (
+    *("torch", "torch.nn.functional", "torch.nn.init", "torch.utils.data", "torch.Tensor", "torch.nn.Module"),
+    *("torch.optim.Optimizer", "numpy", "numpy.random", "pandas", "pandas.DataFrame", "pandas.Series"),
+    *("random", "math", "time"),
+)
+
+
+class Setting(NamedTuple):
+    """A row of the table: values are texts of expressions, `read` gets the imported library and may fail."""
+
+    name: str
+    library: str
+    read: Callable[[Any], str]
+    begins: str  # its value where nobody has set it
+    statement: str  # that sets it to `{}`
+    said: str = ""  # a pattern of what a cell says that sets it itself, where that is not alike
+    refuses: bool = True  # whether another value in a job is a reason not to train, or is only told
+
+    @property
+    def concerns_all(self) -> bool:
+        """Whether it matters to code that does not import the library itself."""
+        return self.library in ("torch", "locale", "sys", "warnings")
+
+    def line(self, value: str) -> str:
+        """The statement that sets it to this value."""
+        return self.statement.replace("{}", value)
+
+    def is_set_in(self, source: str) -> bool:
+        """Whether this code says what sets it: calls the same function, or assigns the same attribute."""
+        called, parenthesis, _ = self.statement.partition("(")
+        target = self.statement.partition(" = ")[0]
+        last = re.escape((called if parenthesis else target).rpartition(".")[2])
+        pattern = self.said or (rf"\b{last}\s*\(" if parenthesis else rf"\b{last}\s*=(?!=)")
+        return re.search(pattern, source) is not None
+
+
+def process(variables: Iterable[str] = ()) -> Process:
+    """This process: its settings, these variables of its environment, and what is replaced in libraries."""
+    return Process(
+        settings=_values(),
+        variables={name: os.environ.get(name) for name in variables},
+        replaced=dict(_replaced()),
+    )
+
+
+def cell_of(source: str, line: int) -> str:
+    """The submitted cell of a definition, which begins in this line."""
+    return "\n".join(source.split("\n")[line - 1 :])
+
+
+def exists(path: str) -> bool:
+    """Whether there is something at a path such as `torch.nn.functional.relu`, in what is imported."""
+    package, _, inner = path.partition(".")
+    try:
+        attrgetter(inner)(sys.modules[package])
+    except (KeyError, AttributeError):
+        return False
+    return True
+
+
+def _values() -> dict[str, str]:
+    found = {}
+    for setting in SETTINGS.values():
+        library = sys.modules.get(setting.library)
+        if library is not None:
+            with contextlib.suppress(Exception):  # another version has no such setting, or does not tell
+                found[setting.name] = setting.read(library)
+    return found
+
+
+def _replaced() -> Iterator[tuple[str, str]]:
+    """Functions of libraries in whose place stands one of the user's: where, and its name."""
+    for place in _PLACES:
+        package, _, inner = place.partition(".")
+        if package not in sys.modules or (inner and not exists(place)):
+            continue
+        holder = attrgetter(inner)(sys.modules[package]) if inner else sys.modules[package]
+        for name, value in list(vars(holder).items()):
+            if isinstance(value, types.FunctionType) and _is_users(value.__globals__):
+                module = str(value.__globals__.get("__name__"))
+                own = module in ("__main__", "definition")
+                yield f"{place}.{name}", value.__qualname__ if own else f"{module}.{value.__qualname__}"
+
+
+def _is_users(namespace: dict[str, Any]) -> bool:
+    """Whether a function with these globals is of the notebook or of its project, and not of what is installed."""
+    name, file = str(namespace.get("__name__")), namespace.get("__file__")
+    if name in ("__main__", "definition"):
+        return True
+    package = name.partition(".")[0]
+    if package in sys.stdlib_module_names or package in _OURS or not isinstance(file, str):
+        return False
+    return not any(part in file for part in _INSTALLED)
+
+
+def _attribute(path: str, begins: str, said: str = "") -> Setting:
+    """A setting of torch that is an attribute."""
+    name = f"torch.{path}"
+    return Setting(name, "torch", lambda torch: repr(attrgetter(path)(torch)), begins, f"{name} = {{}}", said)
+
+
+def _precision(path: str, begins: str) -> Setting:
+    return _attribute(
+        f"backends.{path}.fp32_precision", begins, "fp32_precision|set_float32_matmul_precision|allow_tf32"
+    )
+
+
+def _older(name: str, read: Callable[[Any], object], begins: str, statement: str) -> Setting:
+    """How float32 is computed with where torch has no `fp32_precision`; where it has, asking both ways may fail."""
+
+    def value(torch: Any) -> str:
+        if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+            raise AttributeError
+        return repr(read(torch))
+
+    return Setting(name, "torch", value, begins, statement)
+
+
+def _told(name: str, read: str, begins: str, statement: str) -> Setting:
+    """A setting of torch that a function tells."""
+    return Setting(name, "torch", lambda torch: str(attrgetter(read)(torch)()), begins, f"torch.{statement}")
+
+
+def _autocast(device: str) -> Setting:
+    statement = f'torch.set_autocast_enabled("{device}", {{}})'
+
+    def read(torch: Any) -> str:
+        return str(torch.is_autocast_enabled(device))
+
+    return Setting(f"torch's autocast on {device}", "torch", read, "False", statement)
+
+
+def _attention(kind: str) -> Setting:
+    read, statement = f"backends.cuda.{kind}_sdp_enabled", f"backends.cuda.enable_{kind}_sdp({{}})"
+    return _told(f"torch's {kind} attention", read, "True", statement)
+
+
+def _flushes_denormal(torch: Any) -> str:
+    return str(5e-310 * float("1") == 0.0)
+
+
+def _locale(category: str) -> Setting:
+    statement = f"locale.setlocale(locale.{category}, {{}})"
+
+    def read(locale: Any) -> str:
+        return repr(locale.setlocale(getattr(locale, category)))
+
+    return Setting(f"locale {category}", "locale", read, "'C'", statement, r"\bsetlocale\s*\([^)]*,")
+
+
+def _raising(numpy: Any) -> str:
+    """The kinds of floating-point errors that do more than warn."""
+    found = {kind: how for kind, how in numpy.geterr().items() if how in ("raise", "call")}
+    if len(found) == 4 and len(set(found.values())) == 1:
+        found = {"all": next(iter(found.values()))}
+    return ", ".join(f"{kind}={how!r}" for kind, how in found.items()) or "all='warn'"
+
+
+def _option(name: str, begins: str) -> Setting:
+    """An option of pandas."""
+
+    def read(pandas: Any) -> str:
+        with warnings.catch_warnings():  # it may be deprecated
+            warnings.simplefilter("ignore")
+            return repr(pandas.get_option(name))
+
+    statement, last = f'pd.set_option("{name}", {{}})', name.rpartition(".")[2]
+    said = rf"\bset_option\s*\([^)]*\b{last}\b|\.{last}\s*=(?!=)"
+    return Setting(f"pandas' {name}", "pandas", read, begins, statement, said)
+
+
+def _config(name: str, begins: str) -> Setting:
+    """An option of scikit-learn."""
+    statement = f"sklearn.set_config({name}={{}})"
+    said = rf"\bset_config\s*\([^)]*\b{name}\b"
+    return Setting(
+        f"sklearn's {name}", "sklearn", lambda sklearn: repr(sklearn.get_config()[name]), begins, statement, said
+    )
+
+
+def _recursion(sys: Any) -> str:
+    limit = sys.getrecursionlimit()
+    return "1000" if limit == _JEDIS and "jedi" in sys.modules else str(limit)
+
+
+def _errors_of_warnings(warnings: Any) -> str:
+    """The kinds of warnings that are raised; IPython has some of its own."""
+    kinds = {category for action, _, category, *_ in warnings.filters if action == "error"}
+    return ", ".join(sorted(kind.__name__ for kind in kinds if not kind.__module__.startswith("IPython.")))
+
+
+SETTINGS = {
+    each.name: each
+    for each in (
+        _told("torch's default dtype", "get_default_dtype", "torch.float32", "set_default_dtype({})"),
+        Setting(
+            "torch's default device",
+            "torch",
+            lambda torch: repr(torch.get_default_device().type),
+            "'cpu'",
+            "torch.set_default_device({})",
+        ),
+        _told("torch's grad mode", "is_grad_enabled", "True", "set_grad_enabled({})"),
+        Setting(
+            "torch's inference mode",
+            "torch",
+            lambda torch: str(torch.is_inference_mode_enabled()),
+            "False",
+            "mode = torch.inference_mode({}); mode.__enter__()",  # which ends where nothing holds it
+            r"\binference_mode\([^)]*\)",
+        ),
+        _told("torch's anomaly detection", "is_anomaly_enabled", "False", "autograd.set_detect_anomaly({})"),
+        *map(_autocast, ("cpu", "cuda")),
+        Setting("torch's flushing of denormals", "torch", _flushes_denormal, "False", "torch.set_flush_denormal({})"),
+        *map(_attention, ("flash", "mem_efficient", "math")),
+        _told(
+            "torch's fast path of transformers",
+            "backends.mha.get_fastpath_enabled",
+            "True",
+            "backends.mha.set_fastpath_enabled({})",
+        ),
+        _attribute("backends.cudnn.enabled", "True"),
+        _attribute("backends.cudnn.deterministic", "False"),
+        _attribute("backends.mkldnn.enabled", "True"),
+        _attribute("backends.cuda.matmul.allow_fp16_reduced_precision_reduction", "True"),
+        _attribute("backends.cuda.matmul.allow_bf16_reduced_precision_reduction", "True"),
+        _precision("cuda.matmul", "'none'"),
+        _precision("cudnn.conv", "'tf32'"),
+        _precision("cudnn.rnn", "'tf32'"),
+        _precision("mkldnn.matmul", "'none'"),
+        _precision("mkldnn.conv", "'none'"),
+        _older(
+            "torch's float32 matmul precision",
+            lambda torch: torch.get_float32_matmul_precision(),
+            "'highest'",
+            "torch.set_float32_matmul_precision({})",
+        ),
+        _older(
+            "torch.backends.cudnn.allow_tf32",
+            lambda torch: torch.backends.cudnn.allow_tf32,
+            "True",
+            "torch.backends.cudnn.allow_tf32 = {}",
+        ),
+        Setting("numpy's floating-point errors", "numpy", _raising, "all='warn'", "np.seterr({})"),
+        _option("mode.copy_on_write", "True"),
+        _option("mode.chained_assignment", "'warn'"),
+        _option("mode.string_storage", "'auto'"),
+        _option("future.infer_string", "True"),
+        _option("future.no_silent_downcasting", "False"),
+        _option("future.distinguish_nan_and_na", "False"),
+        _option("compute.use_bottleneck", "True"),
+        _option("compute.use_numexpr", "True"),
+        _config("transform_output", "'default'"),
+        _config("assume_finite", "False"),
+        Setting(
+            "decimal's precision",
+            "decimal",
+            lambda decimal: str(decimal.getcontext().prec),
+            "28",
+            "decimal.getcontext().prec = {}",
+            r"\bprec\s*=(?!=)",
+        ),
+        Setting(
+            "decimal's rounding",
+            "decimal",
+            lambda decimal: repr(decimal.getcontext().rounding),
+            "'ROUND_HALF_EVEN'",
+            "decimal.getcontext().rounding = {}",
+            r"\brounding\s*=(?!=)",
+        ),
+        *map(_locale, ("LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LC_MONETARY")),
+        Setting("the recursion limit", "sys", _recursion, "1000", "sys.setrecursionlimit({})", refuses=False),
+        Setting(
+            "the warnings that are errors",
+            "warnings",
+            _errors_of_warnings,
+            "",
+            "for each in ({},): warnings.simplefilter('error', each)",
+            r"\b(?:simplefilter|filterwarnings)\s*\(\s*['\"]error",
+            refuses=False,
+        ),
+    )
+}
