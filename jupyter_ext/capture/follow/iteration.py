@@ -31,6 +31,8 @@ def iterate(world: World, value: Value) -> Value:
                     found |= apply(world, part, [parts_of([each])], {}, _NOWHERE)
                 if part.path and part.bound:
                     contain(world, part.path, part.bound, [parts_of([each])])
+        elif each.opaque and each.package is None:  # a DataLoader draws from the generator that it was given
+            use(world, reach([each]))
     found |= _by_methods(world, value)
     return frozenset(found)
 

@@ -35,6 +35,8 @@ CHANGING_FUNCTIONS = _names(
     "setitem delitem iadd isub imul iconcat ior iand",  # operator
     "next anext setattr delattr update_wrapper",
     "put place copyto fill_diagonal putmask put_along_axis",  # numpy
+    "weight_norm spectral_norm register_parametrization remove_parametrizations vector_to_parameters",  # of torch.nn
+    "l1_unstructured random_unstructured ln_structured random_structured custom_from_mask",  # its pruning
     "SubElement",  # of ElementTree
 )
 # Calls that only look: `df.head()` in a cell of its own changes nothing.
@@ -63,6 +65,7 @@ SAME = _names(
     "get setdefault pop popleft popitem heappop __getitem__ itemgetter attrgetter memoryview",
     "getattr vars min max next cast reduce super",
     "train eval fit register enter_context",  # return what they are called on
+    "register_forward_hook register_forward_pre_hook register_full_backward_hook register_hook",  # a handle of it
     "wraps update_wrapper dataclass total_ordering contextmanager property staticmethod classmethod lru_cache cache",
 )
 # Their results hold the elements of what they were given, but are things of their own.

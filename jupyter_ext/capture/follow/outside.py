@@ -57,6 +57,10 @@ def call_outside(
         draw(world, drawn_from, ("random", "rand"), surely=True)
     if name in libraries.ORDERING:
         in_order(world, every | receiver if name == "pop" else every)
+    if name == "reload":
+        for each in every:
+            if each.package is not None:
+                change_package(world, each.package, (name,))
     drawing = package in libraries.DRAWING
     use(world, every)
     for each in every | parts_of(every):
@@ -66,7 +70,7 @@ def call_outside(
         elif each.path and each.bound:
             contain(world, each.path, each.bound, given)
     for each in every:
-        if each.stateful:
+        if each.stateful or (each.opaque and name in libraries.ORDERING):
             iterate(world, frozenset([each]))
     _convert(world, every | parts_of(receiver) if name in libraries.COMPARING else every, node)
     _called_back(world, receiver | callee, every, node, anything=dropped)
