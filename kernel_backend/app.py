@@ -41,7 +41,9 @@ from kernel_backend.home import make_database, make_private, writing
 from kernel_backend.identity.local import LocalIdentity
 from kernel_backend.model.options import GANG
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.service.build import build
 from kernel_backend.service.bus import heard
+from kernel_backend.service.context import Context
 from kernel_backend.service.service import Service
 from kernel_backend.service_log import ServiceLog
 from kernel_backend.snapshots.archive import Archive
@@ -213,16 +215,18 @@ class Daylight(Program):
     def _service(self, home: Path, hub: UnderHub | None = None) -> Service:
         store = SqlStore(make_database(home))
         engine, places, areas = self._of_accounts(home, store) if self.spawn_helper else self._of_one(home, store)
-        return Service(
-            store=store,
-            archive=Archive(home / "snapshots"),
-            engine=engine,
-            places=places,
-            areas=areas,
-            home=home,
-            url=None if hub is None else hub.url,
-            rules=Rules(idle_servers=self.idle_servers or None),
-            servers=None if hub is None else hub.servers,
+        return build(
+            Context(
+                store=store,
+                archive=Archive(home / "snapshots"),
+                engine=engine,
+                places=places,
+                areas=areas,
+                home=home,
+                url=None if hub is None else hub.url,
+                rules=Rules(idle_servers=self.idle_servers or None),
+                servers=None if hub is None else hub.servers,
+            )
         )
 
     def _of_one(self, home: Path, store: Store) -> tuple[Engine, Places, Areas]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kernel_backend.areas.base import Areas
 from kernel_backend.confined import Confined
-from kernel_backend.engines.base import Engine
 from kernel_backend.errors import NotFound
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.people import Person
@@ -17,13 +15,12 @@ from kernel_backend.model.trial import WEIGHTS
 from kernel_backend.service import earlier
 from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
 from kernel_backend.service.checkpoints import CheckpointVerbs
+from kernel_backend.service.context import Context
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.reading import bound
-from kernel_backend.service.roster import StoredRoster
 from kernel_backend.service.visible import may_submit, visible
-from kernel_backend.snapshots.archive import Archive
-from kernel_backend.store.base import Draft, Store
+from kernel_backend.store.base import Draft
 
 
 class Drafts:
@@ -31,18 +28,15 @@ class Drafts:
 
     def __init__(
         self,
-        store: Store,
-        archive: Archive,
-        engine: Engine,
-        areas: Areas,
-        roster: StoredRoster,
+        context: Context,
         pictures: Pictures,
         preparation: Preparation,
         checkpoints: CheckpointVerbs,
         confined: Confined,
     ) -> None:
-        self._store, self._archive, self._engine, self._areas = store, archive, engine, areas
-        self._roster, self._pictures, self._preparation = roster, pictures, preparation
+        self._store, self._archive, self._engine = context.store, context.archive, context.engine
+        self._areas, self._roster = context.areas, context.roster
+        self._pictures, self._preparation = pictures, preparation
         self._checkpoints, self._confined = checkpoints, confined
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:

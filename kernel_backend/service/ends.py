@@ -9,12 +9,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
 from functools import partial
 
-from kernel_backend.checkpoints.places import Places
 from kernel_backend.checkpoints.verify import newest_attempt
-from kernel_backend.engines.base import Engine, Unconfirmed
+from kernel_backend.engines.base import Unconfirmed
 from kernel_backend.errors import DaylightError
 from kernel_backend.model import events as e
 from kernel_backend.model.ids import AttemptId
@@ -23,10 +21,9 @@ from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentS
 from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
 from kernel_backend.scheduler.endings import ending
 from kernel_backend.scheduler.resume import progressed, remembered
-from kernel_backend.service.bus import Bus
+from kernel_backend.service.context import Context
 from kernel_backend.service.searches import Searches
 from kernel_backend.service.spools import Spools
-from kernel_backend.store.base import Store
 
 PROMPT_S = 1.0  # for a trial to move on before the slots of its gang, which is gone, are given back
 STOP_GRACE_S = 30.0  # what a gang gets to go when its work ends for good; else it is a rule of the scheduler's
@@ -37,20 +34,10 @@ _log = logging.getLogger(__name__)
 class Ends:
     """Nothing else ends an attempt."""
 
-    def __init__(
-        self,
-        store: Store,
-        engine: Engine,
-        places: Places,
-        searches: Searches,
-        bus: Bus,
-        spools: Spools,
-        grace: float,
-        wake: Callable[[], None],
-    ) -> None:
-        """`grace` is what a gang gets to go whose trial goes on later; `wake` brings the next round."""
-        self._store, self._engine, self._places, self._spools = store, engine, places, spools
-        self._searches, self._bus, self._grace, self._wake = searches, bus, grace, wake
+    def __init__(self, context: Context, searches: Searches, spools: Spools) -> None:
+        self._store, self._engine, self._places, self._spools = context.store, context.engine, context.places, spools
+        self._searches, self._bus, self._wake = searches, context.bus, context.wake
+        self._grace = context.rules.grace  # what a gang gets to go whose trial goes on later
         self._settling: dict[AttemptId, asyncio.Task[None]] = {}
         self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave, as time.monotonic() tells it
 

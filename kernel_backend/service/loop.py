@@ -6,11 +6,8 @@ import asyncio
 import time
 from collections import defaultdict
 from functools import partial
-from pathlib import Path
 
-from kernel_backend.areas.base import Areas
-from kernel_backend.checkpoints.places import Places
-from kernel_backend.engines.base import Engine, GangStatus
+from kernel_backend.engines.base import GangStatus
 from kernel_backend.model import events as e
 from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Experiment
@@ -24,24 +21,17 @@ from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Preempt
 from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.possible import impossible
-from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.apart import Apart, Work
-from kernel_backend.service.askers import ExperimentAsker
-from kernel_backend.service.asking import Asking, plain_ask, pool_of
+from kernel_backend.service.asking import plain_ask, pool_of
 from kernel_backend.service.beginnings import Beginnings
-from kernel_backend.service.bus import Bus, heard
+from kernel_backend.service.bus import heard
 from kernel_backend.service.collect import collect
+from kernel_backend.service.context import Context
 from kernel_backend.service.ends import Ends
-from kernel_backend.service.jobs import job_of
-from kernel_backend.service.notebooks import Notebooks, Servers
+from kernel_backend.service.notebooks import Notebooks
 from kernel_backend.service.pictures import Pictures
-from kernel_backend.service.preparation import Preparation
-from kernel_backend.service.roster import Roster
 from kernel_backend.service.searches import Searches
-from kernel_backend.service.spools import Spools
 from kernel_backend.service.starts import Starts
-from kernel_backend.snapshots.archive import Archive
-from kernel_backend.store.base import Store
 
 BUSY_S = 0.2  # between rounds while gangs run
 FAILED_S = 2.0  # after one that failed, and at most where something is to be tried again
@@ -56,56 +46,25 @@ class Loop:
 
     def __init__(
         self,
-        store: Store,
-        engine: Engine,
-        archive: Archive,
-        places: Places,
-        areas: Areas,
-        home: Path,
-        bus: Bus,
-        roster: Roster,
-        rules: Rules,
-        url: str | None = None,
-        servers: Servers | None = None,
+        context: Context,
+        pictures: Pictures,
+        searches: Searches,
+        notebooks: Notebooks,
+        beginnings: Beginnings,
+        starts: Starts,
+        ends: Ends,
     ) -> None:
-        """`roster` says who may have what; `servers` are those of notebooks, where a hub has some."""
-        self._store, self._engine, self._places, self._bus = store, engine, places, bus
-        self.preparation = Preparation(archive, areas, self.wake)
-        self.beginnings = Beginnings(places, self.wake)
-        asker = partial(ExperimentAsker, archive=archive, preparation=self.preparation, areas=areas)
-        self.searches = Searches(store, asker)
-        asking = Asking(store, self.searches, self.preparation, self.beginnings)
-        self.pictures = Pictures(store, engine, roster, asking, rules)
-        self.notebooks = Notebooks(store, roster, servers, self.wake)
-        self._apart = Apart(self.wake, lambda: self.pictures.align_all())
-        spools = Spools(store, engine)
-        self._ends = Ends(store, engine, places, self.searches, bus, spools, rules.grace, self.wake)
-        self._starts = Starts(
-            store,
-            engine,
-            archive,
-            areas,
-            bus,
-            partial(job_of, places=places, home=home, url=url),
-            self.pictures,
-            asking,
-            self.searches,
-            self.preparation,
-            self.beginnings,
-            self._ends,
-            self.wake,
-        )
+        self._store, self._engine, self._places = context.store, context.engine, context.places
+        self._bus, self._wake, self.wake = context.bus, context.next_round, context.wake
+        self.pictures, self.searches, self.notebooks = pictures, searches, notebooks
+        self._beginnings, self._starts, self._ends = beginnings, starts, ends
+        self._apart = Apart(self.wake, pictures.align_all)
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
-        self._wake = asyncio.Event()
         self._own: set[AttemptId] = set()  # gangs that are known to be of the open attempts of their keys
-
-    def wake(self) -> None:
-        """Have the next round now."""
-        self._wake.set()
 
     async def run(self) -> None:
         """Round after round, until cancelled. An error is logged and tried again: the next round sees the same."""
-        self.beginnings.start()
+        self._beginnings.start()
         try:
             while True:
                 self._wake.clear()

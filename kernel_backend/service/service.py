@@ -7,13 +7,9 @@ import contextlib
 import hmac
 import time
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
-from kernel_backend.areas.base import Areas
-from kernel_backend.checkpoints.places import Places
 from kernel_backend.confined import Confined
-from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
 from kernel_backend.model import events as e
 from kernel_backend.model.curves import Curves
@@ -30,83 +26,50 @@ from kernel_backend.model.resumption import resized_note
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.trial import checkpoint_step
-from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.admission import check_possible, check_workers
 from kernel_backend.service.again import again, alone, as_asked_by
 from kernel_backend.service.artifacts import ArtifactVerbs
-from kernel_backend.service.bus import Bus
 from kernel_backend.service.checkpoints import CheckpointVerbs
 from kernel_backend.service.cluster import ClusterVerbs
 from kernel_backend.service.compare import CompareVerbs
+from kernel_backend.service.context import Context
 from kernel_backend.service.curves import CurveReader
 from kernel_backend.service.deeds import deed_on
 from kernel_backend.service.drafts import Drafts
 from kernel_backend.service.feed import Feed
 from kernel_backend.service.foreign import Reader
 from kernel_backend.service.loop import Loop
-from kernel_backend.service.notebooks import Servers
 from kernel_backend.service.numbering import Numbering
 from kernel_backend.service.overviews import Overviews
-from kernel_backend.service.roster import StoredRoster
+from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.searching import SearchVerbs
 from kernel_backend.service.sharing import SharingVerbs
 from kernel_backend.service.twins import Twins
 from kernel_backend.service.visible import changeable, may_submit, visible
-from kernel_backend.snapshots.archive import Archive
-from kernel_backend.store.base import Draft, Store
+from kernel_backend.store.base import Draft
 
 
 class Service:
     """Everything behind the API. A verb changes the store and wakes the loop; the loop alone touches gangs."""
 
-    def __init__(
-        self,
-        store: Store,
-        archive: Archive,
-        engine: Engine,
-        places: Places,
-        areas: Areas,
-        home: Path,
-        url: str | None = None,
-        roster: StoredRoster | None = None,
-        rules: Rules | None = None,
-        servers: Servers | None = None,
-    ) -> None:
-        """`url` is where launchers reach the service that cannot look into its home.
-
-        `roster` says who may have what: by default one of what is set in this store, and of no hub.
-        """
-        self._store, self._archive, self._engine = store, archive, engine
-        self.roster = roster or StoredRoster(store)
+    def __init__(self, context: Context, loop: Loop, preparation: Preparation) -> None:
+        store, archive, engine = context.store, context.archive, context.engine
+        places, areas = context.places, context.areas
+        self._store, self._archive, self._engine, self._bus = store, archive, engine, context.bus
+        self._loop, self._preparation, self.roster, self.notebooks = loop, preparation, context.roster, loop.notebooks
         self._curves = CurveReader(store)
         self._confined = Confined()
         self._twins, self._submitting = Twins(store, archive, self._confined), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places, self._confined)
-        self.numbering = Numbering(store, places, areas, home)
-        self._bus = Bus()
+        self.numbering = Numbering(store, places, areas, context.home)
         self._feed = Feed(store, self._bus)
-        rules = rules or Rules()
-        self._loop = Loop(store, engine, archive, places, areas, home, self._bus, self.roster, rules, url, servers)
-        self.notebooks = self._loop.notebooks
-        self._preparation = self._loop.preparation
-        self._overviews = Overviews(store, archive, self._loop.pictures, self._loop.searches.failed)
-        self.search = SearchVerbs(store, self._loop, self._changed)
-        pictures = self._loop.pictures
-        self._drafts = Drafts(
-            store,
-            archive,
-            engine,
-            areas,
-            self.roster,
-            pictures,
-            self._preparation,
-            self.checkpoints,
-            self._confined,
-        )
-        self.sharing = SharingVerbs(store, self.roster, pictures.looking, self._changed)
-        self.cluster = ClusterVerbs(store, engine, self.roster, pictures, self.overview, self._changed)
+        self._overviews = Overviews(store, archive, loop.pictures, loop.searches.failed)
+        self.search = SearchVerbs(store, loop, self._changed)
+        self._drafts = Drafts(context, loop.pictures, preparation, self.checkpoints, self._confined)
+        self.sharing = SharingVerbs(store, self.roster, loop.pictures.looking, self._changed)
+        self.cluster = ClusterVerbs(store, engine, self.roster, loop.pictures, self.overview, self._changed)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -6,34 +6,29 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from kernel_backend.areas.base import Areas
-from kernel_backend.engines.base import Engine
 from kernel_backend.errors import DaylightError, NotFound
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.job import Job, token_digest
+from kernel_backend.model.job import token_digest
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.states import ExperimentState, Outcome, TrialState
-from kernel_backend.model.trial import Attempt, Failure, Trial
+from kernel_backend.model.trial import Attempt, Failure
 from kernel_backend.scheduler.asks import ANY_TRIAL, Key
 from kernel_backend.scheduler.decisions import Start
 from kernel_backend.scheduler.resume import Resume, resume_point
 from kernel_backend.service.apart import MOMENT_S, Work
 from kernel_backend.service.asking import Asking, Trouble
 from kernel_backend.service.beginnings import Beginnings
-from kernel_backend.service.bus import Bus
+from kernel_backend.service.context import Context
 from kernel_backend.service.ends import Ends
+from kernel_backend.service.jobs import job_of
 from kernel_backend.service.pictures import Pictures
 from kernel_backend.service.preparation import Preparation
 from kernel_backend.service.searches import Searches
-from kernel_backend.snapshots.archive import Archive
-from kernel_backend.store.base import Store
-
-MakeJob = Callable[[Experiment, Trial, Attempt, str], Job]
 
 Launch = tuple[int, str, Work]  # the experiment, what it is, and doing it
 
@@ -56,25 +51,21 @@ class Starts:
 
     def __init__(
         self,
-        store: Store,
-        engine: Engine,
-        archive: Archive,
-        areas: Areas,
-        bus: Bus,
-        job: MakeJob,
+        context: Context,
         pictures: Pictures,
         asking: Asking,
         searches: Searches,
         preparation: Preparation,
         beginnings: Beginnings,
         ends: Ends,
-        wake: Callable[[], None],
     ) -> None:
-        """`job` makes what a launcher is handed; `ends` has the attempts that come to nothing."""
-        self._store, self._engine, self._archive, self._areas = store, engine, archive, areas
-        self._bus, self._job, self._pictures = bus, job, pictures
+        """`ends` has the attempts that come to nothing."""
+        self._store, self._engine = context.store, context.engine
+        self._archive, self._areas = context.archive, context.areas
+        self._bus, self._wake, self._pictures = context.bus, context.wake, pictures
+        self._job = partial(job_of, places=context.places, home=context.home, url=context.url)
         self._asking, self._searches, self._preparation, self._beginnings = asking, searches, preparation, beginnings
-        self._ends, self._wake = ends, wake
+        self._ends = ends
         self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # for attempts to come
         self._patience = MOMENT_S  # that this round still has for what searches' trials begin from
 

@@ -20,7 +20,8 @@ from kernel_backend.accounts.spawns import by_helper
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
 from kernel_backend.model.people import Person
-from kernel_backend.service.service import Service
+from kernel_backend.service.build import build
+from kernel_backend.service.context import Context
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
 
@@ -38,14 +39,16 @@ class Tokens:
 async def serve(home: Path, helper: Path, port: int) -> None:
     store, agents = SqlStore(home / "daylight.db"), Agents(by_helper(helper), answer_s=5.0)
     owner = lru_cache(lambda number: store.experiment(number).owner)
-    service = Service(
-        store=store,
-        archive=Archive(home / "snapshots"),
-        engine=AccountsEngine(agents, owner, home / "gangs"),
-        places=AccountPlaces(agents, owner, store.trial_uid),
-        areas=AccountAreas(agents),
-        home=home,
-        url=f"http://127.0.0.1:{port}",
+    service = build(
+        Context(
+            store=store,
+            archive=Archive(home / "snapshots"),
+            engine=AccountsEngine(agents, owner, home / "gangs"),
+            places=AccountPlaces(agents, owner, store.trial_uid),
+            areas=AccountAreas(agents),
+            home=home,
+            url=f"http://127.0.0.1:{port}",
+        )
     )
     identity = Tokens(json.loads((home / "people.json").read_text()))
     server = HTTPServer(application(service, identity, Use()), max_body_size=SNAPSHOT_LIMIT)

@@ -42,8 +42,9 @@ from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
 from kernel_backend.scheduler.rules import Rules
+from kernel_backend.service.build import build
+from kernel_backend.service.context import Context
 from kernel_backend.service.roster import StoredRoster
-from kernel_backend.service.service import Service
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
 
@@ -168,14 +169,16 @@ class Served:
 
     async def _start(self) -> None:
         store = SqlStore(f"sqlite:///{self.home}/daylight.db")
-        self.service = Service(
-            store=store,
-            archive=Archive(self.home / "snapshots"),
-            engine=self.engine,
-            places=Places(str(self.home / "checkpoints"), store.trial_uid),
-            areas=OneArea(OwnArea(self.home)),
-            home=self.home,
-            rules=self.rules,
+        self.service = build(
+            Context(
+                store=store,
+                archive=Archive(self.home / "snapshots"),
+                engine=self.engine,
+                places=Places(str(self.home / "checkpoints"), store.trial_uid),
+                areas=OneArea(OwnArea(self.home)),
+                home=self.home,
+                rules=self.rules or Rules(),
+            )
         )
         self.use = Use()
         app = application(self.service, self.identity, self.use, pages=self.pages)

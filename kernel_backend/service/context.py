@@ -1,0 +1,46 @@
+"""What the parts of the service share: the seams, the settings, and how they tell each other of changes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernel_backend.areas.base import Areas
+from kernel_backend.checkpoints.places import Places
+from kernel_backend.engines.base import Engine
+from kernel_backend.scheduler.rules import Rules
+from kernel_backend.service.bus import Bus
+from kernel_backend.service.notebooks import Servers
+from kernel_backend.service.roster import StoredRoster
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Store
+
+
+@dataclass(frozen=True)
+class Context:
+    """One service's, made once by the caller of `build`.
+
+    `url` is where launchers reach a service that cannot look into its home; `servers` are notebook servers, where a
+    hub has some.
+    """
+
+    store: Store
+    archive: Archive
+    engine: Engine
+    places: Places
+    areas: Areas
+    home: Path
+    url: str | None = None
+    rules: Rules = field(default_factory=Rules)
+    servers: Servers | None = None
+    bus: Bus = field(default_factory=Bus, init=False)
+    roster: StoredRoster = field(init=False)
+    next_round: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "roster", StoredRoster(self.store))
+
+    def wake(self) -> None:
+        """Have the loop's next round now."""
+        self.next_round.set()
