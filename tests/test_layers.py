@@ -134,6 +134,15 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert set(FILES) <= set(order)
 
 
+def test_no_parts_import_each_other_in_a_circle() -> None:
+    """Imports within functions count as well; a folder and one inside it are of the same part."""
+    graph: dict[str, set[str]] = {}
+    for module in FILES:
+        graph.setdefault(part(module), set()).update(part(each) for each in ours(module, everywhere=True))
+    order = list(TopologicalSorter({mine: others - {mine} for mine, others in graph.items()}).static_order())
+    assert set(graph) <= set(order)
+
+
 @pytest.mark.parametrize("module", sorted(FILES))
 def test_torch_and_databases_are_imported_only_where_they_are_at_home(module: str) -> None:
     tops = {each.split(".")[0] for each in imports(FILES[module], everywhere=False)}

@@ -1,0 +1,37 @@
+"""Constructors stay small: one with more than seven arguments lacks a record of what goes together."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.test_layers import FILES
+
+MOST = 7
+# Only ever shorter. A dataclass or pydantic record writes no constructor, and is none of these.
+TOO_MANY = {
+    "kernel_backend.launch.asker.ChildAsker",
+    "kernel_backend.runner.checkpointing.Checkpointer",
+    "kernel_backend.runner.data.batches.Batches",
+    "kernel_backend.scheduler.picture.Picture",
+    "kernel_backend.search.simulate._World",
+}
+
+
+def constructors() -> Iterator[tuple[str, ast.arguments]]:
+    for module, tree in FILES.items():
+        for cls in ast.walk(tree):
+            if isinstance(cls, ast.ClassDef):
+                for node in cls.body:
+                    if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                        yield f"{module}.{cls.name}", node.args
+
+
+def test_no_constructor_has_more_than_seven_arguments() -> None:
+    found = {
+        name
+        for name, arguments in constructors()
+        if len(arguments.posonlyargs + arguments.args + arguments.kwonlyargs) - 1 > MOST  # less `self`
+    }
+    assert found - TOO_MANY == set(), "make one record of what these share"
+    assert TOO_MANY - found == set(), "take these out of TOO_MANY"
