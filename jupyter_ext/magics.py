@@ -13,6 +13,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from jupyter_ext.capture import Capture, capture_cell, capture_file
 from jupyter_ext.commands import HELP, run_command
+from jupyter_ext.completion import complete_line
 from jupyter_ext.dry_run import dry_run
 from jupyter_ext.edited import edited
 from jupyter_ext.host import headless, notebook_path, wants_widget
@@ -160,6 +161,7 @@ def load(shell: Any) -> None:
         magics = DaylightMagics(shell)
         magics.recorder.register()
         shell.register_magics(magics)
+        shell.set_hook("complete_command", complete_line, str_key="%dl")
         shell.input_transformers_cleanup.insert(0, magic_first)
         setattr(shell, _ATTRIBUTE, magics)
 

@@ -55,6 +55,13 @@ def shell() -> Any:
     unload(shell)
 
 
+def test_the_verbs_of_dl_are_completed(shell: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DAYLIGHT_HOME", str(tmp_path))
+    assert shell.complete(None, "%dl pru")[1] == ["prune"]
+    assert shell.complete(None, "%dl metrics 12 --ki")[1] == ["--kind"]
+    assert shell.complete(None, "%dl list --state p")[1] == ["paused"]
+
+
 def executed(shell: Any) -> list[Any]:
     return shell._daylight_magics.recorder.cells
 

@@ -15,6 +15,7 @@ from kernel_backend.cli import render as terminal
 from kernel_backend.cli import verbs
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import Shown
+from kernel_backend.commands.complete import complete
 from kernel_backend.commands.table import VERBS
 from kernel_backend.commands.verb import Verb
 
@@ -64,3 +65,23 @@ def test_the_help_of_a_cell_tells_all_about_a_verb(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == text
     assert "usage: %dl logs" in text
     assert "--follow" not in text  # in a terminal alone
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("pru", ["prune"]),
+        ("help pru", ["prune"]),
+        ("prune ", ["12", "7"]),
+        ("prune 1", ["12"]),
+        ("logs 12 --ra", ["--rank"]),
+        ("logs 12 --rank ", []),
+        ("metrics 12 --kind v", ["validation"]),
+        ("list --state p", ["paused"]),
+        ("nothing ", []),
+    ],
+)
+def test_a_line_is_completed(line: str, found: list[str]):
+    values = {"experiment": ["12", "7"], "trial": ["12", "7"], "state": ["paused", "failed"]}
+    *words, word = line.split(" ")
+    assert complete(IN_A_CELL, words, word, "notebook", lambda kind: values.get(kind, [])) == found
