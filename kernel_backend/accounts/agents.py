@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,11 +25,12 @@ from kernel_backend.agent.wire import (
     send_frame,
 )
 from kernel_backend.agent.words import Greeting
-from kernel_backend.errors import Forbidden, PlaceUnavailable
+from kernel_backend.errors import PlaceUnavailable
 from kernel_backend.retry import RetryPolicy
 
 ANSWER_S = 5.0  # for what takes moments; a machine may be busy
 START_S = 30.0  # for an agent to say hello: it imports Pydantic and more, from a cold disk perhaps
+WAIT_S = 20.0  # one question waits for a start, which goes on without it; the client that asked waits for 30
 PING_S = 2.0  # for the same from one that runs, when it has not answered something else
 LONG_S = 3600.0  # to read checkpoints, and to build environments
 FORGIVEN_S = 60.0  # after the last failure it counts as none
@@ -66,8 +68,10 @@ class Agents:
     called from any thread.
     """
 
-    def __init__(self, spawn: Spawn, answer_s: float = ANSWER_S, start_s: float = START_S) -> None:
-        self._spawn, self._answer_s, self._start_s = spawn, answer_s, start_s
+    def __init__(
+        self, spawn: Spawn, answer_s: float = ANSWER_S, start_s: float = START_S, wait_s: float = WAIT_S
+    ) -> None:
+        self._spawn, self._answer_s, self._start_s, self._wait_s = spawn, answer_s, start_s, wait_s
         self._guard = threading.Lock()
         self._known: dict[str, _Agent] = {}
 
@@ -131,15 +135,17 @@ class Agents:
 
     def _agent(self, user: str) -> _Agent:
         with self._guard:
-            return self._known.setdefault(user, _Agent(user, self._spawn, self._start_s))
+            return self._known.setdefault(user, _Agent(user, self._spawn, self._start_s, self._wait_s))
 
 
 class _Agent:
     """The agent of one user: the one that runs, or the next."""
 
-    def __init__(self, user: str, spawn: Spawn, start_s: float) -> None:
-        self._user, self._spawn, self._start_s = user, spawn, start_s
-        self._starting = threading.Lock()
+    def __init__(self, user: str, spawn: Spawn, start_s: float, wait_s: float) -> None:
+        self._user, self._spawn, self._start_s, self._wait_s = user, spawn, start_s, wait_s
+        self._guard = threading.Lock()  # never held while something is waited for
+        self._starting: Future[socket.socket] | None = None
+        self._closed = False
         self._turns = threading.BoundedSemaphore(AT_ONCE)
         self._control: socket.socket | None = None
         self._failures, self._failed_at, self._why = 0, 0.0, ""
@@ -158,10 +164,7 @@ class _Agent:
         self, op: str, kind: TypeAdapter[A], body: Body, seconds: float, arguments: dict[str, Any]
     ) -> tuple[A, Link]:
         """An answer, and the link over which it came."""
-        with self._starting:
-            self._rest()
-            control = self._control or self._start()
-        link = Link(self, control, seconds)
+        link = Link(self, self._running(), seconds)
         try:
             link.put(op, arguments, body)
             return link.value(kind), link
@@ -171,7 +174,7 @@ class _Agent:
 
     def failed(self, control: socket.socket, why: str, *, ended: bool = False) -> PlaceUnavailable:
         """Give up the agent at the other end of `control`; the error to raise."""
-        with self._starting:
+        with self._guard:
             if self._control is control:
                 self._give_up(why)
         return self._out_of_reach(why, ended=ended)
@@ -185,16 +188,49 @@ class _Agent:
                 link.value(GREETING)
         except (PlaceUnavailable, Garbled, Closed, OSError):
             return self.failed(control, why)
-        with self._starting:
+        with self._guard:
             self._count(why)
         return self._out_of_reach(why)
 
     def close(self) -> None:
         """Let it go."""
-        with self._starting:
+        with self._guard:
+            self._closed = True
             if self._control is not None:
                 self._control.close()
                 self._control = None
+
+    def _running(self) -> socket.socket:
+        """Return the socket of the agent that runs, or of the next one once it has begun."""
+        with self._guard:
+            self._rest()
+            if self._control is not None:
+                return self._control
+            if self._starting is None:
+                self._starting = Future()
+                threading.Thread(target=self._begin, args=(self._starting,), daemon=True).start()
+            starting = self._starting
+        try:
+            return starting.result(self._wait_s)
+        except TimeoutError:
+            raise self._out_of_reach("its agent is still starting; this is tried again") from None
+
+    def _begin(self, starting: Future[socket.socket]) -> None:
+        """Start an agent for all who wait for it."""
+        try:
+            control = self._start()
+        except BaseException as error:
+            with self._guard:
+                self._starting = None
+            starting.set_exception(error)
+            return
+        with self._guard:
+            self._starting = None
+            if self._closed:
+                control.close()
+            else:
+                self._control = control
+        starting.set_result(control)
 
     def _rest(self) -> None:
         """Pass where enough time has gone by since the last failure: nobody waits again and again for the same."""
@@ -204,21 +240,21 @@ class _Agent:
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(PING_S)
-        self._control = ours
         try:
             with theirs:
                 self._spawn(self._user, theirs)
             with Link(self, ours, self._start_s, ping=True) as link:
                 link.put("hello", {}, NOTHING)
                 found = link.value(GREETING)
-        except Forbidden:
-            self._control = None
+        except (Garbled, Closed, OSError) as error:
+            ours.close()
+            why = f"no agent could be started: {self._never_began(error)}"
+            with self._guard:
+                self._give_up(why)
+            raise self._out_of_reach(why) from None
+        except BaseException:
             ours.close()
             raise
-        except (Garbled, Closed, OSError) as error:
-            why = f"no agent could be started: {self._never_began(error)}"
-            self._give_up(why)
-            raise self._out_of_reach(why) from None
         _log.info("the agent of %s is process %d", self._user, found.pid)
         return ours
 

@@ -20,6 +20,6 @@ def ourselves(tmp_path: Path) -> Iterator[Ourselves]:
 
 @pytest.fixture
 def agents(ourselves: Ourselves) -> Iterator[Agents]:
-    made = Agents(ourselves)
+    made = Agents(ourselves, start_s=60.0, wait_s=60.0)
     yield made
     made.close()

@@ -30,7 +30,7 @@ STATUSES = TypeAdapter(list[str])
 @pytest.fixture
 def patient(ourselves: Ourselves):
     """Agents that are waited for, unless a test has them given up soon: those that are well may be held up."""
-    made = Agents(ourselves, answer_s=60.0, start_s=60.0)
+    made = Agents(ourselves, answer_s=60.0, start_s=60.0, wait_s=60.0)
     yield made
     made.close()
 
@@ -62,6 +62,35 @@ def test_what_is_given_up_is_not_tried_again_at_once(ourselves, patient, monkeyp
     with pytest.raises(PlaceUnavailable, match="this is tried again"):
         patient.check("mallory")
     assert len(ourselves.started) == tries
+
+
+BEGINS_LATE = """
+import os, sys, time
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+os.execv(sys.executable, [sys.executable, "-P", "-m", "kernel_backend.agent"])
+"""
+
+
+def test_an_agent_that_begins_late_is_not_waited_for_by_every_question(ourselves, tmp_path):
+    gate = tmp_path / "gate"
+    ourselves.instead["dave"] = ("-c", BEGINS_LATE, str(gate))
+    agents = Agents(ourselves, start_s=60.0, wait_s=0.01)
+    for _ in range(3):
+        with pytest.raises(PlaceUnavailable, match="its agent is still starting; this is tried again"):
+            agents.check("dave")
+    gate.touch()
+    until(lambda: answers(agents), "the agent has begun")
+    assert len(ourselves.started) == 1
+    agents.close()
+
+
+def answers(agents: Agents) -> bool:
+    try:
+        agents.check("dave")
+    except PlaceUnavailable:
+        return False
+    return True
 
 
 def test_a_killed_agent_is_started_anew_at_the_next_need(ourselves, agents):

@@ -89,7 +89,7 @@ def as_agent(accounts: Accounts, helper: Path | None = None) -> Agents:
         if code:
             raise OSError("the helper did not start it")
 
-    return Agents(spawn, answer_s=30.0, start_s=60.0)
+    return Agents(spawn, answer_s=30.0, start_s=60.0, wait_s=60.0)
 
 
 @pytest.fixture(scope="module")
