@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import pickle
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -58,6 +59,8 @@ def apart(work: Callable[[], T]) -> T:
     child = os.fork()
     if child == 0:
         os.close(reading)
+        if "torch" in sys.modules:  # a fork has none of the parent's threads, for which OpenMP would wait for ever
+            sys.modules["torch"].set_num_threads(1)
         try:
             answer: tuple[bool, Any] = (True, work())
         except BaseException:
