@@ -1,4 +1,4 @@
-"""What is set in the notebook's process that a job should find, too: taken along for its state check."""
+"""Record the settings of the notebook's process that a job needs, for its state check."""
 
 from __future__ import annotations
 

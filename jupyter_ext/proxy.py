@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class Answer(NamedTuple):
-    """What the service said: status, media type, body, whether a browser is to show or to save it, and its version."""
+    """Hold an answer of the service: status, media type, body, whether to show or save it, and its version."""
 
     status: int
     type: str

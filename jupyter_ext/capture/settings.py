@@ -27,7 +27,7 @@ class Settings:
 
 
 def settings(cells: Iterable[tuple[Cell, Parsed]], variables: Mapping[str, str]) -> Settings:
-    """What all the magics of the executed cells set; later ones win.
+    """Return what all the magics of the executed cells set; later ones win.
 
     `variables` are those of the notebook: what `%env A={x}` and `%env A=$x` have set, their text does not say.
     """

@@ -124,7 +124,7 @@ def _about(name: str, setup: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _changes(statement: ast.stmt, name: str) -> bool:
-    """Whether it is a loop over parts of the value, or calls what changes it and is not the platform's affair."""
+    """Return whether it loops over parts of the value, or calls what changes it and is not the platform's."""
     if isinstance(statement, ast.For):
         return name in names(statement.iter)
     if isinstance(statement, ast.Expr) and called(statement.value).endswith("_"):  # nn.init.zeros_(net.fc.bias)

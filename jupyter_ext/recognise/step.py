@@ -22,7 +22,7 @@ BATCH = "batch"
 
 
 class Unreadable(Exception):
-    """What of a loop cannot be told from its text, as the end of a sentence."""
+    """Name what the text of a loop does not tell, as the end of a sentence."""
 
 
 class Step:
@@ -109,7 +109,7 @@ def assigned(statement: ast.stmt, values: Mapping[str, ast.expr]) -> dict[str, a
 
 
 def batch_of(loop: ast.For) -> ast.expr:
-    """What stands for a batch: of `for i, batch in enumerate(loader)` its second part."""
+    """Return the target that holds a batch: of `for i, batch in enumerate(loader)` the second."""
     target = loop.target
     if isinstance(target, ast.Tuple) and len(target.elts) == 2:
         counted = any(called(each) == "enumerate" for each in ast.walk(loop.iter) if isinstance(each, ast.Call))
@@ -146,7 +146,7 @@ def of_output(expression: ast.expr, model: str, elements: Sequence[str]) -> ast.
 
 
 def _is_part(given: ast.expr, batch: str) -> bool:
-    """Whether a model is given `batch[0]` or `batch["x"]`, as it is by the rule for batches."""
+    """Return whether a model is given `batch[0]` or `batch["x"]`, as the rule for batches has it."""
     return isinstance(given, ast.Subscript) and root(given) == batch and isinstance(given.slice, ast.Constant)
 
 

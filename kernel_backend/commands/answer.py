@@ -42,7 +42,7 @@ class Log(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What differs between two experiments."""
+    """Hold the differences between two experiments."""
 
     diff: Diff
 
