@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -39,7 +40,7 @@ class Trouble(NamedTuple):
 
 
 class Asking:
-    """Makes asks; what it is asked blocks, and belongs in a thread."""
+    """Makes asks; what it is asked may read the store, and belongs in a thread. Users' files it never waits for."""
 
     def __init__(self, store: Store, searches: Searches, preparation: Preparation, beginnings: Beginnings) -> None:
         self._store, self._searches = store, searches
@@ -47,10 +48,19 @@ class Asking:
         self.troubles: dict[tuple[int, int], Trouble] = {}  # what kept trials from being started, the last time
         self._granted: dict[int, float] = {}  # when each search got a gang, the last time
 
+    @property
+    def unsettled(self) -> bool:
+        """Return whether users' files were asked anything for the first time since `settle`."""
+        return self._preparation.lookups.unsettled or self._beginnings.lookups.unsettled
+
+    async def settle(self) -> None:
+        """Wait a moment for what users' files are asked for the first time."""
+        await asyncio.gather(self._preparation.lookups.settle(), self._beginnings.lookups.settle())
+
     def for_trial(self, experiment: Experiment, trial: Trial, pool: str) -> Ask:
         """The ask of a trial that is queued."""
         preparing = self._preparation.wait(experiment) or self._beginnings.wait(
-            trial, trial.begins_from, or_newer=experiment.config.search is not None
+            experiment.owner, trial, trial.begins_from, or_newer=experiment.config.search is not None
         )
         ask = plain_ask(experiment, trial, pool)
         if preparing:

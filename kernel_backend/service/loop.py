@@ -64,7 +64,7 @@ class Loop:
 
     async def run(self) -> None:
         """Round after round, until cancelled. An error is logged and tried again: the next round sees the same."""
-        self._beginnings.start()
+        self._beginnings.lookups.start()
         try:
             while True:
                 self._wake.clear()
@@ -222,7 +222,7 @@ class Loop:
     # What starts
 
     async def _start_queued(self) -> None:
-        async with self.pictures.looking() as picture:
+        async with self.pictures.settled() as picture:
             decisions = decide(picture)
             self.pictures.decided(picture, decisions)
         launches: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)

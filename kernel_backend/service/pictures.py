@@ -82,6 +82,20 @@ class Pictures:
         async with self.looking() as picture:
             return picture
 
+    @asynccontextmanager
+    async def settled(self) -> AsyncIterator[Picture]:
+        """Return the picture to decide by, after a moment for first answers about users' files.
+
+        Users whose files answer in it keep their turn, also after a restart; a slow disk or agent delays nobody else.
+        """
+        async with self.looking() as picture:
+            if not self._asking.unsettled:
+                yield picture
+                return
+        await self._asking.settle()  # everybody may look meanwhile
+        async with self.looking() as picture:
+            yield picture
+
     def asks_of(self, experiment: int) -> list[Ask]:
         """What an experiment asks for, the first in order first."""
         if self._picture is None:

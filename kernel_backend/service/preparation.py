@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from kernel_backend.areas.base import Areas, Kept
@@ -16,6 +15,7 @@ from kernel_backend.errors import DaylightError, Forbidden, NoEnvironment, Place
 from kernel_backend.model.environments import EnvironmentInfo, packages
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.snapshot import Environment
+from kernel_backend.service.lookups import Lookups
 from kernel_backend.snapshots.archive import Archive
 
 AGAIN_S = 60.0  # after a build that failed: it may have been the network
@@ -29,17 +29,13 @@ class Preparation:
     """What becomes of experiments' environments. Works in threads of its own, which end with the service."""
 
     def __init__(self, archive: Archive, areas: Areas, wake: Callable[[], None]) -> None:
-        self._areas, self._wake = areas, wake
+        self._areas = areas
         self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
         self._guard = threading.Lock()
         self._building: dict[_Whose, float] = {}  # since when, as time.monotonic() tells it
         self._failed: dict[_Whose, tuple[float, str]] = {}  # when, and why
         self._locking: set[_Whose] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def start(self) -> None:
-        """Remember the running event loop: it is woken when a build has ended."""
-        self._loop = asyncio.get_running_loop()
+        self.lookups = Lookups(wake)
 
     def check(self, owner: str, snapshot: str) -> None:
         """Pass where a locked environment of this snapshot is there or may be built; raises NoEnvironment."""
@@ -79,35 +75,31 @@ class Preparation:
         )
 
     def wait(self, experiment: Experiment) -> str:
-        """What an experiment with `--env locked` waits for, whose environment is then being built; "" for nothing."""
+        """What an experiment with `--env locked` waits for, whose environment is then being built; "" for nothing.
+
+        Returns at once: the environments are their owner's files, and looked at in a thread.
+        """
         if experiment.config.env != "locked":
             return ""
         try:
             environment = self.recorded(experiment.snapshot)
         except (DaylightError, OSError):
             return ""  # whoever starts it says so
-        whose = experiment.owner, environment.id
-        try:
-            if self._kept(experiment.owner).python(environment) is not None:
-                return ""
-        except (Forbidden, PlaceUnavailable) as error:
-            return error.message
-        with self._guard:
-            when, why = self._failed.get(whose, (0.0, ""))
-            if why and time.monotonic() - when < AGAIN_S:
-                return f"{why}; this is tried again"
-            if whose not in self._building:
-                self._building[whose] = time.monotonic()
-                _in_thread(self._build, experiment.owner, environment, Path(experiment.python))
-            seconds = time.monotonic() - self._building[whose]
-        return f"its locked environment is being built ({seconds:.0f} s)"
+        owner, whose = experiment.owner, (experiment.owner, environment.id)
+        found = self.lookups.answer(owner, whose, partial(self._find, owner, environment, Path(experiment.python)))
+        since = self._building.get(whose)
+        if since is not None:
+            return f"its locked environment is being built ({time.monotonic() - since:.0f} s)"
+        return "its locked environment is being looked for" if found is None else found
 
     def python(self, experiment: Experiment) -> str:
         """The interpreter of its ranks; raises NoEnvironment where one that was built is gone since."""
         if experiment.config.env != "locked":
             return experiment.python
-        found = self._kept(experiment.owner).python(self.recorded(experiment.snapshot))
+        environment = self.recorded(experiment.snapshot)
+        found = self._kept(experiment.owner).python(environment)
         if found is None:
+            self.lookups.forget((experiment.owner, environment.id))
             raise NoEnvironment("its locked environment is gone, and is built again")
         return str(found)
 
@@ -154,21 +146,34 @@ class Preparation:
             with self._guard:
                 self._locking.discard((owner, environment.id))
 
-    def _build(self, owner: str, environment: Environment, python: Path) -> None:
-        began, why, whose = time.monotonic(), "", (owner, environment.id)
+    def _find(self, owner: str, environment: Environment, python: Path) -> str:
+        """Build an environment that is not there; why there is none, "" where there is."""
+        try:
+            if self._kept(owner).python(environment) is not None:
+                return ""
+        except (Forbidden, PlaceUnavailable) as error:
+            return error.message
+        when, why = self._failed.get((owner, environment.id), (0.0, ""))
+        if not why or time.monotonic() - when >= AGAIN_S:
+            why = self._build(owner, environment, python)
+        return why and f"{why}; this is tried again"
+
+    def _build(self, owner: str, environment: Environment, python: Path) -> str:
+        """Build an environment; why it could not be."""
+        whose = owner, environment.id
+        began = self._building[whose] = time.monotonic()
         try:
             self._kept(owner).build(environment, python)
-            _log.info("environment %s was built in %.1f s", environment.id[:12], time.monotonic() - began)
         except Exception as error:  # whatever it is, its experiment says it
             why = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
             _log.warning("environment %s: %s", environment.id[:12], why)
-        with self._guard:
+            self._failed[whose] = time.monotonic(), why
+            return why
+        finally:
             del self._building[whose]
-            self._failed.pop(whose, None)
-            if why:
-                self._failed[whose] = time.monotonic(), why
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake)
+        _log.info("environment %s was built in %.1f s", environment.id[:12], time.monotonic() - began)
+        self._failed.pop(whose, None)
+        return ""
 
 
 def _some(named: Sequence[str]) -> str:

@@ -75,7 +75,7 @@ class Service:
     async def start(self) -> None:
         """Begin the rounds; the first one adopts what lives and requeues what died."""
         await asyncio.to_thread(self.numbering.look)
-        self._preparation.start()
+        self._preparation.lookups.start()
         self._task = asyncio.create_task(self._loop.run(), name="loop")
 
     async def close(self) -> None:

@@ -148,6 +148,7 @@ class Starts:
             add = partial(self._store.add_attempt, number, index, start.placement, resume.point, token_digest(token))
             attempt = await asyncio.to_thread(add, time.time(), beyond)
         missing: DaylightError | None = self._beginnings.missing(number, index)
+        self._beginnings.forget(number, index)
         begins_from = (await asyncio.to_thread(self._store.trial, number, index)).begins_from
         if missing is None and begins_from is not None and resume.point is None:
             deleted = f"the copy of checkpoint {begins_from}, from which it began, has been deleted"

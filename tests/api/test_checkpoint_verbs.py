@@ -167,9 +167,9 @@ def test_a_trial_that_cannot_reach_its_place_for_a_beginning_waits_and_holds_nob
     until(lambda: names(four) == ["10-1", "40-1"], "what the rules let go is gone")
     place = four / "checkpoints" / "2"
     place.symlink_to(place)
-    again = client.retrain(1)
-    assert again.wait is not None
-    assert "its checkpoints cannot be reached just now: Too many levels of symbolic links" in again.wait.reason
+    again = client.retrain(1).experiment
+    reason = "its checkpoints cannot be reached just now: Too many levels of symbolic links"
+    until(lambda: (wait := client.experiment(again.number).wait) and reason in wait.reason, "it says why it waits")
     submit(client)
     token_of(served, AttemptId(3, 1, 1))
     place.unlink()

@@ -79,7 +79,7 @@ def test_a_locked_training_runs_on_its_own_packages_and_gives_the_bits_of_an_unl
     assert world.ended(other).state == "completed"
     # Between the two there is a moment in which it is about to start.
     until(
-        lambda: (wait := world.overview(number).wait) is None or "locked environment is being built" in wait.reason,
+        lambda: (wait := world.overview(number).wait) is None or "locked environment is being" in wait.reason,
         "it waits for its environment or has begun",
     )
     until(lambda: world.overview(number).attempts, "it begins", patience=400)

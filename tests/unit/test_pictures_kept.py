@@ -60,6 +60,7 @@ class World:
         self.draw, self.at, self.home = random.Random(seed), 1_000_000.0, home
         self.store: Store = SqlStore(home / "daylight.db")
         self.engine, self.roster = Machines(), Named()
+        self.area = OwnArea(home)
         self.pictures = self.afresh()
         self.promised: dict[Key, Reservation] = {}  # to those that hold slots
         self.places: dict[Key, float] = {}  # when each has asked first
@@ -67,18 +68,18 @@ class World:
     def afresh(self) -> Pictures:
         """Those of a service that was just started."""
         archive, places = Archive(self.home / "snapshots"), Places(str(self.home / "checkpoints"))
-        preparation = Preparation(archive, OneArea(OwnArea(self.home)), lambda: None)
+        preparation = Preparation(archive, OneArea(self.area), lambda: None)
         searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
         asking = Asking(self.store, searches, preparation, Beginnings(places, lambda: None))
         rules = Rules(min_run=60.0)
         return Pictures(self.store, self.engine, self.roster, asking, rules, lambda: self.at)  # type: ignore[arg-type]
 
-    def submit(self, owner: str, **config: Any) -> int:
+    def submit(self, owner: str, snapshot: str = "0" * 64, **config: Any) -> int:
         given: dict[str, Any] = {"slots": 1, **config}
         draft = Draft(
             owner=owner,
             group=OWNERS[owner],
-            snapshot="0" * 64,
+            snapshot=snapshot,
             config=Config(**given),
             params={},
             python="python",
@@ -88,7 +89,7 @@ class World:
 
     async def decide(self) -> list[Start]:
         """A round as the loop has it."""
-        async with self.pictures.looking() as picture:
+        async with self.pictures.settled() as picture:
             decisions = decide(picture)
             self.pictures.decided(picture, decisions)
         for start in decisions.starts:

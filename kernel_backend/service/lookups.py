@@ -1,0 +1,114 @@
+"""Look at users' files in threads and answer from memory: their disks or agents may be slow."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from kernel_backend.service.apart import MOMENT_S
+
+FRESH_S = 5.0  # after which an answer is looked up again; it counts until the next one has come
+AT_ONCE = 8  # threads per owner; further questions wait
+_log = logging.getLogger(__name__)
+
+Find = Callable[[], str]
+
+
+class _Answer(NamedTuple):
+    text: str
+    at: float  # as time.monotonic() tells it
+
+
+class _Question(NamedTuple):
+    key: Hashable
+    find: Find
+    done: Future[None]
+
+
+class Lookups:
+    """A cache of answers about users' files; `wake` is called in the event loop when an answer has changed."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._guard = threading.Lock()
+        self._answers: dict[Hashable, _Answer] = {}
+        self._under_way: set[Hashable] = set()
+        self._lines: defaultdict[str, deque[_Question]] = defaultdict(deque)  # by owner: not begun yet
+        self._threads: defaultdict[str, int] = defaultdict(int)  # by owner
+        self._first: list[Future[None]] = []  # of keys that had no answer yet
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Remember the running event loop."""
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def unsettled(self) -> bool:
+        """Return whether anything was asked for the first time since `settle`."""
+        return bool(self._first)
+
+    def answer(self, owner: str, key: Hashable, find: Find) -> str | None:
+        """Return the newest answer of `find`, None before the first; look it up again where it is not fresh."""
+        with self._guard:
+            known = self._answers.get(key)
+            if key not in self._under_way and (known is None or time.monotonic() - known.at > FRESH_S):
+                question = _Question(key, find, Future())
+                if known is None:
+                    self._first.append(question.done)
+                self._begin(owner, question)
+        return None if known is None else known.text
+
+    def forget(self, key: Hashable) -> None:
+        """Drop an answer: it is looked up again the next time."""
+        with self._guard:
+            self._answers.pop(key, None)
+
+    async def settle(self) -> None:
+        """Wait a moment for first answers: a disk that is well gives them in it."""
+        with self._guard:
+            first, self._first = self._first, []
+        waited = [asyncio.wrap_future(each) for each in first if not each.done()]
+        if waited:
+            await asyncio.wait(waited, timeout=MOMENT_S)
+
+    def _begin(self, owner: str, question: _Question) -> None:
+        self._under_way.add(question.key)
+        self._lines[owner].append(question)
+        if self._threads[owner] < AT_ONCE:
+            self._threads[owner] += 1
+            # Not a pool's: at its end a service waits for those, and a download may take long.
+            threading.Thread(target=self._work, args=(owner,), daemon=True).start()
+
+    def _work(self, owner: str) -> None:
+        while (question := self._next(owner)) is not None:
+            try:
+                text = question.find()
+            except Exception as error:  # whatever it is, the trial that waits for it says it
+                _log.exception("what %s waits for cannot be found out", question.key)
+                text = f"{type(error).__name__}: {error}; this is tried again"
+            self._take(question, text)
+
+    def _next(self, owner: str) -> _Question | None:
+        with self._guard:
+            if line := self._lines[owner]:
+                return line.popleft()
+            del self._lines[owner]
+            self._threads[owner] -= 1
+            if not self._threads[owner]:
+                del self._threads[owner]
+            return None
+
+    def _take(self, question: _Question, text: str) -> None:
+        with self._guard:
+            before = self._answers.get(question.key)
+            self._answers[question.key] = _Answer(text, time.monotonic())
+            self._under_way.discard(question.key)
+        question.done.set_result(None)
+        if (before is None or before.text != text) and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
