@@ -35,10 +35,12 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
                 given = _given(run, model, number, shares, evaluation)
                 if gathers(run):
                     validation_loss(run, number, given, sums)
-                    continue
-                for part in given:
-                    loss, _ = loss_and_logged(run.loss(**part.values))
-                    sums.add("loss", loss, part.samples, part.logical)
+                else:
+                    for part in given:
+                        loss, _ = loss_and_logged(run.loss(**part.values))
+                        sums.add("loss", loss, part.samples, part.logical)
+            if evaluation is not None:
+                evaluation.end_batch(number)
         judged = sums.means(run.ranks)
         return judged | finish_metrics(run, evaluation) if evaluation is not None else judged
 

@@ -78,6 +78,21 @@ def size_of(value: Any) -> int:
     return sys.getsizeof(value)
 
 
+def row_shapes(value: Any, count: int, way: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the shape of each tensor of a batch that has a row per sample, with the name that messages give it.
+
+    A list with as many entries as there are samples is left out: it may hold an entry per sample, of any shape.
+    """
+    if _has_rows(value, count):
+        yield way, tuple(value.shape)
+    elif isinstance(value, Mapping) or _is_dataclass(value):
+        for name, each in _fields(value).items():
+            yield from row_shapes(each, count, f"{way}[{name!r}]")
+    elif isinstance(value, list | tuple) and len(value) != count:
+        for number, each in enumerate(value):
+            yield from row_shapes(each, count, f"{way}[{number}]")
+
+
 def join(counts: Sequence[int], values: Sequence[Any], way: str) -> Any:
     """Return the values of batches of so many samples as the value of one batch; `way` names them in messages.
 

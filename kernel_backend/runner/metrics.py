@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.agreement import Agreement, Kind
 from kernel_backend.runner.gathering import gather_objects
 from kernel_backend.runner.joining import host_copy, join, moved, size_of
 from kernel_backend.runner.metric_objects import (
@@ -32,6 +33,7 @@ from kernel_backend.runner.walk import held_by
 
 LIMIT = 1_000_000_000  # bytes of all ranks that are collected for one call
 _OF_SAMPLES = frozenset({"output", "target", "input", "batch"})
+_PAD = "pad all batches to one width (in collate_fn)"
 _INSTEAD = (
     "return one value per sample, or objects of torchmetrics, which are updated batch by batch: "
     "def metrics(): return {...}"
@@ -52,6 +54,9 @@ class Evaluation(Protocol):
 
     def add(self, part: Part) -> None:
         """Take in a share; raises InvalidDefinition, and whatever the user's function does."""
+
+    def end_batch(self, number: int) -> None:
+        """Compare notes about a batch with the other ranks; called by all, so that what is refused is so on all."""
 
     def finish(self) -> dict[str, float]:
         """Return the values over all samples of all ranks; called by all."""
@@ -131,37 +136,55 @@ class WholeSet:
     ) -> None:
         self._metrics, self._function, self._asked = metrics, function, asked
         self._ranks, self._collected = ranks, Collected(ranks, limit)
-        self._kind: Literal["unknown", "per sample", "whole"] = "unknown"
+        self._kind: Kind = "unknown"
         self._sums = Sums()
         self._numbers: list[str] = []  # names of values that are no value per sample, as far as known
         self._error: Exception | None = None  # of a batch that was too small for it, perhaps: one class, no AUC
+        self._agreement = Agreement(ranks)
         metrics.reset()
 
     def add(self, part: Part) -> None:
         """Add per-sample values; of anything else keep what the call with the whole set will need."""
-        values = {name: part.values[name] for name in self._asked}
-        if self._kind != "whole":
-            self._try(part, values)
-        if self._kind != "per sample":
-            self._keep(part._replace(values=values))
+        values = {name: part.values[name] for name in sorted(self._asked)}  # in one order on all ranks
+        if self._agreement.refused:
+            return
+        try:
+            if self._kind != "whole":
+                self._try(part, values)
+            if self._kind != "per sample":
+                self._keep(part._replace(values=values))
+        except InvalidDefinition as error:
+            if not self._agreement.joins:
+                raise
+            self._agreement.refuse(error)
+        if self._agreement.joins:
+            self._agreement.add(values, part.samples)
+
+    def end_batch(self, number: int) -> None:
+        """Raise what any rank refuses about the batch, on all ranks; so too where rows differ that will be joined."""
+        if self._agreement.joins:
+            kinds = self._agreement.compare(number, self._kind, self._numbers)
+            if "whole" in kinds and self._agreement.difference is not None:
+                raise self._not_joined(self._agreement.difference)
 
     def finish(self) -> dict[str, float]:
         """Return sums over counts, or what the one call with everything gives."""
-        kinds = self._ranks.all_gather_object((self._kind, self._numbers))
-        known = {kind for kind, _ in kinds}
-        if known >= {"per sample", "whole"}:
-            names = ", ".join(sorted({name for _, numbers in kinds for name in numbers}))
-            raise InvalidDefinition(
-                f"metrics() returned a number for {names} on some batches, and one value per sample on others: "
-                "return one or the other"
-            )
-        if "per sample" in known:
+        if "per sample" in self._agreement.compare(-1, self._kind, self._numbers):
             if self._error is not None:
                 raise self._error
             return self._sums.means(self._ranks)
+        if self._agreement.difference is not None:
+            raise self._error or self._not_joined(self._agreement.difference)
         parts = self._metrics.gather(self._collected.parts)
-        found = self._called_once(parts) if parts else {}
-        return dict(self._ranks.broadcast_object(found))
+        refusal, found = None, {}
+        try:
+            found = self._called_once(parts) if parts else {}
+        except InvalidDefinition as error:
+            refusal = error
+        message, found = self._ranks.broadcast_object((refusal and refusal.message, found))
+        if message is not None:
+            raise refusal or InvalidDefinition(message)
+        return dict(found)
 
     def _try(self, part: Part, values: dict[str, Any]) -> None:
         """See what `metrics` returns for one share."""
@@ -199,22 +222,25 @@ class WholeSet:
             raise self._error
         if self._kind == "whole" or self._numbers:
             raise InvalidDefinition(
-                f"{self._once()}, and these are more than {_size(self._collected.limit)}: {_INSTEAD}"
+                f"{self._once(self._numbers)}, and these are more than {_size(self._collected.limit)}: {_INSTEAD}"
             )
         self._kind = "per sample"  # each share was one sample, and there was one value for it
         self._collected.clear()
 
-    def _once(self) -> str:
+    def _once(self, numbers: list[str]) -> str:
         what = " and ".join(sorted(self._asked & _OF_SAMPLES))
-        numbers = f" ({', '.join(self._numbers)})" if self._numbers else ""
-        return f"metrics() returns a number{numbers}, so it is called once with {what} of all validation samples"
+        names = f" ({', '.join(numbers)})" if numbers else ""
+        return f"metrics() returns a number{names}, so it is called once with {what} of all validation samples"
+
+    def _not_joined(self, why: str) -> InvalidDefinition:
+        return InvalidDefinition(f"{self._once(self._agreement.numbers)}, and {why}: {_PAD}, or {_INSTEAD}")
 
     def _called_once(self, parts: list[Part]) -> dict[str, float]:
         counts = [part.samples for part in parts]
         try:
             values = {name: join(counts, [part.values[name] for part in parts], name) for name in sorted(self._asked)}
         except InvalidDefinition as error:
-            raise InvalidDefinition(f"{self._once()}, and {error.message}: {_INSTEAD}") from self._error
+            raise self._not_joined(error.message) from self._error
         values = self._metrics.move(values)
         self._metrics.reset()
         found = mapping(self._function(**values))
@@ -254,6 +280,9 @@ class OfObjects:
                     f"{', '.join(self._others)} of metrics() cannot be merged over ranks as torchmetrics can, and the "
                     f"outputs and targets of all validation samples are more than {_size(self._collected.limit)}"
                 )
+
+    def end_batch(self, number: int) -> None:
+        """Do nothing: batches are never joined."""
 
     def finish(self) -> dict[str, float]:
         """Return what each computes over all samples."""

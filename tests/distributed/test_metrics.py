@@ -92,3 +92,44 @@ def test_objects_of_torchmetrics_are_merged_over_all_ranks(trial, slots, backend
     }
     found = ran.reports("validation")[12]
     assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+
+
+# Widths of the samples of three validation batches; nobody collates the third.
+WIDTHS = """
+class Sequences(torch.utils.data.Dataset):
+    def __init__(self, widths): self.widths = widths
+    def __len__(self): return len(self.widths)
+    def __getitem__(self, index): return torch.ones(self.widths[index], 1), torch.ones(self.widths[index])
+def padded(samples):
+    assert all(len(x) for x, _ in samples), "the validation went on"
+    return tuple(nn.utils.rnn.pad_sequence(column, batch_first=True) for column in zip(*samples))
+def loader(widths): return torch.utils.data.DataLoader(Sequences(widths), batch_size=4, collate_fn=padded)
+def train_data(): return loader([3] * 8)
+def validation_data(): return loader({widths} + [0] * 4)
+def model():
+    return nn.Sequential(nn.Linear(1, 1), nn.Flatten(1))
+def loss(output, target): return (output - target).square().mean()
+def metrics(output, target): return {{"rmse": (output - target).square().mean().sqrt()}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "widths", "says"),
+    [
+        ("horovod", [4] * 4 + [6] * 4, "(2, 4) in batch 1 on rank 0 and (2, 6) in batch 2 on rank 0"),
+        ("torch", [4] * 4 + [5, 5, 4, 4], "(2, 4) in batch 1 on rank 0 and (2, 5) in batch 2 on rank 0"),
+        ("torch", [4, 4, 7, 7] + [4] * 4, "(2, 4) in batch 1 on rank 0 and (2, 7) in batch 1 on rank 1"),
+    ],
+    ids=["both ranks", "one rank", "between the ranks"],
+)
+def test_batches_of_other_widths_end_every_rank_with_the_same_refusal(trial, backend, widths, says):
+    source = DIGITS[: DIGITS.index("def dataset()")] + WIDTHS.format(widths=widths)
+    ran = trial(source=source, batch_size=4, backend=backend).run()
+    failures = ran.failures()
+    assert sorted(failures) == [0, 1], ran.logs()
+    assert {each.type for each in failures.values()} == {"InvalidDefinition"}
+    assert {each.message for each in failures.values()} == {
+        "metrics() returns a number (rmse), so it is called once with output and target of all validation samples, "
+        f"and batches of output differ in shape, {says}: pad all batches to one width (in collate_fn), or return one "
+        "value per sample, or objects of torchmetrics, which are updated batch by batch: def metrics(): return {...}"
+    }

@@ -23,6 +23,7 @@ def evaluated(function, outputs, targets, asked=("output", "target"), limit=LIMI
         evaluation = metrics.begin(epoch=3)
         for number, (output, target) in enumerate(zip(outputs, targets, strict=True)):
             evaluation.add(Part(number, 0, len(target), {"output": output, "target": target, "epoch": 3}))
+            evaluation.end_batch(number)
         found = evaluation.finish()
     return found
 
@@ -91,11 +92,42 @@ def test_more_than_the_limit_is_refused_with_what_to_do_instead():
         evaluated(lambda output, target: {"mean": output.mean()}, *BATCHES, limit=12)
 
 
-def test_batches_of_other_shapes_are_refused_with_what_to_do_instead():
-    outputs = [torch.ones(3, 4), torch.ones(2, 5)]
-    says = r"batches of output differ in shape, \(3, 4\) and \(2, 5\): return one value per sample"
+SHORT, WIDE = torch.ones(3, 4), torch.ones(2, 5)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "name", "says"),
+    [
+        ([SHORT, SHORT, WIDE], "output", r"\(3, 4\) in batch 1 and \(2, 5\) in batch 3"),
+        (
+            [{"a": (each, 1, 2, 3)} for each in (SHORT, SHORT, WIDE)],
+            r"output\['a'\]\[0\]",
+            r"\(3, 4\) in batch 1 and \(2, 5\) in batch 3",
+        ),
+    ],
+)
+def test_a_batch_of_another_width_is_refused_at_once_with_what_to_do_instead(outputs, name, says):
+    def batches():
+        yield from outputs
+        raise AssertionError("it went on")
+
+    sizes = [torch.zeros(3), torch.zeros(3), torch.zeros(2), torch.zeros(1)]
+    says = rf"\(mean\).*, and batches of {name} differ in shape, {says}: pad all batches to one width .* or return one"
     with pytest.raises(InvalidDefinition, match=says):
-        evaluated(lambda output, target: {"mean": output.mean()}, outputs, BATCHES[1])
+        evaluated(lambda output, target: {"mean": torch.tensor(0.5)}, batches(), sizes)
+
+
+def test_batches_of_other_widths_are_no_fault_of_values_per_sample():
+    found = evaluated(lambda output, target: {"mean": output.mean(1)}, [SHORT, WIDE], BATCHES[1])
+    assert found == {"mean": 1.0}
+
+
+def test_metrics_that_fail_on_batches_of_any_width_raise_their_own_error():
+    def fails(output, target):
+        raise ValueError("no such class")
+
+    with pytest.raises(ValueError, match="no such class"):
+        evaluated(fails, [SHORT, WIDE], BATCHES[1])
 
 
 class Largest:
