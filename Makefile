@@ -71,8 +71,9 @@ bench: setup browser ## every benchmark, one after the other; each prints a rati
 	HATCH_JUPYTER_BUILDER_SKIP_NPM=1 $(BIN)/python -m pip -qq --disable-pip-version-check install -e ".[bench]"
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
-docs: setup ## build the documentation's site, the state diagrams of docs/explanation/states.md drawn anew before
+docs: setup ## build the documentation's site, state diagrams and the table of search methods drawn anew before
 	$(BIN)/python docs/draw_states.py
+	$(BIN)/python docs/draw_methods.py
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "docs: docs/_build/html/index.html"
 

@@ -6,15 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Value
-from kernel_backend.model.search import Search, Settings
+from kernel_backend.model.search import Search
 from kernel_backend.model.space import Parameter, Range, Space
 from kernel_backend.model.spelling import duration_word
 from kernel_backend.model.values import written
 from kernel_backend.search.forecast import forecast
-from kernel_backend.search.grid import MOST, count
-from kernel_backend.search.make import brackets_of, limit_of
-from kernel_backend.search.pbt import POPULATION, interval_of
-from kernel_backend.search.rungs import rung_units
+from kernel_backend.search.make import plan
 from kernel_backend.search.settings import settings_of
 from kernel_backend.text import counted
 
@@ -46,8 +43,7 @@ def bounds_text(config: Config, space: Space) -> str:
     """`asha: 64 trials of 1 to 16 epochs on 2 slots, that is 128 to 2,048 epochs of a slot`."""
     search = config.search or Search()
     most, unit = (config.steps, "step") if config.steps else (config.epochs, "epoch")
-    least = rung_units(most, search.eta, search.first_rung)[0] if search.method in ("asha", "hyperband") else most
-    trials = _trials(search, space)
+    trials, least, _ = plan(settings_of(config), space)
     of = f"{_from_to(least, most)} {unit}{'' if most == 1 else 's'} on {counted(config.slots, 'slot')}"
     ends = list(_ends(search))
     if trials is None:
@@ -57,22 +53,13 @@ def bounds_text(config: Config, space: Space) -> str:
     return f"{search.method}: {counted(trials, 'trial')} of {of}, that is {whole} {unit}s of a slot{until}"
 
 
-def _trials(search: Search, space: Space) -> int | None:
-    if search.method == "grid":
-        return min(count(space), search.trials or MOST)
-    if search.method == "pbt":
-        return min(search.population or POPULATION, search.trials or MOST)
-    return search.limit
-
-
 def forecast_text(config: Config, space: Space) -> str:
     """How much of that it will be, and how long it takes, in whole trainings; empty where nobody can say.
 
     `about 35 epochs in all (18 % of 12 whole trainings); as long as 2.2 whole trainings one by one, 1.5 by 2 at once`.
     """
     settings, unit = settings_of(config), "step" if config.steps else "epoch"
-    trials = _trials(config.search or Search(), space) or limit_of(settings, brackets_of(settings))
-    if trials is not None and trials * _stages(settings) > MOST_FORETOLD:
+    if plan(settings, space).reports > MOST_FORETOLD:
         return ""  # to play that would take longer than anybody waits
     found = [each for gangs in GANGS if (each := forecast(settings, space, gangs)) is not None]
     if not found:
@@ -85,13 +72,6 @@ def forecast_text(config: Config, space: Space) -> str:
         f"about {counted(round(first.units), unit)} in all ({share:.0f} % of "
         f"{counted(round(first.trials), 'whole training')}); as long as {alone} whole trainings one by one{together}"
     )
-
-
-def _stages(settings: Settings) -> int:
-    """At how many of its reports something may be decided about a trial."""
-    if settings.method == "pbt":
-        return settings.units // interval_of(settings)
-    return max(len(bracket.rungs) for bracket in brackets_of(settings))
 
 
 def _ends(search: Search) -> Iterator[str]:

@@ -12,6 +12,14 @@ LINES, MOST_LINES = 100, 10_000  # learning curves
 POINTS, MOST_POINTS = 60, 100_000  # of each
 
 
+class Methods(ApiHandler):
+    """The methods of searching."""
+
+    async def get(self) -> None:
+        """List the search methods, those of other packages too, and what keeps packages from adding theirs."""
+        self.reply(await self.service.search.methods())
+
+
 class Search(ApiHandler):
     """The search of an experiment."""
 
@@ -68,6 +76,7 @@ class Prune(ApiHandler):
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
+    "/api/search/methods": Methods,
     "/api/experiments/{number}/search": Search,
     "/api/experiments/{number}/search/curves": Curves,
     "/api/experiments/{number}/search/importance": Importance,

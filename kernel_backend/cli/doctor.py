@@ -19,6 +19,7 @@ from kernel_backend.commands.verb import JSON, Call, Verb
 from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError, HomeUnusable
 from kernel_backend.home import home
+from kernel_backend.model.search_methods import SearchMethods
 from kernel_backend.patience import remedy
 
 _TORCH = """
@@ -143,6 +144,17 @@ def _service() -> Iterator[Finding]:
         yield Finding("database", False, note, "daylight restore FILE brings a newer backup back, where there is one")
     slots = ", ".join(f"{node.name}: {node.slots} {node.kind}, {node.used} in use" for node in nodes)
     yield Finding("slots", any(node.slots for node in nodes), slots)
+    if same:  # an older service has no such route
+        yield from _search_methods(client.search_methods())
+
+
+def _search_methods(found: SearchMethods) -> Iterator[Finding]:
+    added = [f"{method.name} ({method.package})" for method in found.methods if method.package]
+    if added:
+        yield Finding("search methods", True, f"of packages: {', '.join(added)}")
+    for problem in found.problems:
+        says, _, todo = problem.partition("; ")
+        yield Finding("search methods", False, says, todo or "rename the method, or uninstall its package")
 
 
 def _probe(code: str) -> list[str] | str:

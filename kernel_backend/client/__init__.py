@@ -24,6 +24,7 @@ from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Ove
 from kernel_backend.model.record import Record, checked
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
 from kernel_backend.model.resumption import Resumption
+from kernel_backend.model.search_methods import SearchMethods
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing, TrialRow
 from kernel_backend.model.stream import Message
@@ -176,6 +177,10 @@ class Client:
         """
         query = {"sort": sort, "limit": limit, "offset": offset}
         return self._read(Standing, self._service.json("GET", f"/api/experiments/{number}/search", params=query))
+
+    def search_methods(self) -> SearchMethods:
+        """Return the search methods that the service has, and what keeps packages from adding theirs."""
+        return self._read(SearchMethods, self._service.json("GET", "/api/search/methods"))
 
     def trial_rows(self, number: int, sort: str = "best", limit: int | None = None) -> list[TrialRow]:
         """The trials of a search, all of them without a limit; raises as `search` does."""

@@ -11,9 +11,12 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.search import Search
+from kernel_backend.model.search_methods import BUILT_IN, Sampler
+from kernel_backend.model.search_registry import names
 
 Host = Literal["both", "notebook", "terminal"]
 # What may stand there, for completion; nothing where only the user knows.
@@ -78,6 +81,27 @@ def _list(flag: str, group: str, metavar: str, text: str, host: Host = "both") -
     return Option((flag,), group, text, {"metavar": metavar, "action": "append"}, host=host)
 
 
+def _of(field: str) -> str:
+    """`of asha and hyperband`: the methods to which a field of `Search` means something."""
+    return f"of {' and '.join(method.name for method in BUILT_IN if field in method.uses)}"
+
+
+def _by_method(field: str) -> str:
+    """`asha 64, others 16`: what methods have where nothing is given; the commonest are the others."""
+    uses = [method for method in BUILT_IN if method.may_use(field) and getattr(method, field) is not None]
+    values = [getattr(method, field) for method in uses]
+    usual = max(values, key=values.count)
+    apart = [f"{method.name} {getattr(method, field)}" for method in uses if getattr(method, field) != usual]
+    return ", ".join([*apart, f"others {usual}"])
+
+
+def _methods() -> str:
+    """Return `random, grid, asha, or custom:NAME of a class in the cell`, with the methods of other packages."""
+    own = {method.name for method in BUILT_IN if method.own_class}
+    others = [name for name in names() if name not in own and name != Search().method]
+    return f"{', '.join(others)}, or {' or '.join(sorted(own))}:NAME of a class in the cell"
+
+
 _VIEW = {"metavar": "KIND", "choices": VIEWS}
 _NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
 
@@ -121,36 +145,47 @@ OPTIONS: tuple[Option, ...] = (
     _search(
         "--search",
         "METHOD",
-        "look for the best of ranges and lists such as lr=1e-4..1e-1:log width=32,64: by asha, hyperband, random, "
-        "sobol, grid, pbt, tpe, gp, cmaes, or custom:NAME of a class in the cell [single]",
+        "look for the best of ranges and lists such as lr=1e-4..1e-1:log width=32,64: by {methods} [single]",
         "method",
     ),
     _search(
         "--trials",
         "N",
-        "trials at most [asha 64, others 16; no limit where --budget or --max-time is one]",
+        f"trials at most [{_by_method('trials')}; no limit where --budget or --max-time is one]",
         most=TRIALS,
     ),
     _search(
         "--sampler",
         "NAME",
-        "what proposes new trials: kde, random, sobol, tpe, gp, cmaes [asha kde, hyperband and pbt random]",
+        f"what proposes new trials: {', '.join(get_args(Sampler))} [{_by_method('sampler')}]",
     ),
     _on(
         "--stopping",
         "search",
-        "asha and hyperband end a trial at a rung for good, and never resume one",
+        f"{_of('stopping')}: a trial ends at a rung for good, and is never resumed",
         "search.stopping",
     ),
     _search("--eta", "N", "one of so many trials goes on to the next rung [4]", most=TRIALS),
     _search(
         "--first-rung", "N", "epochs, or steps, of a trial before it is judged [1/256 of all, at least 1]", most=COUNT
     ),
-    _search("--brackets", "MODE", "of asha: aggressive, standard or conservative [aggressive]"),
-    _search("--population", "N", "of pbt: trials that train side by side [16]", most=10_000),
-    _search("--interval", "N", "of pbt: epochs, or steps, between its rounds [1/20 of all, at least 1]", most=COUNT),
+    _search("--brackets", "MODE", f"{_of('brackets')}: aggressive, standard or conservative [aggressive]"),
+    _search("--population", "N", f"{_of('population')}: trials that train side by side [16]", most=10_000),
+    _search(
+        "--interval",
+        "N",
+        f"{_of('interval')}: epochs, or steps, between its rounds [1/20 of all, at least 1]",
+        most=COUNT,
+    ),
     _search("--parallel", "N", "trials that train at once, at most [as many as there is room for]", most=TRIALS),
     _search("--budget", "TIME", "slot time of all trials: 20gpuh, 2slot-h, 30m [none]", most=SLOT_TIME),
+    _search(
+        "--search-option",
+        "NAME=VALUE",
+        "an option of a method of another package; may be repeated",
+        "options",
+        action="append",
+    ),
     _search(
         "--warm",
         "NUMBER",
@@ -219,6 +254,13 @@ class OptionParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def format_help(self) -> str:
+        """Return the help, with the search methods of all packages."""
+        for action in self._actions:
+            if action.help and "{methods}" in action.help:  # looked for only here: that takes a moment
+                action.help = action.help.replace("{methods}", _methods())
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raise InvalidRequest, where argparse would end the process."""

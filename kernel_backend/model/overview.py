@@ -56,6 +56,7 @@ class Overview(Record):
     attempts: tuple[Attempt, ...] = ()  # of these trials, oldest first; the newest ten of each
     wait: Wait | None = None
     warnings: tuple[str, ...] = ()  # of the snapshot, and notes of the attempts
+    default_trials: int | None = None  # of a search that nobody says how many for, and that has no number of its own
     artifacts_seq: int = 0  # of the message about its newest artifact; 0: it has none
     seq: int = 0  # of the newest message that this picture includes: watch from here
 
@@ -70,6 +71,16 @@ class Overview(Record):
     def counts(self) -> dict[TrialState, int]:
         """How many of all its trials are in each state that any is in."""
         return self.trial_counts or dict(Counter(trial.state for trial in self.trials))
+
+    @property
+    def trial_limit(self) -> int | None:
+        """How many trials a search may have; None: as many as the budget, the time or the method itself has."""
+        search = self.experiment.config.search
+        if search is None:
+            return None
+        if search.ends_by_use:
+            return search.trials
+        return search.trials or self.default_trials or search.default_trials
 
     @property
     def front(self) -> Trial | None:

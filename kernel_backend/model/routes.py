@@ -16,6 +16,7 @@ from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Ove
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
 from kernel_backend.model.resumption import Resumption
+from kernel_backend.model.search_methods import SearchMethods
 from kernel_backend.model.sharing import Account, Deed, Pool, Priority, Self, UseOverTime, Waiting
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing
 from kernel_backend.model.stream import Message
@@ -94,6 +95,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(f"{ONE}/reports", {"GET": Operation({"reports": StoredReport}, query=REPORTED, page=True)}),
     Endpoint(f"{ONE}/facts", {"GET": Operation({"facts": StoredFact}, query={"trial": INT})}),
     Endpoint(f"{ONE}/curves", {"GET": Operation(Curves, query=DRAWN, page=True)}),
+    Endpoint("/api/search/methods", {"GET": Operation(SearchMethods)}),
     Endpoint(f"{ONE}/search", {"GET": Operation(Standing, query=PAGED, page=True)}),
     Endpoint(f"{ONE}/search/curves", {"GET": Operation(SearchCurves, query=MANY, page=True)}),
     Endpoint(f"{ONE}/search/importance", {"GET": Operation(Importance, page=True)}),

@@ -5,31 +5,24 @@ What happens and what was decided is one log, `Entry` by `Entry`; a search's sta
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
+from kernel_backend.model import search_registry
 from kernel_backend.model.record import Record, Value
+from kernel_backend.model.search_methods import Sampler
 
-Method = Literal["single", "random", "grid", "sobol", "asha", "hyperband", "pbt", "tpe", "gp", "cmaes", "custom"]
-Sampler = Literal["kde", "random", "sobol", "tpe", "gp", "cmaes"]
 
-# Where neither trials nor a budget or time are given. A grid, a population and Hyperband's brackets have numbers of
-# their own.
-USUAL_TRIALS: dict[Method, int] = {
-    "single": 1,
-    "asha": 64,
-    **dict.fromkeys(("random", "sobol", "tpe", "gp", "cmaes", "custom"), 16),
-}
-
-# What gives new trials their values where nothing else is said; in all others it is random.
-USUAL_SAMPLER: dict[Method, Sampler] = {"asha": "kde", "sobol": "sobol", "tpe": "tpe", "gp": "gp", "cmaes": "cmaes"}
+def _with_known_methods(schema: dict[str, Any]) -> None:
+    """Say in the schema which methods there are here: any text is read, since a package may be gone."""
+    schema["examples"] = list(search_registry.names())
 
 
 class Search(Record):
     """How hyperparameters are looked for. What does not apply to the method is refused where it is given."""
 
-    method: Method = "single"
+    method: str = Field("single", max_length=64, json_schema_extra=_with_known_methods)  # see `search_registry`
     trials: int | None = Field(None, ge=1)  # at most so many; None: as the method or the budget has it
     sampler: Sampler | None = None  # what gives a new trial its values; None: as the method has it
     stopping: bool = False  # trials are stopped at rungs, and never resumed
@@ -42,22 +35,31 @@ class Search(Record):
     budget: float | None = Field(None, gt=0)  # slot seconds in all
     max_time: float | None = Field(None, gt=0)  # seconds from the submission on
     source: str | None = None  # of custom: the name of the class in the cell
+    options: dict[str, Value] = {}  # the method's own, by name
     warm: tuple[str, ...] = ()  # experiments `12` whose results it knows, or a checkpoint `12.7` that trials begin from
 
     @property
     def limit(self) -> int | None:
         """How many trials there may be; None: as many as the budget, the time or the method itself has."""
-        return self.trials if self.ends_by_use else self.trials or USUAL_TRIALS.get(self.method)
+        return self.trials if self.ends_by_use else self.trials or self.default_trials
+
+    @property
+    def default_trials(self) -> int | None:
+        """Trials of this method where nothing says how many; None where it has a number of its own, or is unknown."""
+        found = search_registry.find(self.method)
+        return found.trials if found is not None else None
 
     @property
     def samples_by(self) -> Sampler:
         """What gives new trials their values."""
-        return self.sampler or USUAL_SAMPLER.get(self.method, "random")
+        found = search_registry.find(self.method)
+        return self.sampler or (found.sampler if found is not None else "random")
 
     @property
     def learns(self) -> bool:
         """Whether what was found before makes a difference to new trials."""
-        return self.method == "custom" or self.samples_by not in ("random", "sobol")
+        found = search_registry.find(self.method)
+        return (found is not None and found.learns) or self.samples_by not in ("random", "sobol")
 
     @property
     def ends_by_use(self) -> bool:

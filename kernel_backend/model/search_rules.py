@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import parse_reference
-from kernel_backend.model.search import Method, Search
+from kernel_backend.model.search import Search
+from kernel_backend.model.search_methods import BUILT_IN, COMMON, SearchMethod
+from kernel_backend.model.search_registry import method_of
 from kernel_backend.model.space import Range, Space
+from kernel_backend.model.values import nearest, written
 
-_RUNGS = ("asha", "hyperband")  # methods that decide at rungs
-_STAGED = (*_RUNGS, "pbt")  # those that decide anything before the end of a trial
 MOST_ROUNDS = 10_000  # of population-based training: a ranking is kept for each
-_BELONGS: dict[str, tuple[str, ...]] = {
-    "sampler": _STAGED,
-    "stopping": _RUNGS,
-    "eta": _RUNGS,
-    "first_rung": _RUNGS,
-    "brackets": ("asha",),
-    "population": ("pbt",),
-    "interval": ("pbt",),
-    "source": ("custom",),
-    **dict.fromkeys(
-        ("trials", "parallel", "budget", "max_time", "warm"),
-        tuple(method for method in get_args(Method) if method != "single"),
-    ),
-}
 
 
 def check_search(config: Config, space: Space) -> None:
@@ -39,49 +25,60 @@ def check_search(config: Config, space: Space) -> None:
 
 def _problems(config: Config, space: Space) -> Iterator[str]:
     search = config.search or Search()
-    if search.method == "single":
-        yield from _none(search, space)
-    elif not space.parameters and search.method != "custom":
-        yield f"--search {search.method} has nothing to search: write a range or a list, such as lr=1e-4..1e-1:log"
+    method = method_of(search.method)
+    if method.space == "none":
+        yield from _none(space)
+    elif not space.parameters and method.space != "any":
+        yield f"--search {method.name} has nothing to search: write a range or a list, such as lr=1e-4..1e-1:log"
     elif config.max_time is not None:
         yield "max_time of a search is search.max_time: config.max_time is how long a plain training holds its slots"
-    yield from _strangers(search)
-    yield from _warm(search)
-    yield from _units(search, config)
-    if search.method == "grid":
+    yield from _strangers(search, method)
+    yield from _options(search, method)
+    yield from _warm(search, method)
+    yield from _units(search, method, config)
+    if method.space == "counted":
         yield from uncounted(space)
 
 
-def _none(search: Search, space: Space) -> Iterator[str]:
+def _none(space: Space) -> Iterator[str]:
     for parameter in space.parameters:
         yield f"'{parameter}' is searched only with --search: add --search asha, or give one value"
 
 
-def _strangers(search: Search) -> Iterator[str]:
-    for name, methods in _BELONGS.items():
-        value = getattr(search, name)
-        if value != Search.model_fields[name].default and search.method not in methods:
+def _strangers(search: Search, method: SearchMethod) -> Iterator[str]:
+    for name in (*dict.fromkeys(field for each in BUILT_IN for field in each.uses), *COMMON):
+        if getattr(search, name) != Search.model_fields[name].default and not method.may_use(name):
             flag = "--" + name.replace("_", "-")
-            others = "any other" if len(methods) > len(_STAGED) else " or ".join(methods)
-            yield f"{flag} means nothing to --search {search.method}: leave it out, or search with {others}"
+            others = " or ".join(each.name for each in BUILT_IN if name in each.uses) or "any other"
+            yield f"{flag} means nothing to --search {method.name}: leave it out, or search with {others}"
 
 
-def _warm(search: Search) -> Iterator[str]:
+def _options(search: Search, method: SearchMethod) -> Iterator[str]:
+    known = {option.name: option for option in method.options}
+    for name, value in search.options.items():
+        if name not in known:
+            there = f"; there are: {' '.join(known)}" if known else ": it has none"
+            yield f"--search-option {name}: --search {method.name} has no such option{nearest(name, known)}{there}"
+        elif reason := known[name].refuse(value):
+            yield f"--search-option {name}={written(value)}: {reason}"
+
+
+def _warm(search: Search, method: SearchMethod) -> Iterator[str]:
     """Results are for those who look at them; weights are for all."""
     results = [each for each in search.warm if parse_reference(each).trial is None]
-    if results and search.method != "single" and not search.learns:
-        other = "add --sampler kde" if search.method in _STAGED else "search with asha, or with tpe"
+    if results and method.space != "none" and not search.learns:
+        other = "add --sampler kde" if "sampler" in method.uses else "search with asha, or with tpe"
         yield (
-            f"--warm {results[0]} means nothing to --search {search.method}: its new trials come from no results; "
+            f"--warm {results[0]} means nothing to --search {method.name}: its new trials come from no results; "
             f"leave it out, or {other}"
         )
 
 
-def _units(search: Search, config: Config) -> Iterator[str]:
+def _units(search: Search, method: SearchMethod, config: Config) -> Iterator[str]:
     units, kind = (config.steps, "--steps") if config.steps else (config.epochs, "--epochs")
-    if search.method in _STAGED and units < 2:
+    if method.judged != "end" and units < 2:
         reason = f"{kind} {units} has nothing before the end to judge a trial by"
-        yield f"--search {search.method} needs 2 or more: {reason}; write --epochs 10"
+        yield f"--search {method.name} needs 2 or more: {reason}; write --epochs 10"
     elif search.first_rung is not None and search.first_rung >= units:
         yield f"--first-rung {search.first_rung}: must be less than {kind} {units}"
     if search.interval is not None and search.interval >= units:

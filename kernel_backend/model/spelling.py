@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.assignments import parse_value
 from kernel_backend.model.experiment import (
     LOG_POLICIES,
     Cadence,
@@ -24,8 +25,10 @@ from kernel_backend.model.experiment import (
 )
 from kernel_backend.model.ids import parse_reference
 from kernel_backend.model.options import OPTIONS
-from kernel_backend.model.record import Record
+from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search import Search
+from kernel_backend.model.search_registry import method_of
+from kernel_backend.model.values import written
 
 _FLAGS = {option.config: option.flags[0] for option in OPTIONS if option.config}
 _FLAGS["search.max_time"] = _FLAGS["max_time"]  # one option: of a search it is the search's
@@ -67,9 +70,11 @@ def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
     for path, value in given.items():
         record, _, field = path.rpartition(".")
         (found.setdefault(record, {}) if record else found)[field] = value
-    method, _, source = str(found.get("search", {}).get("method", "")).partition(":")
-    if method == "custom" and source:
-        found["search"] |= {"method": method, "source": source}
+    if "method" in found.get("search", {}):
+        name, _, source = str(found["search"]["method"]).partition(":")
+        if source and method_of(name).own_class:
+            found["search"] |= {"method": name, "source": source}
+        method_of(found["search"]["method"])  # raises for one that there is not
     return found
 
 
@@ -140,6 +145,17 @@ def _references(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{each.experiment}.{each.trial}" if each.trial else str(each.experiment) for each in found)
 
 
+def _own_options(texts: Sequence[str]) -> dict[str, Value]:
+    """Options of a search method: `temperature=2`."""
+    found: dict[str, Value] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidRequest(f"{text!r} is no option of a search method: write NAME=VALUE")
+        found[name] = parse_value(value, text)
+    return found
+
+
 # How the text of an option becomes a field of Config; the others are read by pydantic.
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "checkpoint_every": parse_cadence,
@@ -150,6 +166,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "on_log": _log_policies,
     "search.budget": parse_slot_time,
     "max_time": parse_duration,
+    "search.options": _own_options,
     "search.warm": _references,
 }
 
@@ -224,6 +241,7 @@ _WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
     "gather_loss": lambda on: [[]] if on else [],
     "preemptible": lambda on: [[]] if on else [],
     "priority": lambda priority: [[str(priority)]] if priority else [],
+    "search.options": lambda options: [[f"{name}={written(value)}"] for name, value in options.items()],
     "search.warm": lambda references: [[each] for each in references],
 }
 

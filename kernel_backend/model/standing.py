@@ -9,7 +9,7 @@ from pydantic import Field, FiniteFloat
 
 from kernel_backend.model.experiment import Metric
 from kernel_backend.model.record import Record, Value
-from kernel_backend.model.search import Limit, Method, Search
+from kernel_backend.model.search import Limit, Search
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.trial import Best
 
@@ -77,7 +77,7 @@ class Standing(Record):
 
     number: int
     search: Search
-    method: Method
+    method: str
     unit: Unit
     units: int  # R, of one whole training
     metric: Metric

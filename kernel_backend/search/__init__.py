@@ -3,10 +3,32 @@
 `make` builds one of `Settings` and a `Space`; `simulate` runs it against curves that are known.
 """
 
-from kernel_backend.search.base import Searcher
+from kernel_backend.model.search import Settings
+from kernel_backend.model.search_methods import MethodOption, SearchMethod
+from kernel_backend.model.space import Space
+from kernel_backend.search.asha import sampled
+from kernel_backend.search.base import Plan, Searcher
 from kernel_backend.search.make import make
+from kernel_backend.search.observations import Observations
 from kernel_backend.search.problems import Problem, TableProblem
+from kernel_backend.search.samplers import Sampler, stream
 from kernel_backend.search.simulate import simulate
 from kernel_backend.search.trace import Trace
 
-__all__ = ["Problem", "Searcher", "TableProblem", "Trace", "make", "simulate"]
+__all__ = [
+    "MethodOption",
+    "Observations",
+    "Plan",
+    "Problem",
+    "Sampler",
+    "SearchMethod",
+    "Searcher",
+    "Settings",
+    "Space",
+    "TableProblem",
+    "Trace",
+    "make",
+    "sampled",
+    "simulate",
+    "stream",
+]

@@ -14,11 +14,16 @@ from dataclasses import dataclass
 from itertools import chain
 
 from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Resume, Settings
+from kernel_backend.model.space import Space
+from kernel_backend.search import brackets as ladders
+from kernel_backend.search.base import Plan
 from kernel_backend.search.brackets import Bracket
+from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.observations import Observations
 from kernel_backend.search.progress import BaseSearcher, Progress
-from kernel_backend.search.rungs import WORST
+from kernel_backend.search.rungs import WORST, rung_units
 from kernel_backend.search.samplers import Sampler
+from kernel_backend.search.sampling import sampler_of
 
 
 @dataclass(kw_only=True)
@@ -135,3 +140,71 @@ class Asha(BaseSearcher[_Climber]):
 
     def _fail(self, trial: int, known: _Climber) -> None:
         known.bracket.below(known.until).record(trial, WORST)
+
+
+# The methods
+
+
+def sampled(settings: Settings, space: Space, sampler: Sampler) -> Asha:
+    """Return a searcher that trains what a sampler proposes, each trial to its end."""
+    brackets = [Bracket([settings.units], 1.0)]
+    return Asha(settings, brackets, sampler, _observations(settings, space, brackets), settings.limit)
+
+
+def plain(settings: Settings, space: Space) -> Asha:
+    """A searcher that trains each trial to its end."""
+    return _searcher(settings, space, [Bracket([settings.units], 1.0)], settings.limit)
+
+
+def asha(settings: Settings, space: Space) -> Asha:
+    """ASHA, with the ladders that `--brackets` chooses."""
+    return _searcher(settings, space, _asha_brackets(settings), settings.limit)
+
+
+def hyperband(settings: Settings, space: Space) -> Asha:
+    """All brackets of Hyperband at once; where nothing else is said, each of them once."""
+    brackets = _hyperband_brackets(settings)
+    return _searcher(settings, space, brackets, _hyperband_trials(settings, brackets))
+
+
+def asha_plan(settings: Settings, space: Space) -> Plan:
+    """What a dry run tells."""
+    return _plan(_asha_brackets(settings), settings.limit, settings.limit)
+
+
+def hyperband_plan(settings: Settings, space: Space) -> Plan:
+    """What a dry run tells: its brackets say how many trials there are, unless somebody else does."""
+    brackets = _hyperband_brackets(settings)
+    return _plan(brackets, settings.limit, _hyperband_trials(settings, brackets))
+
+
+def _searcher(settings: Settings, space: Space, brackets: list[Bracket], trials: int | None) -> Asha:
+    seen = _observations(settings, space, brackets)
+    return Asha(settings, brackets, sampler_of(settings, len(seen.encoder.dimensions)), seen, trials)
+
+
+def _observations(settings: Settings, space: Space, brackets: list[Bracket]) -> Observations:
+    units = [rung.unit for bracket in brackets for rung in bracket.rungs]
+    return Observations(Encoder(space), settings.mode, units)
+
+
+def _asha_brackets(settings: Settings) -> list[Bracket]:
+    units = rung_units(settings.units, settings.eta, settings.first_rung)
+    if settings.brackets == "aggressive":
+        return ladders.with_late_bloomers(units, settings.eta)
+    return ladders.graded(units, settings.eta, settings.brackets)
+
+
+def _hyperband_brackets(settings: Settings) -> list[Bracket]:
+    return ladders.hyperband(rung_units(settings.units, settings.eta, settings.first_rung), settings.eta)
+
+
+def _hyperband_trials(settings: Settings, brackets: list[Bracket]) -> int | None:
+    if settings.limit is None and not settings.ends_by_use:
+        return round(sum(bracket.weight for bracket in brackets))
+    return settings.limit
+
+
+def _plan(brackets: list[Bracket], told: int | None, trials: int | None) -> Plan:
+    shortest = min(bracket.rungs[0].unit for bracket in brackets)
+    return Plan(told, shortest, (trials or 0) * max(len(bracket.rungs) for bracket in brackets))

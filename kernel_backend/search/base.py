@@ -7,7 +7,7 @@ round inside. Trials are numbered from 1; numbers below 1 are results of other s
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kernel_backend.model.record import Value
 from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Reason, Resume
@@ -51,3 +51,11 @@ class Searcher(Protocol):
 
     def over(self) -> bool:
         """Whether nothing is left to do: no trial trains, and none will be wanted."""
+
+
+class Plan(NamedTuple):
+    """What is known of a search before it runs, for a dry run."""
+
+    trials: int | None  # None: as many as a budget allows, or the method likes
+    shortest: int  # units of the trial that is trained least
+    reports: int  # at which something may be decided, of all trials; 0: nobody can say

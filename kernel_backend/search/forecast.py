@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from kernel_backend.model.search import Settings
+from kernel_backend.model.search_registry import method_of
 from kernel_backend.model.space import Space
 from kernel_backend.search.make import make
 from kernel_backend.search.problems import Trained
@@ -27,11 +28,9 @@ def forecast(settings: Settings, space: Space, gangs: int) -> Forecast | None:
 
     How far trials go depends on their ranks alone: a model that proposes better ones changes nothing of it.
     """
-    if settings.method == "custom" or (settings.trials is None and settings.ends_by_use):
+    if method_of(settings.method).own_class or (settings.trials is None and settings.ends_by_use):
         return None
-    blind = settings.model_copy(update={"sampler": "random"} if settings.method in ("asha", "hyperband") else {})
-    if settings.method in ("tpe", "gp", "cmaes"):
-        blind = settings.model_copy(update={"method": "random", "sampler": None})
+    blind = settings.model_copy(update={"sampler": "random"})
     traces = [
         simulate(
             make(blind.model_copy(update={"seed": seed}), space),

@@ -9,12 +9,33 @@ from typing import TypeVar
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
+from kernel_backend.model.search import Settings
 from kernel_backend.model.search_rules import uncounted
 from kernel_backend.model.space import MOST_POINTS, Choices, Domain, Parameter, Range, Space, in_order
+from kernel_backend.search.asha import Asha
+from kernel_backend.search.base import Plan
+from kernel_backend.search.brackets import Bracket
+from kernel_backend.search.encoding import Encoder
+from kernel_backend.search.observations import Observations
+from kernel_backend.search.samplers import ListSampler
 
 T = TypeVar("T")
 
 MOST = MOST_POINTS
+
+
+def grid(settings: Settings, space: Space) -> Asha:
+    """A searcher that trains each combination once, to its end; raises InvalidRequest as `points` does."""
+    found = points(space)
+    seen = Observations(Encoder(space), settings.mode, [settings.units])
+    brackets = [Bracket([settings.units], 1.0)]
+    return Asha(settings, brackets, ListSampler(found), seen, settings.limit, asks=len(found))
+
+
+def plan(settings: Settings, space: Space) -> Plan:
+    """What a dry run tells; raises InvalidRequest as `points` does."""
+    trials = min(count(space), settings.trials or MOST)
+    return Plan(trials, settings.units, trials)
 
 
 def points(space: Space) -> list[dict[str, Value]]:

@@ -15,17 +15,32 @@ from random import Random
 from kernel_backend.model.record import Value
 from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Resume, Settings
 from kernel_backend.model.space import Choices, Domain, Space
-from kernel_backend.search.encoding import codec
+from kernel_backend.search.base import Plan
+from kernel_backend.search.encoding import Encoder, codec
 from kernel_backend.search.observations import Observations
 from kernel_backend.search.progress import BaseSearcher, Progress
 from kernel_backend.search.rungs import WORST, Ranking
 from kernel_backend.search.samplers import Sampler, stream
+from kernel_backend.search.sampling import sampler_of
 
 POPULATION = 16
 ROUNDS = 20  # of a whole training
 FIFTH = 5  # the best and the worst are one of so many
 RESAMPLED = 0.25  # of the hyperparameters of a copy; the others change by a factor of 0.8 or 1.2
 FACTORS = (0.8, 1.2)
+
+
+def pbt(settings: Settings, space: Space) -> Pbt:
+    """The searcher of a population."""
+    seen = Observations(Encoder(space), settings.mode, [settings.units])
+    return Pbt(settings, space, sampler_of(settings, len(seen.encoder.dimensions)), seen)
+
+
+def plan(settings: Settings, space: Space) -> Plan:
+    """What a dry run tells: each of the population is trained to its end, itself or by its copies."""
+    population = settings.population or POPULATION
+    trials = min(population, settings.trials or population)
+    return Plan(trials, settings.units, trials * (settings.units // interval_of(settings)))
 
 
 class Pbt(BaseSearcher[Progress]):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model import search_registry
 from kernel_backend.model.best import best_first
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.record import Value
@@ -38,7 +39,7 @@ from kernel_backend.model.standing import (
 )
 from kernel_backend.model.states import EXPERIMENT_ENDED, TrialState
 from kernel_backend.model.values import nearest
-from kernel_backend.search.asha import Asha
+from kernel_backend.search.base import Searcher
 from kernel_backend.search.brackets import Bracket
 from kernel_backend.search.columns import columns, flat, ordered
 from kernel_backend.search.log import replay
@@ -84,10 +85,8 @@ class Story:
     """A search after so many lines of its log; `take` the next ones."""
 
     def __init__(self, settings: Settings, space: Space, begun: float) -> None:
-        """`begun` is when it was submitted, in seconds since the epoch. Raises what `make` raises."""
-        judges = settings.method in ("asha", "hyperband")
-        # A log is replayed without asking a sampler, so any will do.
-        self._searcher = make(settings.model_copy(update={"sampler": "random"}), space) if judges else None
+        """`begun` is when it was submitted, in seconds since the epoch."""
+        self._searcher = _judge(settings, space)
         self.metric, self._begun = Metric(mode=settings.mode), begun
         self.settings, self.space = settings, space
         self.trials: dict[int, Course] = {}
@@ -102,17 +101,26 @@ class Story:
     @property
     def brackets(self) -> Sequence[Bracket]:
         """The ladders of a searcher that judges before the end."""
-        found = self._searcher.brackets if isinstance(self._searcher, Asha) else ()
+        found: Sequence[Bracket] = getattr(self._searcher, "brackets", ())
         return [each for each in found if len(each.rungs) > 1]
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Fold more lines in; each was said once, in order."""
         found = list(entries)
         if self._searcher is not None:
-            replay(self._searcher, found)
+            self._replay(self._searcher, found)
         for entry in found:
             self.entries = entry.number
             self._take(entry)
+
+    def _replay(self, searcher: Searcher, entries: Sequence[Entry]) -> None:
+        try:
+            replay(searcher, entries)
+        except Exception:
+            method = search_registry.find(self.settings.method)
+            if method is not None and not method.package:
+                raise
+            self._searcher = None  # of a package whose code fails: everything but its rungs is shown
 
     def _take(self, entry: Entry) -> None:
         match entry.decision:
@@ -152,6 +160,20 @@ class Story:
     def raw(self, lower: float) -> float:
         """The value as it was reported; infinite, the bad way, where it diverged or failed."""
         return self.metric.lower(lower)  # twice is what it was
+
+
+def _judge(settings: Settings, space: Space) -> Searcher | None:
+    """The searcher whose ladders are shown; None where it has none, or cannot be made any more."""
+    method = search_registry.find(settings.method)
+    if method is None or method.judged != "rungs":
+        return None
+    try:
+        # A log is replayed without asking a sampler, so any will do.
+        return make(settings.model_copy(update={"sampler": "random"}), space)
+    except Exception:
+        if not method.package:
+            raise
+        return None
 
 
 def judged(story: Story) -> tuple[int, dict[int, float]]:

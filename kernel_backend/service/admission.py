@@ -8,6 +8,7 @@ from kernel_backend.errors import Forbidden, ImpossibleAsk, InvalidRequest
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.people import Person
 from kernel_backend.model.search import Search
+from kernel_backend.model.search_registry import function_of, method_of
 from kernel_backend.model.space import Space
 from kernel_backend.model.values import nearest
 from kernel_backend.scheduler.picture import Picture
@@ -19,9 +20,11 @@ from kernel_backend.service.asking import draft_ask, pool_of
 
 def check_searcher(search: Search, space: Space) -> None:
     """Refuse what would only show when the searcher is made, or asked for the first time."""
-    if search.method == "grid":
+    method = method_of(search.method)
+    if method.space == "counted":
         grid.count(space)  # more than anybody could train are refused here
-    check_installed(search.sampler or search.method)
+    function_of(method, method.factory)
+    check_installed(search.samples_by)
 
 
 def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:

@@ -31,7 +31,7 @@ class Overviews:
     def __init__(
         self, store: Store, archive: Archive, pictures: Pictures, failed: Callable[[Experiment], str | None]
     ) -> None:
-        """`failed` says what ended a search besides its trials."""
+        """`failed` says what ended a search besides its trials, or keeps it from going on."""
         self._store, self._pictures, self._failed = store, pictures, failed
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
@@ -65,7 +65,10 @@ class Overviews:
         failed = self._failed(known.experiment)
         notes = map(reader.note, known.warnings)
         warnings = (*self._warnings(known.experiment.snapshot), *notes, *([failed] if failed else []))
-        return known.model_copy(update={"wait": wait, "warnings": tuple(dict.fromkeys(warnings))})
+        search = known.experiment.config.search
+        default = search.default_trials if search is not None else None
+        warnings = tuple(dict.fromkeys(warnings))
+        return known.model_copy(update={"wait": wait, "warnings": warnings, "default_trials": default})
 
     def _warnings(self, id: str) -> tuple[str, ...]:
         try:

@@ -13,6 +13,7 @@ from kernel_backend.model.custom import check_class
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.parse import parse
+from kernel_backend.model.search_registry import method_of
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 
 
@@ -23,7 +24,7 @@ def bound(root: Path, submission: Submission) -> Bound:
     snapshot = archive.snapshot(submission.snapshot)
     found = bind_space(parse(source, snapshot.roles_from, snapshot.contract), submission.params, submission.space)
     search = submission.config.search
-    if search is not None and search.method == "custom" and search.source is not None:
+    if search is not None and search.source is not None and method_of(search.method).own_class:
         check_class(source, search.source)
     return found
 

@@ -14,8 +14,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
 
-from kernel_backend.errors import Conflict
+from kernel_backend.errors import Conflict, DaylightError
+from kernel_backend.model import search_registry
 from kernel_backend.model.effects import Effect
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.reports import StoredReport
@@ -36,6 +38,7 @@ from kernel_backend.model.search import (
     Settings,
     Vacancy,
 )
+from kernel_backend.model.search_methods import SearchMethod
 from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, TrialState
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.search import settings
@@ -50,8 +53,18 @@ from kernel_backend.service.known_search import Known, failure_in
 from kernel_backend.store.base import Store
 
 LOG_PAGE = 1000  # entries of a log that are read at once: 100,000 records in memory keep the collector busy
+PAUSES_S = (2.0, 60.0)  # before a search whose code fails is tried again: the first, which doubles up to the last
 SAID = 2000  # characters of what a search has failed by, which may quote an answer of any length
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
+
+
+class Trouble(NamedTuple):
+    """What keeps a search from going on, and when it is tried again."""
+
+    message: str
+    pause: float  # seconds before that
+    until: float  # on the monotonic clock
 
 
 class Searches:
@@ -62,14 +75,14 @@ class Searches:
         self._store, self._process = store, process
         self._known: dict[int, Known] = {}
         self._turns: dict[int, threading.Lock] = {}
+        self._troubles: dict[int, Trouble] = {}
         self._failures: dict[int, str | None] = {}  # of searches that are not known any more
 
     # What the loop asks
 
     def wants(self, experiment: Experiment) -> int:
         """How many gangs the search could use now, besides those that its trials have or wait for."""
-        with self._turn(experiment) as known:
-            return known.searcher.wants() if known else 0
+        return self._answer(experiment, lambda known: known.searcher.wants(), 0)
 
     def vacancy(self, experiment: Experiment) -> Trial | None:
         """A gang has been granted: the trial that gets it, queued; None where none needs it any more.
@@ -94,8 +107,7 @@ class Searches:
 
     def over(self, experiment: Experiment) -> bool:
         """Whether the search is at its end: none of its trials trains, and none will."""
-        with self._turn(experiment) as known:
-            return known is not None and known.failure is None and known.searcher.over()
+        return self._answer(experiment, lambda known: known.failure is None and known.searcher.over(), False)
 
     def failed(self, experiment: Experiment) -> str | None:
         """What ended it besides its trials: its class, or `prepare`; None where nothing has. Waits for nobody."""
@@ -107,6 +119,11 @@ class Searches:
         if number not in self._failures:
             self._failures[number] = failure_in(self._store.search_log(number))
         return self._failures[number]
+
+    def notice(self, experiment: Experiment) -> str | None:
+        """What ended it, or keeps it from going on; None where nothing does. Waits for nobody."""
+        trouble = self._troubles.get(experiment.number)
+        return self.failed(experiment) or (trouble.message if trouble is not None else None)
 
     def close(self, experiment: Experiment, limit: Limit) -> None:
         """Want nothing more, and let the trials that train rest where they are; what is closed stays so."""
@@ -127,6 +144,7 @@ class Searches:
 
     def forget(self, number: int) -> None:
         """An experiment has ended: what is left of its search is the log. Waits for nobody."""
+        self._troubles.pop(number, None)
         lock, known = self._lock(number), self._known.get(number)
         if (known is None or known.process is None) and lock.acquire(blocking=False):
             try:
@@ -170,8 +188,24 @@ class Searches:
     def _lock(self, number: int) -> threading.Lock:
         return self._turns.setdefault(number, threading.Lock())
 
+    def _answer(self, experiment: Experiment, question: Callable[[Known], T], otherwise: T) -> T:
+        """What a search says of itself; `otherwise` where it has ended, is at work, or its code fails."""
+        with self._turn(experiment) as known:
+            if known is None:
+                return otherwise
+            try:
+                return question(known)
+            except Exception as error:
+                if not _slow(experiment):
+                    raise
+                self._fails(experiment, error)
+                return otherwise
+
     def _apart(self, experiment: Experiment, verb: Callable[[Experiment, Known], object]) -> None:
-        """Do what may take long in a thread of its own, unless one is at it."""
+        """Do what may take long in a thread of its own, unless one is at it, or it has just failed."""
+        trouble = self._troubles.get(experiment.number)
+        if trouble is not None and time.monotonic() < trouble.until:
+            return
         lock = self._lock(experiment.number)
 
         def work() -> None:
@@ -179,8 +213,9 @@ class Searches:
                 known = self._of(experiment)
                 if known is not None:
                     verb(experiment, known)
+                    self._troubles.pop(experiment.number, None)
             except Exception as error:
-                _log.error("the search of experiment #%d: %s; this is tried again", experiment.number, error)
+                self._fails(experiment, error)
             finally:
                 lock.release()
 
@@ -193,6 +228,19 @@ class Searches:
                 return True
             heard = self._store.validations(experiment.number, known.heard)
             return bool(heard) or known.failure is not None or self._ended(experiment) != known.looked
+
+    def _fails(self, experiment: Experiment, error: Exception) -> None:
+        """Say what keeps a search from going on, in the log and to its users, and try it again after a pause."""
+        number, expected = experiment.number, isinstance(error, DaylightError)
+        before = self._troubles.get(number)
+        pause = min(PAUSES_S[1], 2 * before.pause) if before is not None else PAUSES_S[0]
+        said = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
+        method = _method(experiment)
+        if method is not None and method.package and not expected:
+            said = f"its method {method.name} of package {method.package} has raised {said}"
+        message = f"the search does not go on: {said[:SAID]}; this is tried again"
+        self._troubles[number] = Trouble(message, pause, time.monotonic() + pause)
+        _log.error("experiment #%d: %s", number, message, exc_info=None if expected else error)
 
     # Small parts
 
@@ -319,15 +367,22 @@ class Searches:
             raise
 
 
+def _method(experiment: Experiment) -> SearchMethod | None:
+    """Its method; None where it is no search, or that of a package that is gone."""
+    search = experiment.config.search
+    return search_registry.find(search.method) if search is not None else None
+
+
 def _custom(experiment: Experiment) -> bool:
-    """Whether its searcher is a person's own class."""
-    return experiment.config.search is not None and experiment.config.search.method == "custom"
+    """Whether its searcher is a user's own class."""
+    method = _method(experiment)
+    return method is not None and method.own_class
 
 
 def _slow(experiment: Experiment) -> bool:
-    """Whether its searcher may take its time: a person's own class, or a sampler of another library."""
-    search = experiment.config.search
-    return search is not None and (_custom(experiment) or (search.sampler or search.method) in NEEDED)
+    """Whether its searcher may take its time, or fail: code that is not ours, or code that is gone."""
+    search, method = experiment.config.search, _method(experiment)
+    return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
 
 
 def settings_of(experiment: Experiment) -> Settings:

@@ -8,10 +8,12 @@ from collections.abc import Callable
 
 from kernel_backend.errors import Conflict, InvalidRequest
 from kernel_backend.model import events as e
+from kernel_backend.model import search_registry
 from kernel_backend.model.effects import Moved
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.people import Person
 from kernel_backend.model.search import Prune, Search, Settings
+from kernel_backend.model.search_methods import SearchMethods
 from kernel_backend.model.spelling import check_bounds
 from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing
 from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, ExperimentState
@@ -38,6 +40,11 @@ class SearchVerbs:
         self._turn = asyncio.Lock()  # one reader at a time: whoever asks meanwhile finds what was read
 
     # Looking
+
+    async def methods(self) -> SearchMethods:
+        """Return all search methods, and what keeps packages from adding theirs."""
+        problems = await asyncio.to_thread(search_registry.problems)
+        return SearchMethods(methods=await asyncio.to_thread(search_registry.methods), problems=tuple(problems))
 
     async def standing(
         self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0

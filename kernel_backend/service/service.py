@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import logging
 import time
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from kernel_backend.confined import Confined
 from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
 from kernel_backend.model import events as e
+from kernel_backend.model import search_registry
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.environments import EnvironmentInfo
@@ -48,6 +50,8 @@ from kernel_backend.service.twins import Twins
 from kernel_backend.service.visible import changeable, may_submit, visible
 from kernel_backend.store.base import Draft
 
+_log = logging.getLogger(__name__)
+
 
 class Service:
     """Everything behind the API. A verb changes the store and wakes the loop; the loop alone touches gangs."""
@@ -65,7 +69,7 @@ class Service:
         self.compare = CompareVerbs(store, archive, places, self._confined)
         self.numbering = Numbering(store, places, areas, context.home)
         self._feed = Feed(store, self._bus)
-        self._overviews = Overviews(store, archive, loop.pictures, loop.searches.failed)
+        self._overviews = Overviews(store, archive, loop.pictures, loop.searches.notice)
         self.search = SearchVerbs(store, loop, self._changed)
         self._drafts = Drafts(context, loop.pictures, preparation, self.checkpoints, self._confined)
         self.sharing = SharingVerbs(store, self.roster, loop.pictures.looking, self._changed)
@@ -75,6 +79,8 @@ class Service:
     async def start(self) -> None:
         """Begin the rounds; the first one adopts what lives and requeues what died."""
         await asyncio.to_thread(self.numbering.look)
+        for problem in await asyncio.to_thread(search_registry.shadowing):
+            _log.warning("%s", problem)
         self._preparation.lookups.start()
         self._task = asyncio.create_task(self._loop.run(), name="loop")
 

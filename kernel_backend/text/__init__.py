@@ -104,7 +104,7 @@ def trials_text(overview: Overview) -> str:
     search, total = overview.experiment.config.search, sum(overview.counts.values())
     if search is None:
         return ""
-    most = search.limit
+    most = overview.trial_limit
     return f"{total} of {most} trials" if most is not None and total <= most else counted(total, "trial")
 
 

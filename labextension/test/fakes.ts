@@ -207,7 +207,7 @@ export function attempt(number = 1, fields: Partial<Attempt> = {}): Attempt {
 
 export function overview(fields: Partial<Overview> = {}): Overview {
   const defaults = { trial_counts: {}, attempts: [], wait: null, warnings: [], artifacts_seq: 0, seq: 5 };
-  return { experiment: experiment(), trials: [trial()], ...defaults, ...fields };
+  return { experiment: experiment(), trials: [trial()], default_trials: null, ...defaults, ...fields };
 }
 
 /** What a search is asked to be where nothing is asked for. */
@@ -225,6 +225,7 @@ export const asha: Search = {
   budget: null,
   max_time: null,
   source: null,
+  options: {},
   warm: []
 };
 

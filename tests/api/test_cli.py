@@ -24,6 +24,7 @@ from kernel_backend.model.reports import Delivery, Fact, Report
 from kernel_backend.model.trial import HANG, Failure
 from tests.api.served import DEFINITION, Served, report, started, token_of
 from tests.builders import user_error
+from tests.plugins import ANNEALING, importable, install, written
 
 KEY = AttemptId(1, 1, 1)
 DELIVERED = {"samples": 40, "digest": "ab12", "seed": 0, "code": "c0de", "whole": True}
@@ -325,6 +326,22 @@ def test_the_doctor_tells_what_is_there(service, capsys, monkeypatch):
     assert "2 cpu" in found["slots"]["says"]
     assert main(["doctor"]) == 1
     assert "what to do" in capsys.readouterr().out
+
+
+def test_the_doctor_names_packages_whose_search_methods_are_broken(service, capsys, monkeypatch, tmp_path):
+    importable(tmp_path / "site", monkeypatch)
+    written(tmp_path / "site", "torn-search", "import nothing_of_this_name", "torn")
+    written(tmp_path / "site", "shadow-search", "", "asha")
+    install(ANNEALING, tmp_path / "site")
+    main(["doctor", "--json"])
+    found = [each for each in json.loads(capsys.readouterr().out)["findings"] if each["name"] == "search methods"]
+    works, shadowed, torn = found
+    assert works["ok"]
+    assert works["says"] == "of packages: annealing (daylight-annealing 1.0)"
+    assert "asha of package shadow-search 1.0 is not used" in shadowed["says"]
+    assert "uninstall" in shadowed["todo"]
+    assert "--search torn: the method of package torn-search 1.0 cannot be used" in torn["says"]
+    assert torn["todo"].startswith("upgrade or uninstall the package")
 
 
 def test_facts_are_shown_as_lines_and_as_json(service, file, capsys):

@@ -40,6 +40,7 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "curves": lambda client: client.curves(1),
     "front": lambda client: client.front(SEARCH),
     "search": lambda client: client.search(SEARCH),
+    "search_methods": lambda client: client.search_methods(),
     "trial_rows": lambda client: client.trial_rows(SEARCH),
     "search_curves": lambda client: client.search_curves(SEARCH),
     "importance": lambda client: client.importance(SEARCH),

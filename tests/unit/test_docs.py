@@ -60,6 +60,12 @@ def test_the_state_diagrams_are_drawn_from_todays_tables() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_table_of_search_methods_is_that_of_their_records() -> None:
+    command = [sys.executable, "docs/draw_methods.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_reference_lists_every_option_and_no_other() -> None:
     listed = re.findall(r"^\| `(--[a-z-]+)", text("docs/reference/options.md"), re.MULTILINE)
     assert set(listed) == {flag for option in OPTIONS for flag in option.flags}

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -22,7 +22,8 @@ from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.overview import Overview, Wait
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.search import Create, Entry, Method, Pause, Reported, Search, Vacancy
+from kernel_backend.model.search import Create, Entry, Pause, Reported, Search, Vacancy
+from kernel_backend.model.search_methods import BUILT_IN
 from kernel_backend.model.space import Choices, Parameter, Range, Space
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, Outcome, TrialState
 from kernel_backend.model.stream import Message
@@ -150,13 +151,14 @@ def _searches() -> Iterator[Overview]:
         trial(TrialState.RUNNING, index=2, params=params),
         trial(TrialState.COMPLETED, index=3, params=params, metrics={"error": 0.125}, best=best(0.125)),
     ]
-    methods = [{"method": method} for method in get_args(Method)]
+    methods = [{"method": method.name} for method in BUILT_IN]
     for asked in ({"trials": 64}, {}, {"budget": 3600.0}, {"trials": 1}, *methods):
         search = Search.model_validate({"method": "asha", **asked})
         config = Config(epochs=27, search=search, metric=Metric(name="error"))
         searches = experiment(config=config, space=space if search.method == "asha" else Space())
-        yield overview(*begun).model_copy(update={"experiment": searches})
-        yield overview().model_copy(update={"experiment": searches, "trials": ()})
+        known = {"experiment": searches, "default_trials": search.default_trials}
+        yield overview(*begun).model_copy(update=known)
+        yield overview().model_copy(update={**known, "trials": ()})
 
 
 def _spans() -> Iterator[tuple[Attempt, ...]]:

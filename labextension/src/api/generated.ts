@@ -667,6 +667,51 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/search/methods": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the search methods, those of other packages too, and what keeps packages from adding theirs. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SearchMethods"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/experiments/{number}/search": {
         parameters: {
             query?: never;
@@ -3336,6 +3381,28 @@ export interface components {
         };
         Message: components["schemas"]["ExperimentMessage"] | components["schemas"]["TrialMessage"] | components["schemas"]["AttemptMessage"] | components["schemas"]["ReportMessage"] | components["schemas"]["NoteMessage"] | components["schemas"]["ArtifactMessage"] | components["schemas"]["SearchMessage"];
         /**
+         * MethodOption
+         * @description One option of a method's own, given as `--search-option NAME=VALUE`.
+         */
+        MethodOption: {
+            name: string;
+            /** @enum {string} */
+            type: "int" | "float" | "bool" | "str";
+            default: boolean | number | string | unknown[] | {
+                [key: string]: unknown;
+            } | null;
+            /** @default  */
+            summary: string;
+            /** @default null */
+            least: number | null;
+            /** @default null */
+            most: number | null;
+            /** @default [] */
+            choices: (boolean | number | string | unknown[] | {
+                [key: string]: unknown;
+            } | null)[];
+        };
+        /**
          * Metric
          * @description The validation value by which one checkpoint is better than another.
          */
@@ -3416,6 +3483,8 @@ export interface components {
             wait: components["schemas"]["Wait"] | null;
             /** @default [] */
             warnings: string[];
+            /** @default null */
+            default_trials: number | null;
             /** @default 0 */
             artifacts_seq: number;
             /** @default 0 */
@@ -3608,9 +3677,19 @@ export interface components {
         Search: {
             /**
              * @default single
-             * @enum {string}
+             * @example single
+             * @example random
+             * @example grid
+             * @example sobol
+             * @example asha
+             * @example hyperband
+             * @example pbt
+             * @example tpe
+             * @example gp
+             * @example cmaes
+             * @example custom
              */
-            method: "single" | "random" | "grid" | "sobol" | "asha" | "hyperband" | "pbt" | "tpe" | "gp" | "cmaes" | "custom";
+            method: string;
             /** @default null */
             trials: number | null;
             /** @default null */
@@ -3638,6 +3717,12 @@ export interface components {
             max_time: number | "Infinity" | null;
             /** @default null */
             source: string | null;
+            /** @default {} */
+            options: {
+                [key: string]: boolean | number | string | unknown[] | {
+                    [key: string]: unknown;
+                } | null;
+            };
             /** @default [] */
             warm: string[];
         };
@@ -3651,6 +3736,56 @@ export interface components {
             metric: components["schemas"]["Metric"];
             of: number;
             lines: components["schemas"]["TrialLine"][];
+        };
+        /**
+         * SearchMethod
+         * @description One method of searching: validation, help, dry runs, the service and the views read this record.
+         *
+         *     `factory` names a function `(settings, space) -> Searcher` as `package.module:function`. It is imported when a
+         *     search is made, so that a kernel, which only needs the record, imports nothing else.
+         */
+        SearchMethod: {
+            name: string;
+            summary: string;
+            factory: string;
+            /** @default [] */
+            uses: string[];
+            /** @default [] */
+            options: components["schemas"]["MethodOption"][];
+            /** @default null */
+            trials: number | null;
+            /**
+             * @default random
+             * @enum {string}
+             */
+            sampler: "kde" | "random" | "sobol" | "tpe" | "gp" | "cmaes";
+            /** @default false */
+            learns: boolean;
+            /**
+             * @default ranges
+             * @enum {string}
+             */
+            space: "none" | "any" | "ranges" | "counted";
+            /**
+             * @default end
+             * @enum {string}
+             */
+            judged: "end" | "midway" | "rungs";
+            /** @default false */
+            own_class: boolean;
+            /** @default  */
+            plan: string;
+            /** @default  */
+            package: string;
+        };
+        /**
+         * SearchMethods
+         * @description All methods that can be used where the service runs, and what keeps others from it.
+         */
+        SearchMethods: {
+            methods: components["schemas"]["SearchMethod"][];
+            /** @default [] */
+            problems: string[];
         };
         /**
          * Self
@@ -3714,8 +3849,7 @@ export interface components {
         Standing: {
             number: number;
             search: components["schemas"]["Search"];
-            /** @enum {string} */
-            method: "single" | "random" | "grid" | "sobol" | "asha" | "hyperband" | "pbt" | "tpe" | "gp" | "cmaes" | "custom";
+            method: string;
             /** @enum {string} */
             unit: "epoch" | "step";
             units: number;
@@ -4389,9 +4523,19 @@ export interface components {
         SearchInput: {
             /**
              * @default single
-             * @enum {string}
+             * @example single
+             * @example random
+             * @example grid
+             * @example sobol
+             * @example asha
+             * @example hyperband
+             * @example pbt
+             * @example tpe
+             * @example gp
+             * @example cmaes
+             * @example custom
              */
-            method?: "single" | "random" | "grid" | "sobol" | "asha" | "hyperband" | "pbt" | "tpe" | "gp" | "cmaes" | "custom";
+            method?: string;
             /** @default null */
             trials?: number | null;
             /** @default null */
@@ -4419,6 +4563,12 @@ export interface components {
             max_time?: number | null;
             /** @default null */
             source?: string | null;
+            /** @default {} */
+            options?: {
+                [key: string]: boolean | number | string | unknown[] | {
+                    [key: string]: unknown;
+                } | null;
+            };
             /** @default [] */
             warm?: string[];
         };
@@ -4708,6 +4858,7 @@ export type Keep = components['schemas']['Keep'];
 export type LogChunk = components['schemas']['LogChunk'];
 export type LogPolicy = components['schemas']['LogPolicy'];
 export type Message = components['schemas']['Message'];
+export type MethodOption = components['schemas']['MethodOption'];
 export type Metric = components['schemas']['Metric'];
 export type NodeRun = components['schemas']['NodeRun'];
 export type NodeUse = components['schemas']['NodeUse'];
@@ -4727,6 +4878,8 @@ export type Resume = components['schemas']['Resume'];
 export type RungStanding = components['schemas']['RungStanding'];
 export type Search = components['schemas']['Search'];
 export type SearchCurves = components['schemas']['SearchCurves'];
+export type SearchMethod = components['schemas']['SearchMethod'];
+export type SearchMethods = components['schemas']['SearchMethods'];
 export type Self = components['schemas']['Self'];
 export type Server = components['schemas']['Server'];
 export type Share = components['schemas']['Share'];

@@ -19,8 +19,8 @@ const ATTEMPTS = 10; // of a trial: as many as the service gives
 const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping', 'queued', 'paused'];
 const ENDED: readonly ExperimentState[] = ['stopped', 'completed', 'failed'];
 
-type Told = Omit<Overview, 'trial_counts' | 'trials' | 'artifacts_seq'> &
-  Partial<Pick<Overview, 'trial_counts' | 'artifacts_seq'>> & { trials: Older[] };
+type Told = Omit<Overview, 'trial_counts' | 'trials' | 'default_trials' | 'artifacts_seq'> &
+  Partial<Pick<Overview, 'trial_counts' | 'default_trials' | 'artifacts_seq'>> & { trials: Older[] };
 type Older = Omit<Trial, 'best'> & Partial<Trial>;
 
 /** The overview in an answer of the service, without what the API adds for those who read along; null if it is none. */
@@ -37,11 +37,12 @@ export function overviewIn(json: unknown): Overview | null {
     attempts,
     wait,
     warnings,
+    default_trials = null,
     artifacts_seq = 0,
     seq
   } = json as Told;
   const trials = Array.isArray(told) ? told.map(trial => ({ best: null, ...trial })) : told;
-  return { experiment, trials, trial_counts, attempts, wait, warnings, artifacts_seq, seq };
+  return { experiment, trials, trial_counts, attempts, wait, warnings, default_trials, artifacts_seq, seq };
 }
 
 /** The word on the chip: an active experiment shows what its liveliest trial does. */

@@ -134,7 +134,7 @@ export function searchText(overview: Overview): string {
 export function trialsText(overview: Overview): string {
   const { search } = overview.experiment.config;
   const total = Object.values(countsOf(overview)).reduce((sum, count) => sum + count, 0);
-  const most = search && limitOf(search);
+  const most = search && limitOf(search, overview);
   if (search === null) {
     return '';
   }
@@ -154,11 +154,11 @@ function searchedText(params: Record<string, Value>, space: Space): string {
 }
 
 /** How many trials there may be; null: as many as the budget, the time or the method itself has. */
-function limitOf(search: Search): number | null {
+function limitOf(search: Search, overview: Overview): number | null {
   if (search.budget !== null || search.max_time !== null) {
     return search.trials;
   }
-  return search.trials ?? USUAL_TRIALS[search.method];
+  return search.trials ?? overview.default_trials ?? null; // what was saved by an older version has none
 }
 
 const STATES: readonly TrialState[] = [
@@ -173,20 +173,6 @@ const STATES: readonly TrialState[] = [
   'pruned',
   'failed'
 ];
-// The service's USUAL_TRIALS: a method that is new there is a type error here. null: it has a number of its own.
-const USUAL_TRIALS: Record<Search['method'], number | null> = {
-  single: 1,
-  asha: 64,
-  random: 16,
-  sobol: 16,
-  tpe: 16,
-  gp: 16,
-  cmaes: 16,
-  custom: 16,
-  grid: null,
-  hyperband: null,
-  pbt: null
-};
 
 /** `epoch 3/10`: the one that goes on, or has just ended. */
 export function epochText(epoch: number, epochs: number): string {

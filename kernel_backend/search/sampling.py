@@ -1,0 +1,27 @@
+"""Choose the sampler that settings ask for."""
+
+from __future__ import annotations
+
+from kernel_backend.model.search import Settings
+from kernel_backend.search.kde import KdeSampler
+from kernel_backend.search.optuna import CmaesSampler, GpSampler, TpeSampler, check_installed
+from kernel_backend.search.samplers import RandomSampler, Sampler, SobolSampler
+
+
+def sampler_of(settings: Settings, dimensions: int) -> Sampler:
+    """What gives new trials their hyperparameters, in a space of so many dimensions."""
+    seed, name = settings.seed, settings.samples_by
+    check_installed(name)
+    match name:
+        case "kde":
+            return KdeSampler(seed)
+        case "sobol":
+            return SobolSampler(dimensions, seed)
+        case "tpe":
+            return TpeSampler(seed)
+        case "gp":
+            return GpSampler(seed)
+        case "cmaes":
+            return CmaesSampler(seed)
+        case _:
+            return RandomSampler(seed)

@@ -1,0 +1,38 @@
+"""Packages that add search methods, built and installed for tests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel_backend.model import search_registry
+
+ANNEALING = Path(__file__).parent / "annealing"
+
+
+def install(source: Path, site: Path) -> None:
+    """Build a package and install it into a folder, without the network."""
+    options = ("--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check")
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, "--target", site, source], check=True)
+
+
+def written(site: Path, package: str, text: str, *names: str) -> None:
+    """Put a package of one module into a folder, as installing it leaves it; each name is an entry point to METHOD."""
+    module = package.replace("-", "_")
+    site.mkdir(exist_ok=True)
+    (site / f"{module}.py").write_text(text, encoding="utf-8")
+    described = site / f"{module}-1.0.dist-info"
+    described.mkdir(exist_ok=True)
+    (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n", encoding="utf-8")
+    entries = "".join(f"{name} = {module}:METHOD\n" for name in names)
+    (described / "entry_points.txt").write_text(f"[daylight.search_methods]\n{entries}", encoding="utf-8")
+
+
+def importable(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process import the packages of a folder, with nothing known yet of what is in it."""
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(search_registry, "_found", None)
+    monkeypatch.setattr(search_registry, "_loaded", {})

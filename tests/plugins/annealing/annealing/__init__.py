@@ -1,0 +1,14 @@
+"""Simulated annealing as a search method of Daylight: its record. The searcher is imported where a search is made."""
+
+from kernel_backend.model.search_methods import MethodOption, SearchMethod
+
+METHOD = SearchMethod(
+    name="annealing",
+    summary="steps around the best trial, shorter and shorter ones",
+    factory="annealing.searcher:make",
+    options=(
+        MethodOption(name="temperature", type="float", default=0.5, least=0.01, most=1.0, summary="the first step"),
+    ),
+    trials=12,
+    learns=True,
+)

@@ -1,0 +1,91 @@
+"""Search methods of other packages in a real service: they train, fail alone, and may be gone for a while."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Metric
+from tests.plugins import ANNEALING, install, written
+from tests.world import LASTING, World, until
+
+pytestmark = pytest.mark.distributed
+
+OPTIONS: dict[str, Any] = {
+    "space": "lr=1e-4..1e-1:log",
+    "slots": 1,
+    "epochs": 1,
+    "metric": Metric(name="error", mode="min"),
+}
+FAILING = """
+from kernel_backend.model.search_methods import SearchMethod
+from kernel_backend.search import sampled
+METHOD = SearchMethod(name="failing", summary="fails", factory="failing_search:make", trials=2)
+
+class Sampler:
+    def ask(self, number, seen):
+        raise ZeroDivisionError("nothing to divide by")
+
+def make(settings, space):
+    return sampled(settings, space, Sampler())
+"""
+
+
+@pytest.fixture
+def site(own_world: World, tmp_path: Path) -> Path:
+    """A folder whose packages the service has."""
+    site = tmp_path / "site"
+    install(ANNEALING, site)
+    written(site, "failing-search", FAILING, "failing")
+    written(site, "shadow-search", "METHOD = None", "asha")
+    own_world.kill_service()
+    own_world.environment["PYTHONPATH"] = os.pathsep.join([str(site), own_world.environment.get("PYTHONPATH", "")])
+    own_world.serve()
+    return site
+
+
+def search(world: World, method: str, trials: int = 2, **options: Any) -> int:
+    return world.submit(search={"method": method, "trials": trials}, **{**OPTIONS, **options}).experiment.number
+
+
+def test_a_method_of_a_package_trains_and_one_that_raises_waits_with_the_reason(own_world: World, site: Path) -> None:
+    number, failing = search(own_world, "annealing"), search(own_world, "failing")
+    overview = own_world.ended(number)
+    assert overview.experiment.state == "completed"
+    assert [str(trial.state) for trial in overview.trials] == ["completed", "completed"]
+    assert overview.default_trials == 12
+    said = until(lambda: [each for each in own_world.overview(failing).warnings if "package" in each], "it is told")
+    assert said == [
+        "the search does not go on: its method failing of package failing-search 1.0 has raised ZeroDivisionError: "
+        "nothing to divide by; this is tried again"
+    ]
+    assert "the search method asha of package shadow-search 1.0 is not used" in (
+        own_world.home / "service.log"
+    ).read_text(encoding="utf-8")
+
+
+def test_a_search_whose_package_is_gone_waits_and_goes_on_with_it(own_world: World, site: Path, tmp_path: Path) -> None:
+    hurry = own_world.home / "hurry"
+    number = search(own_world, "annealing", source=LASTING, pause=0.5, hurry=str(hurry))
+    until(lambda: own_world.overview(number).trials, "a trial is there")
+    gone = tmp_path / "gone"
+    own_world.kill_service()
+    shutil.move(site, gone)
+    own_world.serve()
+    said = until(lambda: [e for e in own_world.overview(number).warnings if "does not go on" in e], "it is told")
+    assert "--search annealing: must be single, " in said[0]
+    hurry.touch()
+    assert own_world.ended(search(own_world, "random", trials=1)).experiment.state == "completed"
+    with pytest.raises(InvalidRequest, match="a method of another package needs that package where the service runs"):
+        search(own_world, "annealing")
+    own_world.kill_service()
+    shutil.move(gone, site)
+    own_world.serve()
+    overview = own_world.ended(number)
+    assert overview.experiment.state == "completed"
+    assert not [each for each in overview.warnings if "does not go on" in each]
