@@ -11,33 +11,38 @@ from traitlets import Float
 from traitlets.config import LoggingConfigurable
 
 from jupyter_ext.finder import Finder
-from jupyter_ext.handlers import Act, Bundle, Extend, File, Quickstart, Read, Unknown
+from jupyter_ext.handlers import Act, Bundle, Change, File, Quickstart, Read, Unknown
 from jupyter_ext.proxy import Proxy
 from jupyter_ext.relay import Relay
 from kernel_backend.discovery import START_LIMIT
-from kernel_backend.model.routes import ENDPOINTS, PARTS
+from kernel_backend.model.record import Record
+from kernel_backend.model.routes import ENDPOINTS, PARTS, Operation
 
 NUMBER = f"({PARTS['number']})"
 ONE = "/api/experiments/{}"
 NAME = f"({PARTS['artifact']})"
 
 
-def _passed_on(method: str, body: bool = False, files: bool = False) -> tuple[str, ...]:
-    """The paths that pages may ask for, with `{}` for each number, and those of files for a name behind them."""
-    return tuple(
-        re.sub(r"{\w+}", "{}", endpoint.path)
+def _passed_on(method: str) -> dict[str, Operation]:
+    """Return what pages may ask for, by path with `{}` for each number."""
+    return {
+        re.sub(r"{\w+}", "{}", endpoint.path): operation
         for endpoint in ENDPOINTS
         for name, operation in endpoint.operations.items()
-        if operation.page and name == method and ("{artifact}" in endpoint.path) == files
-        if (operation.body is not None and not operation.optional) == body
-    )
+        if operation.page and name == method
+    }
+
+
+def _record(operation: Operation) -> type[Record] | None:
+    """Return the record that the body of a request must be; None where there is none, or it may be left out."""
+    return operation.body if isinstance(operation.body, type) and not operation.optional else None
 
 
 # What a browser may ask of the service: these, and nothing else of it.
-READS = _passed_on("GET")
-ACTS = _passed_on("POST")
-(EXTEND,) = _passed_on("POST", body=True)
-(FILE,) = _passed_on("GET", files=True)
+FILE = "/api/experiments/{}/trials/{}/artifacts/{}"
+READS = tuple(path for path in _passed_on("GET") if path != FILE)
+ACTS = tuple(path for path, operation in _passed_on("POST").items() if _record(operation) is None)
+CHANGES = {path: body for path, operation in _passed_on("POST").items() if (body := _record(operation))}
 
 Route = tuple[str, type, dict[str, Any]]
 
@@ -56,7 +61,7 @@ class DaylightExtension(LoggingConfigurable):
         return [
             *((_pattern(path), Read, {"proxy": proxy, "path": path}) for path in READS),
             *((_pattern(path), Act, {"proxy": proxy, "path": path}) for path in ACTS),
-            (_pattern(EXTEND), Extend, {"proxy": proxy, "path": EXTEND}),
+            *((_pattern(path), Change, {"proxy": proxy, "path": path, "body": body}) for path, body in CHANGES.items()),
             (_pattern(FILE.removesuffix("{}")) + NAME, File, {"proxy": proxy, "path": FILE}),
             ("daylight/api/stream", Relay, {"proxy": proxy}),
             (f"daylight/bundle/{NUMBER}", Bundle, {"proxy": proxy}),

@@ -24,8 +24,8 @@ from kernel_backend.client.conversation import read_answer
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge
 from kernel_backend.model.curves import Curves
 from kernel_backend.model.overview import Overview
-from kernel_backend.model.record import Record
-from kernel_backend.model.standing import Extension, SearchCurves, Standing
+from kernel_backend.model.record import Record, complaint
+from kernel_backend.model.standing import SearchCurves, Standing
 
 BODY_LIMIT = 2**20  # bytes
 MISTAKE = "Daylight's part of the Jupyter server made a mistake; the server's log has the details"
@@ -133,17 +133,22 @@ class Act(Api):
         await self.relay(parts)
 
 
-class Extend(Api):
-    """Let a search have more."""
+class Change(Api):
+    """Change an experiment as the body says."""
+
+    def initialize(self, proxy: Proxy, path: str = "", body: type[Record] = Record) -> None:
+        """Take the way to the service, the path there, and the record that the body must be."""
+        super().initialize(proxy, path)
+        self.record = body
 
     @authenticated
     @authorized
     async def post(self, *parts: str) -> None:
-        """Answer as the service does; of the body what is known here goes on."""
+        """Check the body against the record and answer as the service does."""
         try:
-            asked = Extension.model_validate_json(self.request.body)
-        except ValidationError:
-            raise InvalidRequest('the body must be {"trials": N, "budget": SECONDS, "max_time": SECONDS}') from None
+            asked = self.record.model_validate_json(self.request.body)
+        except ValidationError as error:
+            raise InvalidRequest(complaint(error)) from None
         await self.relay(parts, asked.model_dump_json(exclude_none=True).encode())
 
 

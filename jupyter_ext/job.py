@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from jupyter_ext.host import this_shell, wants_widget
@@ -18,8 +19,9 @@ from kernel_backend.errors import ExperimentFailed, Forbidden, InvalidRequest, N
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.checkpoints import Which, candidates
 from kernel_backend.model.diff import Diff, Results
+from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.overview import CheckpointInfo, Overview
-from kernel_backend.model.record import Value
+from kernel_backend.model.record import Value, checked
 from kernel_backend.model.reports import Kind, StoredReport
 from kernel_backend.text import already_text, failure_text, head_text, metrics_text, new_notes, search_text
 from kernel_backend.text.terminal import tell
@@ -185,6 +187,21 @@ class Job:
         for look in follow(self._client, self.overview, timeout):
             overview = look.overview
         raise_if_failed(overview)
+        return self
+
+    def rename(self, name: str) -> Job:
+        """Give it another name."""
+        self._client.label(self.number, checked(LabelEdit, name=name))
+        return self
+
+    def note(self, text: str) -> Job:
+        """Write a note on it in place of the one of before; an empty text removes it."""
+        self._client.label(self.number, checked(LabelEdit, note=text))
+        return self
+
+    def tag(self, *add: str, remove: Iterable[str] = ()) -> Job:
+        """Add tags and remove others; raises InvalidRequest for one that cannot be."""
+        self._client.label(self.number, LabelEdit(add_tags=add, remove_tags=tuple(remove)))
         return self
 
     def stop(self) -> Job:

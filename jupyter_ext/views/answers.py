@@ -10,7 +10,9 @@ from typing import Any
 
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge
+from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.overview import Overview
+from kernel_backend.model.record import Record, checked
 from kernel_backend.model.standing import Extension
 
 Json = dict[str, Any]
@@ -19,13 +21,17 @@ MOST_BYTES = 4 * 2**20  # of a file: what a kernel is asked beside is answered a
 
 @dataclass(frozen=True)
 class _Question:
-    """One row: `ask` gets the client, the experiment's number, and those of the query's values that it knows."""
+    """One row: `ask` gets the client, the experiment's number, and those of the query's values that it knows,
+    or all of them as the record `body`."""
 
     ask: Callable[..., Json]
     numbers: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
+    body: type[Record] | None = None
 
     def given(self, query: Mapping[str, Any]) -> Json:
+        if self.body is not None:
+            return {"asked": checked(self.body, **query)}
         found: Json = {name: _number(name, query[name]) for name in self.numbers if name in query}
         return found | {name: str(query[name]) for name in self.texts if name in query}
 
@@ -86,8 +92,8 @@ def _steer(verb: Callable[[Client, int, int], Overview]) -> _Question:
     return _Question(lambda client, number, trial: verb(client, number, trial).to_json(), ("trial",))
 
 
-def _extend(client: Client, number: int, trials: int | None = None) -> Json:
-    return client.extend(number, Extension(trials=trials)).to_json()
+def _change(verb: Callable[[Client, int, Any], Overview], body: type[Record]) -> _Question:
+    return _Question(lambda client, number, asked: verb(client, number, asked).to_json(), body=body)
 
 
 QUESTIONS: dict[tuple[str, str], _Question] = {
@@ -105,7 +111,8 @@ QUESTIONS: dict[tuple[str, str], _Question] = {
     ("POST", "/stop"): _act(Client.stop),
     ("POST", "/pause"): _act(Client.pause),
     ("POST", "/resume"): _act(Client.resume),
-    ("POST", "/extend"): _Question(_extend, ("trials",)),
+    ("POST", "/extend"): _change(Client.extend, Extension),
+    ("POST", "/label"): _change(Client.label, LabelEdit),
     ("POST", "/trials/{trial}/promote"): _steer(Client.promote),
     ("POST", "/trials/{trial}/prune"): _steer(Client.prune),
 }

@@ -28,6 +28,7 @@ from kernel_backend.text import (
     search_text,
     state_text,
 )
+from kernel_backend.text.labels import label_lines
 
 # The notebook's own colours where it has them (JupyterLab, VS Code), else ones that read on light and dark alike.
 _TEXT = "var(--jp-content-font-color1, var(--vscode-foreground, inherit))"
@@ -75,7 +76,13 @@ def bundle(
 
 def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
     """The experiment in a few lines of text."""
-    lines = [head_text(overview, now), *captured, *_hint(overview, captured), *_facts(overview)]
+    lines = [
+        head_text(overview, now),
+        *label_lines(overview.experiment),
+        *captured,
+        *_hint(overview, captured),
+        *_facts(overview),
+    ]
     for trial in _told(overview):
         if trial.step:
             lines.append(progress_line(trial, overview.experiment.config))
@@ -87,7 +94,8 @@ def plain(overview: Overview, now: float, captured: Sequence[str] = ()) -> str:
 
 def html(overview: Overview, now: float, captured: Sequence[str] = (), picture: bytes | None = None) -> str:
     """The experiment as a card, without scripts; every text of a person's is escaped."""
-    parts = [_head(overview, now), *(_dim(text) for text in [*captured, *_hint(overview, captured)])]
+    said = [*label_lines(overview.experiment), *captured, *_hint(overview, captured)]
+    parts = [_head(overview, now), *map(_dim, said)]
     if overview.experiment.params:
         parts.append(_dim(params_text(overview.experiment.params)))
     parts += [_dim(text) for text in _facts(overview)]

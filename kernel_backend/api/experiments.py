@@ -13,6 +13,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.curves import Curve
 from kernel_backend.model.diff import Rerun as RerunAsked
 from kernel_backend.model.experiment import Submission
+from kernel_backend.model.labels import LabelEdit, split_tags
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind
 from kernel_backend.model.resumption import Resumption
@@ -27,12 +28,16 @@ class Experiments(ApiHandler):
     """All of them that a person may see."""
 
     async def get(self) -> None:
-        """List experiments, newest first: one's own, or an owner's or a group's; with `group=` all that one may see."""
+        """List experiments, newest first: one's own, or an owner's or a group's; with `group=` all that one may see.
+
+        `tag=a,b` lists those that have all of these tags.
+        """
         state, search, owner, group = (
             self.get_query_argument(name, None) for name in ("state", "search", "owner", "group")
         )
         limit = self.integer("limit", 50, least=1, most=1000)
-        self.reply({"experiments": await self.service.overviews(self.user, state, search, limit, owner, group)})
+        tags = split_tags(self.get_query_argument("tag", ""))
+        self.reply({"experiments": await self.service.overviews(self.user, state, search, limit, owner, group, tags)})
 
     async def post(self) -> None:
         """Submit an experiment whose snapshot has been stored; 200 with the one that goes on, if it is the same."""
@@ -47,6 +52,14 @@ class Experiment(ApiHandler):
     async def get(self, number: str) -> None:
         """Show an experiment: its record, trials, newest attempts, and why it waits."""
         self.reply(await self.service.overview(self.user, int(number)))
+
+
+class Label(ApiHandler):
+    """Its name, note and tags."""
+
+    async def post(self, number: str) -> None:
+        """Change an experiment's name, note or tags, at any time."""
+        self.reply(await self.service.label(self.user, int(number), self.parse(LabelEdit)))
 
 
 class Stop(ApiHandler):
@@ -228,6 +241,7 @@ def _kind(text: str | None) -> Kind | None:
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/experiments": Experiments,
     "/api/experiments/{number}": Experiment,
+    "/api/experiments/{number}/label": Label,
     "/api/experiments/{number}/stop": Stop,
     "/api/experiments/{number}/pause": Pause,
     "/api/experiments/{number}/resume": Resume,

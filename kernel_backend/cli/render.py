@@ -26,6 +26,7 @@ from kernel_backend.text import (
 )
 from kernel_backend.text.compare import diff_lines
 from kernel_backend.text.given import given_line
+from kernel_backend.text.labels import label_lines
 from kernel_backend.text.terminal import hand_over
 
 
@@ -143,6 +144,7 @@ def _card(overview: Overview, given: str, failures: bool) -> list[str]:
     searched = experiment.config.search is not None
     befell = [] if searched else attempt_lines(overview)
     said = [line for line in (search_text(overview), again, guarantee_text(overview), given, *befell) if line]
+    said = [*label_lines(experiment), *said]
     lines = [head_text(overview, time.time()), *(f"  {line}" for line in said)]
     best = [overview.front] if overview.front else []
     for trial in best if searched else overview.trials:

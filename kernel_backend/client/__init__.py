@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -20,6 +20,7 @@ from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.record import Record, checked
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
@@ -87,18 +88,23 @@ class Client:
         limit: int = 50,
         owner: str | None = None,
         group: str | None = None,
+        tags: Sequence[str] = (),
     ) -> list[Overview]:
         """The newest experiments first: one's own, or those of an owner or a group as far as one may see them.
 
-        The empty group is all that one may see.
+        The empty group is all that one may see; with `tags` those that have all of these.
         """
-        asked = _given(state=state, search=search, limit=limit, owner=owner, group=group)
+        asked = _given(state=state, search=search, limit=limit, owner=owner, group=group, tag=",".join(tags) or None)
         body = self._service.json("GET", "/api/experiments", params=asked)
         return self._list(Overview, body, "experiments")
 
     def experiment(self, number: int) -> Overview:
         """One experiment as it is now; raises NotFound."""
         return self._overview("GET", f"/api/experiments/{number}")
+
+    def label(self, number: int, edit: LabelEdit) -> Overview:
+        """Change its name, note or tags; raises NotFound, Forbidden, and InvalidRequest for a tag that cannot be."""
+        return self._overview("POST", f"/api/experiments/{number}/label", again=True, record=edit)
 
     def stop(self, number: int) -> Overview:
         """End it for good."""

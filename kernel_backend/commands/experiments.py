@@ -10,6 +10,7 @@ from kernel_backend.commands.answer import OK, Answer, Card, File, Table, Text
 from kernel_backend.commands.logs import LOGS
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.model.facts import known
+from kernel_backend.model.labels import split_tags
 from kernel_backend.model.options import VIEWS
 from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import StoredReport
@@ -24,13 +25,16 @@ EVERYBODY = "those of everybody in this group, without a name of all of whom you
 def _list(call: Call) -> Answer:
     asked = call.arguments
     text = " ".join(asked.words) or asked.search
-    found = call.client.experiments(asked.state, text, asked.limit, asked.owner, asked.group)
+    tags = split_tags(asked.tag or "")
+    found = call.client.experiments(asked.state, text, asked.limit, asked.owner, asked.group, tags)
     others = asked.owner is not None or asked.group is not None
-    rows = [table_row(each, time.time(), owner=others) for each in found]
-    if others:
-        return Answer({"experiments": found}, [Table(OWNED_HEAD, rows, "no experiments that you may see")])
+    head, rows = OWNED_HEAD if others else TABLE_HEAD, [table_row(each, time.time(), owner=others) for each in found]
+    if any(each.experiment.tags for each in found):
+        head = (*head, "tags")
+        rows = [(*row, ", ".join(each.experiment.tags)) for row, each in zip(rows, found, strict=True)]
     how = "daylight submit FILE.py" if call.program == "daylight" else "%%dlsubmit"
-    return Answer({"experiments": found}, [Table(TABLE_HEAD, rows, f"no experiments: {how} makes one")])
+    none = "no experiments that you may see" if others else f"no experiments: {how} makes one"
+    return Answer({"experiments": found}, [Table(head, rows, none)])
 
 
 def _show(call: Call) -> Answer:
@@ -92,15 +96,16 @@ LOOK = (
         "list experiments, newest first",
         _list,
         (
-            argument("words", nargs="*", metavar="TEXT", help="names that contain it", host="notebook"),
+            argument("words", nargs="*", metavar="TEXT", help="names, notes and tags that contain it", host="notebook"),
             argument("--state", metavar="STATE", help=f"only those that are {STATES}", complete="state"),
-            argument("--search", metavar="TEXT", help="names that contain it"),
+            argument("--search", metavar="TEXT", help="those whose name, note or a tag contains it"),
+            argument("--tag", metavar="TAG", help="those with this tag, of several as a,b with all of them"),
             argument("--limit", metavar="N", type=count, default=50, help="at most so many, newest first [50]"),
             argument("--group", metavar="NAME", nargs="?", const="", help=EVERYBODY, complete="group"),
             argument("--owner", metavar="NAME", help="those of this person", complete="user"),
             JSON,
         ),
-        ("list --state failed", "list --search gan"),
+        ("list --state failed", "list --search gan", "list --tag baseline"),
         client=("experiments",),
     ),
     Verb(

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernel_backend.commands import artifacts, checkpoints, cluster, compare, environment, experiments, rerun, search
+from kernel_backend.commands import (
+    artifacts,
+    checkpoints,
+    cluster,
+    compare,
+    environment,
+    experiments,
+    labels,
+    rerun,
+    search,
+)
 from kernel_backend.commands.verb import Verb
 
 VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
         *experiments.LOOK,
+        *labels.VERBS,
         environment.ENV,
         compare.DIFF,
         rerun.RERUN,

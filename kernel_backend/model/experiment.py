@@ -229,5 +229,7 @@ class Experiment(Record):
     rerun_of: int | None = None
     begins_from: str | None = None
     priority: int | None = None  # given by an admin: it counts instead of the configuration's, whatever quotas allow
+    note: str = ""  # free text of the owner
+    tags: tuple[str, ...] = ()
     created_at: FiniteFloat
     ended_at: FiniteFloat | None = None

@@ -12,6 +12,7 @@ from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
+from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Delivery, Instruction, StoredReport
@@ -59,7 +60,7 @@ class Endpoint:
 INT, TEXT = "integer", "string"
 JSON, BYTES = "application/json", "application/octet-stream"
 PNG, ZIP = "image/png", "application/zip"
-LISTED = {"state": TEXT, "search": TEXT, "limit": INT, "owner": TEXT, "group": TEXT}
+LISTED = {"state": TEXT, "search": TEXT, "tag": TEXT, "limit": INT, "owner": TEXT, "group": TEXT}
 REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
 LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT, "tail": INT}
 PAST = {"search": TEXT, "limit": INT}
@@ -85,6 +86,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         },
     ),
     Endpoint(ONE, SHOW),
+    Endpoint(f"{ONE}/label", {"POST": Operation(Overview, body=LabelEdit, page=True)}),
     Endpoint(f"{ONE}/stop", ACT_ON_PAGE),
     Endpoint(f"{ONE}/pause", ACT_ON_PAGE),
     Endpoint(f"{ONE}/resume", {"POST": Operation(Overview, body=Resumption, optional=True, page=True)}),

@@ -7,7 +7,7 @@ import contextlib
 import hmac
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from kernel_backend.confined import Confined
@@ -21,10 +21,12 @@ from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.job import token_digest
+from kernel_backend.model.labels import LabelEdit, apply_edit, edit_text
 from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, StoredReport
 from kernel_backend.model.resumption import resized_note
+from kernel_backend.model.sharing import Deed
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.trial import checkpoint_step
@@ -188,13 +190,14 @@ class Service:
         limit: int,
         owner: str | None = None,
         group: str | None = None,
+        tags: Sequence[str] = (),
     ) -> list[Overview]:
         """The person's experiments, newest first; or those of an owner or of a group, as far as they may see them.
 
-        The empty group is all that they may see.
+        The empty group is all that they may see; with `tags` those that have all of these.
         """
         mine = who.name if owner is None and group is None else owner
-        known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, seen_by=who)
+        known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, who, tags)
         return await self._overviews.complete(who, known)
 
     async def reports(
@@ -265,6 +268,19 @@ class Service:
                     yield await asyncio.to_thread(reader.note_message, frame.text) if frame.note else frame.text
 
     # Changing
+
+    async def label(self, who: Person, number: int, edit: LabelEdit) -> Overview:
+        """Change an experiment's name, note or tags, at any time; what is trained does not depend on them."""
+        await changeable(self._store, who, number)
+
+        def change(before: Experiment) -> tuple[dict[str, Any], Deed | None]:
+            changes = apply_edit(before, edit)
+            entry = deed_on(who, before, "label", edit_text(before, changes)) if changes else None
+            return changes, entry
+
+        await asyncio.to_thread(self._store.update_experiment, number, time.time(), change)
+        self._bus.ring()
+        return await self.overview(who, number)
 
     async def stop(self, who: Person, number: int) -> Overview:
         """End an experiment for good; its checkpoints stay. Stopping what is stopping changes nothing."""

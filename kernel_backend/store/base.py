@@ -119,7 +119,7 @@ class Store(Sharing, Protocol):
 
         `state` is the word that an overview shows (`running` is an active experiment whose liveliest trial
         runs) or an experiment's own state; raises InvalidRequest for any other. `search` is a part of the
-        name in any case, or a number with or without `#`.
+        name, the note or a tag in any case, or a number with or without `#`.
         """
 
     def overview(self, number: int) -> Overview:
@@ -133,11 +133,13 @@ class Store(Sharing, Protocol):
         limit: int = 50,
         group: str | None = None,
         seen_by: Person | None = None,
+        tags: Sequence[str] = (),
     ) -> list[Overview]:
         """The same experiments as people look at them, quickly: their trials, the newest ten attempts of each, and
         their notes as warnings. A store does not know why one waits, nor what its snapshot warns of.
 
-        `group` is one for which slots were asked; `seen_by` leaves out what this person may not see.
+        `group` is one for which slots were asked; `seen_by` leaves out what this user may not see; of
+        `tags` an experiment has all, in any case.
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Text, and_, exists, func, or_, select, type_coerce
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Experiment
@@ -16,6 +16,8 @@ from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.store.tables import experiments, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")
+_IN_A_TAG = re.compile(r"[\w.:/+@=#-]+")
+_TAGS = type_coerce(experiments.c.tags, Text)  # a JSON list of texts without quotes in them
 
 
 def find_experiments(
@@ -24,6 +26,7 @@ def find_experiments(
     search: str | None,
     group: str | None = None,
     seen_by: Person | None = None,
+    tags: Sequence[str] = (),
 ) -> Select[Any]:
     """The query behind `Store.experiments`, newest first; raises InvalidRequest for an unknown state."""
     query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
@@ -38,6 +41,8 @@ def find_experiments(
         query = query.where(_shows(state))
     if search:
         query = query.where(_matches(search.strip()))
+    for tag in tags:
+        query = query.where(_TAGS.icontains(f'"{tag}"', autoescape=True))
     return query
 
 
@@ -61,8 +66,10 @@ def count_trials(db: Connection, numbers: Sequence[int]) -> dict[int, dict[Trial
 
 def _matches(search: str) -> ColumnElement[bool]:
     number = _NUMBER.fullmatch(search)
-    named = experiments.c.name.icontains(search, autoescape=True)
-    return or_(named, experiments.c.number == int(number[1])) if number else named
+    tags = (_TAGS,) if _IN_A_TAG.fullmatch(search) else ()  # else it would find what makes the JSON
+    labels = (experiments.c.name, experiments.c.note, *tags)
+    found = [column.icontains(search, autoescape=True) for column in labels]
+    return or_(*found, experiments.c.number == int(number[1])) if number else or_(*found)
 
 
 def _shows(state: str) -> ColumnElement[bool]:

@@ -139,9 +139,10 @@ class SqlStore(SqlSharing, Store):
         limit: int = 50,
         group: str | None = None,
         seen_by: Person | None = None,
+        tags: Sequence[str] = (),
     ) -> list[Overview]:
         with self._reading() as db:
-            return read_overviews(db, find_experiments(owner, state, search, group, seen_by).limit(limit))
+            return read_overviews(db, find_experiments(owner, state, search, group, seen_by, tags).limit(limit))
 
     @override
     def experiment_before(self, experiment: Experiment) -> Experiment | None:

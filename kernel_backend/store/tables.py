@@ -117,6 +117,8 @@ experiments = Table(
     Column("created_at", Double, nullable=False),
     Column("ended_at", Double),
     Column("priority", Integer),
+    Column("note", Text, nullable=False, server_default=""),
+    Column("tags", JsonText, nullable=False, server_default="[]"),
     Index("experiments_by_owner", "owner", "number"),
     Index("experiments_by_group", "group", "number"),
 )

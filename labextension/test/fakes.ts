@@ -153,6 +153,8 @@ export function experiment(fields: Partial<Experiment> = {}): Experiment {
     rerun_of: null,
     begins_from: null,
     priority: null,
+    note: '',
+    tags: [],
     created_at: 100,
     ended_at: null,
     ...fields

@@ -19,6 +19,7 @@ from kernel_backend.errors import OtherVersion
 from kernel_backend.model.checkpoints import Collection
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
+from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Delivery
 from kernel_backend.model.resumption import Resumption
@@ -79,6 +80,7 @@ VERBS: dict[str, Callable[[Client], Any]] = {
     "promote": lambda client: client.promote(SEARCH, 1),
     "prune": lambda client: client.prune(SEARCH, 1),
     "extend": lambda client: client.extend(SEARCH, Extension(trials=30)),
+    "label": lambda client: client.label(1, LabelEdit(name="digits")),
     "watch": lambda client: list(islice(client.watch(experiment=1), 3)),
     "pause": lambda client: client.pause(1),
     "resume": lambda client: client.resume(1),
@@ -136,6 +138,7 @@ BODIES: dict[type[Record], dict[str, Any]] = {
     Submission: {"snapshot": archive()[0], "python": "/usr/bin/python3", "cwd": "/", "again": True},
     Resumption: {},
     Rerun: {},
+    LabelEdit: {"name": "digits"},
     Extension: {"trials": 30},
     Collection: {"dry_run": True},
     Priority: {"priority": 5},

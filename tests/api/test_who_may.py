@@ -47,7 +47,7 @@ WHOSE = {
         f"POST {ONE}/verify",
     ],
     "changes": [
-        *(f"POST {ONE}/{verb}" for verb in ("pause", "resume", "extend")),
+        *(f"POST {ONE}/{verb}" for verb in ("label", "pause", "resume", "extend")),
         *(f"POST {ONE}/trials/{{trial}}/{verb}" for verb in ("promote", "prune")),
         f"DELETE {KEPT}",
         f"POST {KEPT}/pin",
@@ -76,6 +76,7 @@ BODIES = {
     "rerun": {"trust": "dave"},
     "experiments/1/verify": {"trust": "dave"},
     "extend": {"trials": 3},
+    "label": {"name": "digits"},
     "quota": {"limit": 9},
     "priority": {"priority": -1},
 }

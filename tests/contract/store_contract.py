@@ -83,6 +83,8 @@ MADE_SINCE_0007 = (
     "ALTER TABLE experiments DROP COLUMN priority",
     "ALTER TABLE trials DROP COLUMN uid",
     "DROP INDEX notes_by_experiment",
+    "ALTER TABLE experiments DROP COLUMN note",
+    "ALTER TABLE experiments DROP COLUMN tags",
 )
 
 
@@ -326,6 +328,29 @@ class StoreContract:
         assert numbers(search="_") == []
         assert numbers(search="#3") == numbers(search="3") == [3]
         assert numbers(owner="ada", search="digits") == [1]
+
+    def test_experiments_are_found_by_note_and_tags(self, store: Store) -> None:
+        for labels in (
+            {"note": "diverged at 50%", "tags": ("baseline", "größer")},
+            {"note": "", "tags": ("base",)},
+            {"name": "plain"},
+        ):
+            number = store.add_experiment(draft(), at=1.0)[0].number
+            store.update_experiment(number, 2.0, lambda before, labels=labels: (labels, None))
+
+        def numbers(**where: Any) -> list[int]:
+            return [each.experiment.number for each in store.overviews(**where)]
+
+        assert numbers(search="DIVERGED") == numbers(search="50%") == [1]
+        assert numbers(search="base") == [2, 1]
+        assert numbers(search="größ") == [1]
+        for syntax in ("[", '"', ",", "[]", '", "'):  # of the list of tags as it is stored
+            assert numbers(search=syntax) == []
+        assert numbers(tags=["base"]) == numbers(tags=["BASE"]) == [2]
+        assert numbers(tags=["größer", "baseline"]) == [1]
+        assert numbers(tags=["base", "baseline"]) == numbers(tags=["_ase"]) == []
+        assert store.experiment(1).tags == ("baseline", "größer")
+        assert store.experiment(3).note == ""
 
     def test_experiments_are_listed_by_the_word_that_an_overview_shows(self, store: Store) -> None:
         placed(store)

@@ -15,7 +15,7 @@ from jupyter_server.utils import JupyterServerAuthWarning
 from tornado.web import RequestHandler
 from websockets.exceptions import InvalidStatus
 
-from jupyter_ext.extension import ACTS, EXTEND, NUMBER, ONE, READS, DaylightExtension
+from jupyter_ext.extension import ACTS, CHANGES, NUMBER, ONE, READS, DaylightExtension
 from kernel_backend import discovery
 from kernel_backend.model.ids import AttemptId
 from tests.api.served import TOKEN as SERVICES
@@ -115,7 +115,7 @@ def test_the_walk_meets_every_route_of_the_table(hosted):
 def test_the_reference_names_every_route_and_setting():
     path = Path(__file__).parents[2] / "docs" / "reference" / "server-extension.md"
     section = path.read_text(encoding="utf-8")
-    paths = [path for path in (*READS, *ACTS, EXTEND) if path != ONE]
+    paths = [path for path in (*READS, *ACTS, *CHANGES) if path != ONE]
     assert [path for path in paths if f"{path.rpartition('/')[2]}`" not in section] == []
     assert [name for name in DaylightExtension.class_own_traits(config=True) if f".{name}`" not in section] == []
     assert "`GET daylight/api/stream?after=SEQ&experiment=N`" in section
@@ -201,7 +201,7 @@ def test_who_may_only_look_can_look_and_not_act(served, client, tmp_path):
         assert hosted.post("/bundle/1", json={"captured": []}).status_code == 200
         with hosted.stream("?after=0") as socket:
             assert '"seq":1' in str(socket.recv(timeout=20))
-        for verb in ("pause", "resume", "stop", "extend", "trials/1/promote", "trials/1/prune"):
+        for verb in ("pause", "resume", "stop", "extend", "label", "trials/1/promote", "trials/1/prune"):
             assert hosted.post(f"/api/experiments/1/{verb}").status_code == 403
         assert client.experiment(1).experiment.state == "active"
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from jupyter_ext.extension import ACTS, EXTEND, FILE, READS
+from jupyter_ext.extension import ACTS, CHANGES, FILE, READS
 from jupyter_ext.views.saved import MIME_TYPE
 from kernel_backend import __version__
 from kernel_backend.client import Client
@@ -32,7 +32,10 @@ def test_every_route_of_the_server_passes_on_what_a_later_service_answers(later:
     assert hosted.get(FILE.format(1, 1, "net")).content == b"\x89PNG"
     for path in sorted(ACTS, key=lambda path: path.endswith("stop")):
         hosted.post(path.format(SEARCH if path in searched else 1, 1)).raise_for_status()
-    assert hosted.post(EXTEND.format(SEARCH), json={"trials": 30}).raise_for_status().json().items() >= LATER.items()
+    bodies = {"extend": {"trials": 30}, "label": {"name": "digits"}}
+    for path in CHANGES:
+        body = bodies[path.rpartition("/")[2]]
+        assert hosted.post(path.format(SEARCH), json=body).raise_for_status().json().items() >= LATER.items(), path
     with hosted.stream("?after=0") as stream:
         assert '"a_later_field"' in str(stream.recv())
 

@@ -17,6 +17,7 @@ export interface paths {
                 query?: {
                     state?: string;
                     search?: string;
+                    tag?: string;
                     limit?: number;
                     owner?: string;
                     group?: string;
@@ -142,6 +143,59 @@ export interface paths {
         };
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/experiments/{number}/label": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                number: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Change an experiment's name, note or tags, at any time. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    number: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["LabelEditInput"];
+                };
+            };
+            responses: {
+                /** @description done */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Overview"];
+                    };
+                };
+                /** @description refused: what happened, and what to do */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Error"];
+                    };
+                };
+            };
+        };
         delete?: never;
         options?: never;
         head?: never;
@@ -3213,6 +3267,10 @@ export interface components {
             begins_from: string | null;
             /** @default null */
             priority: number | null;
+            /** @default  */
+            note: string;
+            /** @default [] */
+            tags: string[];
             created_at: number;
             /** @default null */
             ended_at: number | null;
@@ -4365,6 +4423,20 @@ export interface components {
             step: number;
         };
         /**
+         * LabelEdit
+         * @description The body of `POST /api/experiments/{number}/label`: None and empty lists change nothing, an empty text clears.
+         */
+        LabelEditInput: {
+            /** @default null */
+            name?: string | null;
+            /** @default null */
+            note?: string | null;
+            /** @default [] */
+            add_tags?: string[];
+            /** @default [] */
+            remove_tags?: string[];
+        };
+        /**
          * LogPolicy
          * @description What to do when a line of a failed attempt's log has `pattern` (a regular expression) in it.
          */
@@ -4910,6 +4982,7 @@ export type ExtensionInput = components['schemas']['ExtensionInput'];
 export type FactInput = components['schemas']['FactInput'];
 export type KeepInput = components['schemas']['KeepInput'];
 export type KeptInput = components['schemas']['KeptInput'];
+export type LabelEditInput = components['schemas']['LabelEditInput'];
 export type LogPolicyInput = components['schemas']['LogPolicyInput'];
 export type MetricInput = components['schemas']['MetricInput'];
 export type NoteInput = components['schemas']['NoteInput'];

@@ -3,17 +3,19 @@
 import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { Notification } from '@jupyterlab/apputils';
 import type { ICommandPalette } from '@jupyterlab/apputils';
-import { copyIcon, launchIcon, pauseIcon, refreshIcon, runIcon, stopIcon } from '@jupyterlab/ui-components';
+import { copyIcon, editIcon, launchIcon, pauseIcon, refreshIcon, runIcon, stopIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import type { Overview } from '../api/types';
-import type { Verb } from '../service/watch';
+import { editOf, labelsOf } from '../model/labels';
+import type { Asked } from '../service/source';
+import type { Act, Verb } from '../service/watch';
 import { verbsFor } from '../view/actions';
 import { copy } from '../view/clipboard';
 import type { Experiments } from './experiments';
 import { sunIcon } from './icon';
-import { askNumber, askNumbers, isSure } from './questions';
+import { askLabels, askNumber, askNumbers, isSure } from './questions';
 import type { Tabs } from './tabs';
 
 export const SHOW_PANEL = 'daylight:show-panel';
@@ -54,6 +56,7 @@ export class Commands {
       'daylight:stop': { ...this._verb('stop', 'Stop', true), icon: stopIcon },
       'daylight:pause': { ...this._verb('pause', 'Pause'), icon: pauseIcon },
       'daylight:resume': { ...this._verb('resume', 'Resume'), icon: runIcon },
+      'daylight:label': this._labelled(),
       [COPY]: this._copy(),
       [REFRESH]: {
         label: 'Look for Experiments Again',
@@ -136,6 +139,30 @@ export class Commands {
     };
   }
 
+  private _labelled(): CommandRegistry.ICommandOptions {
+    return {
+      label: args => (args.pointed ? 'Edit…' : this._label('Edit', true)),
+      caption: 'Change the name, the tags and the note of an experiment',
+      icon: editIcon,
+      isEnabled: args => this._isThere(args),
+      execute: async args => {
+        const number = this._numberOf(args) ?? (await askNumber('Edit an experiment'));
+        if (number !== null) {
+          await this._told(() => this._edit(number));
+        }
+      }
+    };
+  }
+
+  private async _edit(number: number): Promise<void> {
+    const before = labelsOf((await this._parts.experiments.look(number)).experiment);
+    const after = await askLabels(number, before);
+    const edit = after && editOf(before, after);
+    if (edit) {
+      await this._parts.experiments.act(number, 'label', edit);
+    }
+  }
+
   private _copy(): CommandRegistry.ICommandOptions {
     return {
       label: args => (args.pointed ? 'Copy Command' : this._label('Copy the Command of')),
@@ -157,9 +184,14 @@ export class Commands {
     };
   }
 
-  private async _act(number: number, verb: Verb): Promise<void> {
+  private _act(number: number, verb: Act, asked?: Asked): Promise<void> {
+    return this._told(() => this._parts.experiments.act(number, verb, asked));
+  }
+
+  /** Do something; say what went wrong. */
+  private async _told(act: () => Promise<void>): Promise<void> {
     try {
-      await this._parts.experiments.act(number, verb);
+      await act();
     } catch (error) {
       Notification.error(error instanceof Error ? error.message : String(error), { autoClose: SHOWN_MS });
     }

@@ -7,8 +7,8 @@ import { Signal } from '@lumino/signaling';
 
 import type { NodeUse, Overview } from '../api/types';
 import { ServiceError } from '../service/source';
-import type { Source } from '../service/source';
-import type { Verb } from '../service/watch';
+import type { Asked, Source } from '../service/source';
+import type { Act } from '../service/watch';
 import { EVERYTHING, hasMoved, isActive, maybeMore, nextPause, ofNotebook, PAGE, queryFor } from './list';
 import type { Filter } from './list';
 import type { LiveSettings } from './settings';
@@ -117,6 +117,11 @@ export class Experiments implements IDisposable {
     return this._found.find(each => each.experiment.number === number) ?? null;
   }
 
+  /** One as it is now, whether it is listed or not; throws ServiceError. */
+  async look(number: number): Promise<Overview> {
+    return (await this._source.get(`/experiments/${number}`)) as Overview;
+  }
+
   /** Look again and again from now on, or no longer. */
   set watched(watched: boolean) {
     this._watched = watched;
@@ -136,9 +141,9 @@ export class Experiments implements IDisposable {
     }
   }
 
-  /** Stop, pause or resume one; throws ServiceError. */
-  async act(number: number, verb: Verb): Promise<void> {
-    await this._source.post(`/experiments/${number}/${verb}`);
+  /** Stop, pause, resume or label one; throws ServiceError. */
+  async act(number: number, verb: Act, asked?: Asked): Promise<void> {
+    await this._source.post(`/experiments/${number}/${verb}`, asked);
     this.refresh();
   }
 

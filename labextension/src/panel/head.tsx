@@ -123,7 +123,7 @@ function Search({ text, search }: { text: string; search: (text: string) => void
       type="search"
       className="dl-search"
       aria-label="Search experiments"
-      placeholder="Name or number"
+      placeholder="Name, note, tag or number"
       value={typed}
       onChange={event => type(event.target.value, event.target.value ? TYPING_MS : 0)}
       onKeyDown={event => {

@@ -3,6 +3,7 @@
 import * as React from 'react';
 
 import type { Overview } from '../api/types';
+import { labelsOf } from '../model/labels';
 import { ended, frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, newestText, stateText, trialsText } from '../model/text';
 import { toldBy } from './list';
@@ -43,10 +44,11 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
   const begun = trial && trial.step > 0 ? trial : null;
   const newest = trial ? newestText(trial) : '';
   const told = trial ? toldBy(trial) : [];
+  const { tags, note } = labelsOf(overview.experiment);
   return (
     <>
       <span className="dl-item-top">
-        <span className="dl-item-title" title={name}>
+        <span className="dl-item-title" title={note ? `${name}\n${note}` : name}>
           <span className="dl-number">#{number}</span> {name}
         </span>{' '}
         <span className="dl-item-time" title={`submitted ${new Date(1000 * created_at).toLocaleString()}`}>
@@ -66,6 +68,15 @@ function Facts({ overview, now }: { overview: Overview; now: number }): React.JS
           <span style={{ width: `${Math.min(100, (100 * begun.epoch) / config.epochs)}%` }} />
         </span>
       )}
+      {tags.length > 0 && (
+        <span className="dl-tags">
+          {tags.map(tag => (
+            <span key={tag} className="dl-tag">
+              {tag}
+            </span>
+          ))}
+        </span>
+      )}{' '}
       {newest && (
         <span className="dl-item-metrics" title={newest}>
           {told.map(({ name, text, broken }, index) => (

@@ -1,7 +1,10 @@
 /** What a person is asked before something is done. */
 
 import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
+import { Widget } from '@lumino/widgets';
 
+import type { Labels } from '../model/labels';
+import { LabelFields } from '../view/labels';
 import { numbersIn } from './list';
 
 export async function isSure(number: number): Promise<boolean> {
@@ -34,4 +37,28 @@ export async function askNumbers(): Promise<number[]> {
     okLabel: 'Compare'
   });
   return numbersIn(value ?? '');
+}
+
+/** The fields of a dialog, which asks them for their value. */
+class LabelBody extends Widget {
+  constructor(private readonly _fields: LabelFields) {
+    super({ node: _fields.root });
+  }
+
+  getValue(): Labels {
+    return this._fields.labels;
+  }
+}
+
+/** The labels that an experiment is to have; null where the user leaves them. */
+export async function askLabels(number: number, labels: Labels): Promise<Labels | null> {
+  const fields = new LabelFields();
+  fields.labels = labels;
+  const answer = await showDialog({
+    title: `Edit #${number}`,
+    body: new LabelBody(fields),
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: 'Save' })],
+    focusNodeSelector: 'input'
+  });
+  return answer.button.accept ? answer.value : null;
 }

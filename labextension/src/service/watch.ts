@@ -6,7 +6,7 @@ import type { Saved, SavedSearch } from '../model/saved';
 import { foreignText, Line, readOverview } from './line';
 import type { Connection, Surroundings } from './line';
 import { ServiceError } from './source';
-import type { Query, Source } from './source';
+import type { Asked, Query, Source } from './source';
 
 export type { Connection } from './line';
 
@@ -30,7 +30,7 @@ export type LogQuery = ({ tail: number } | { offset: number; attempt: number; ra
 export type Verb = 'stop' | 'pause' | 'resume';
 
 /** A verb, also of a search or of one of its trials. */
-export type Act = Verb | 'extend' | `trials/${number}/${Steer}`;
+export type Act = Verb | 'extend' | 'label' | `trials/${number}/${Steer}`;
 export type Steer = 'promote' | 'prune';
 
 const EMIT_MS = 50; // a burst of messages is one change
@@ -108,8 +108,8 @@ export class Watch {
     }
   }
 
-  /** Stop, pause or resume it, or steer its search; throws ServiceError. */
-  async act(verb: Act, asked?: Query): Promise<void> {
+  /** Stop, pause, resume or label it, or steer its search; throws ServiceError. */
+  async act(verb: Act, asked?: Asked): Promise<void> {
     await this._checked();
     const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`, asked));
     if (!this._disposed) {

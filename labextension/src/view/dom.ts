@@ -100,9 +100,11 @@ const OURS = new Set([
 /** Keys that work our controls go no further: to a notebook around us they would mean another cell. */
 export function keepKeys(event: Event): void {
   if (event instanceof KeyboardEvent) {
-    const plain = !event.ctrlKey && !event.metaKey && !event.altKey && !event.shiftKey;
-    const written = event.target instanceof HTMLSelectElement || event.target instanceof HTMLInputElement;
-    if (plain && (OURS.has(event.key) || written)) {
+    const plain = !event.ctrlKey && !event.metaKey && !event.altKey;
+    const written = [HTMLSelectElement, HTMLInputElement, HTMLTextAreaElement].some(
+      kind => event.target instanceof kind
+    );
+    if (plain && (written || (!event.shiftKey && OURS.has(event.key)))) {
       event.stopPropagation();
     }
   }

@@ -11,6 +11,7 @@ import { h, keepKeys, setAttribute } from './dom';
 import { FailureBox } from './failure';
 import { Frame } from './frame';
 import { Head, ticking } from './head';
+import { LabelPart } from './labels';
 import { Log } from './log';
 import { Notes } from './notes';
 import { newestStep } from './plotted';
@@ -30,6 +31,7 @@ export class ExperimentView {
   private readonly _root = h('article', { class: 'dl-view', onkeydown: keepKeys });
   private readonly _frame = new Frame(() => this._draw());
   private readonly _head = new Head();
+  private readonly _labels: LabelPart;
   private readonly _about = new About();
   private readonly _progress = new Progress();
   private readonly _failure = new FailureBox();
@@ -51,6 +53,8 @@ export class ExperimentView {
     node.append(this._root);
     this._trouble = new Trouble(watch);
     this._actions = new Actions(watch);
+    this._labels = new LabelPart(watch);
+    this._actions.buttons.append(this._labels.opener);
     this._search = new SearchPart(watch, curves => this._looked(curves));
     this._curves = new Curves(this._root, settings, () => this._frame.request());
     this._artifacts = new Artifacts(watch);
@@ -92,6 +96,7 @@ export class ExperimentView {
     const top = h('header', { class: 'dl-top' }, this._head.root, this._actions.buttons);
     return [
       top,
+      this._labels.root,
       this._actions.root,
       this._trouble.root,
       this._about.root,
@@ -124,6 +129,7 @@ export class ExperimentView {
     setAttribute(this._root, 'data-connection', look.connection);
     for (const part of [
       this._head,
+      this._labels,
       this._about,
       this._progress,
       this._failure,

@@ -1,0 +1,76 @@
+"""Labels of an experiment that may change at any time: its name, its note and its tags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import LONGEST_NAME, Experiment
+from kernel_backend.model.record import Record
+
+LONGEST_NOTE = 4000  # characters
+MOST_TAGS = 32  # of an experiment
+_TAG = re.compile(r"\w[\w.:/+@=#-]{0,49}")
+
+
+class LabelEdit(Record):
+    """The body of `POST /api/experiments/{number}/label`: None and empty lists change nothing, an empty text clears."""
+
+    name: str | None = Field(None, max_length=LONGEST_NAME)
+    note: str | None = Field(None, max_length=LONGEST_NOTE)
+    add_tags: tuple[str, ...] = ()
+    remove_tags: tuple[str, ...] = ()
+
+
+def apply_edit(before: Experiment, edit: LabelEdit) -> dict[str, Any]:
+    """Return the fields that differ after an edit; raises InvalidRequest for a tag that cannot be, or too many."""
+    tags = _edited_tags(before.tags, edit.add_tags, edit.remove_tags)
+    after = {
+        "name": before.name if edit.name is None else edit.name.strip(),
+        "note": before.note if edit.note is None else edit.note.strip(),
+        "tags": tags,
+    }
+    return {field: value for field, value in after.items() if value != getattr(before, field)}
+
+
+def edit_text(before: Experiment, changes: dict[str, Any]) -> str:
+    """Describe an edit for the audit log: `name 'a' -> 'b'; note changed; tags +good -bad`."""
+    parts = []
+    if "name" in changes:
+        parts.append(f"name {before.name!r} -> {changes['name']!r}")
+    if "note" in changes:
+        parts.append("note changed")
+    if "tags" in changes:
+        added = [f"+{tag}" for tag in changes["tags"] if tag not in before.tags]
+        removed = [f"-{tag}" for tag in before.tags if tag not in changes["tags"]]
+        parts.append(" ".join(["tags", *added, *removed]))
+    return "; ".join(parts)
+
+
+def check_tag(text: str) -> str:
+    """Return a tag; raises InvalidRequest for one that cannot be."""
+    if not _TAG.fullmatch(text):
+        raise InvalidRequest(
+            f"{text[:60]!r} is no tag: up to 50 letters, digits and any of . : / + @ = # - _, a letter or digit first"
+        )
+    return text
+
+
+def split_tags(text: str) -> list[str]:
+    """Return the tags of `baseline,good`; raises InvalidRequest for one that cannot be."""
+    return [check_tag(tag.strip()) for tag in text.split(",") if tag.strip()]
+
+
+def _edited_tags(before: Sequence[str], add: Iterable[str], remove: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags in the order in which they were added, each once whatever its case."""
+    gone = {check_tag(tag).casefold() for tag in remove}
+    found = {tag.casefold(): tag for tag in before if tag.casefold() not in gone}
+    for tag in add:
+        found.setdefault(check_tag(tag).casefold(), tag)
+    if len(found) > MOST_TAGS:
+        raise InvalidRequest(f"{len(found)} tags: an experiment has at most {MOST_TAGS}; remove some first")
+    return tuple(found.values())

@@ -1,0 +1,132 @@
+/** Tags and note below the head of a view, and the form that edits them and the name in place. */
+
+import { editOf, type Labels, labelsOf, tagsIn } from '../model/labels';
+import type { Look, Watch } from '../service/watch';
+import { button, changes, h, setLines, setText, show } from './dom';
+
+/** Name, tags and note as fields of a form; JupyterLab's dialog shows the same. */
+export class LabelFields {
+  private readonly _name = h('input', { type: 'text', maxlength: 200 });
+  private readonly _tags = h('input', { type: 'text', placeholder: 'baseline, paper', spellcheck: 'false' });
+  private readonly _note = h('textarea', { rows: 3, maxlength: 4000 });
+  readonly root = h(
+    'div',
+    { class: 'dl-label-fields' },
+    h('label', {}, 'Name', this._name),
+    h('label', {}, 'Tags', this._tags),
+    h('label', {}, 'Note', this._note)
+  );
+
+  get labels(): Labels {
+    return { name: this._name.value.trim(), tags: tagsIn(this._tags.value), note: this._note.value.trim() };
+  }
+
+  set labels({ name, tags, note }: Labels) {
+    this._name.value = name;
+    this._tags.value = tags.join(', ');
+    this._note.value = note;
+  }
+
+  focus(): void {
+    this._name.focus();
+  }
+}
+
+export class LabelPart {
+  private readonly _tags = h('ul', { class: 'dl-tags', 'aria-label': 'Tags' });
+  private readonly _note = h('p', { class: 'dl-note', 'aria-label': 'Note' });
+  private readonly _fields = new LabelFields();
+  private readonly _save = h('button', { type: 'submit', class: 'dl-button' }, 'Save');
+  private readonly _error = h('p', { class: 'dl-act-error', role: 'alert' });
+  private readonly _form = h(
+    'form',
+    { class: 'dl-label-form', hidden: true, 'aria-label': 'Edit labels' },
+    this._fields.root,
+    h(
+      'div',
+      { class: 'dl-actions' },
+      this._save,
+      button('Cancel', () => this._close())
+    ),
+    this._error
+  );
+  private readonly _changed = changes();
+  private _before: Labels | null = null; // what the form was opened with
+
+  readonly opener = button('Edit', () => this._open());
+  readonly root = h('div', { class: 'dl-labels' }, this._tags, this._note, this._form);
+
+  constructor(private readonly _watch: Pick<Watch, 'act' | 'look'>) {
+    this.opener.setAttribute('aria-expanded', 'false');
+    this._form.addEventListener('submit', event => {
+      event.preventDefault();
+      void this._submit();
+    });
+    this._form.addEventListener('keydown', event => this._key(event));
+  }
+
+  update(look: Look): void {
+    const experiment = look.overview?.experiment ?? null;
+    show(this.opener, experiment !== null && look.connection !== 'gone' && look.connection !== 'foreign');
+    if (!this._changed(experiment)) {
+      return;
+    }
+    const { tags, note } = experiment ? labelsOf(experiment) : { tags: [], note: '' };
+    setLines(this._tags, tags, () => h('li', { class: 'dl-tag' }));
+    show(this._tags, tags.length > 0);
+    setText(this._note, note);
+    show(this._note, note !== '');
+  }
+
+  private _open(): void {
+    const experiment = this._watch.look.overview?.experiment;
+    if (experiment && this._form.hidden) {
+      this._before = this._fields.labels = labelsOf(experiment);
+      setText(this._error, '');
+      this._expand(true);
+      this._fields.focus();
+    } else {
+      this._close();
+    }
+  }
+
+  private _close(): void {
+    this._expand(false);
+    this.opener.focus();
+  }
+
+  private _expand(open: boolean): void {
+    this._form.hidden = !open;
+    this.opener.setAttribute('aria-expanded', String(open));
+  }
+
+  private async _submit(): Promise<void> {
+    const edit = this._before && editOf(this._before, this._fields.labels);
+    if (this._save.disabled) {
+      return;
+    }
+    this._save.disabled = true;
+    setText(this._error, '');
+    try {
+      if (edit) {
+        await this._watch.act('label', edit);
+      }
+      this._close();
+    } catch (error) {
+      setText(this._error, error instanceof Error ? error.message : String(error));
+    }
+    this._save.disabled = false;
+  }
+
+  private _key(event: KeyboardEvent): void {
+    if (event.key === 'Escape') {
+      event.preventDefault();
+      event.stopPropagation();
+      this._close();
+    } else if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      event.stopPropagation();
+      void this._submit();
+    }
+  }
+}
