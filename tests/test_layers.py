@@ -57,12 +57,13 @@ PARTS: dict[str, set[str]] = {
     | TOOLS
     | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience", "peers"}
     | {"commands"},
-    "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts"},
+    "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts", "checkpoints"},
     "cli": WORDS | {"text", "client", "commands", "home", "discovery", "environments", "app", "patience", "backup"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {
     "jupyter_ext": {"artifacts", "checkpoints", "search"},  # job.load() makes a model, job.to_optuna() a study
+    "daylight": {"search"},  # which imports numpy, and a package's record of a method shall not
     "commands": {"checkpoints"},  # a download reads a manifest
 }
 TORCH = {"kernel_backend.checkpoints.writer"}  # and the runner: the only ones that import it when they are imported
@@ -87,7 +88,7 @@ def name(path: Path) -> str:
 FILES = {
     name(path): ast.parse(path.read_text(encoding="utf-8"), str(path))
     for path in [
-        ROOT / "daylight.py",
+        *ROOT.glob("daylight/**/*.py"),
         *ROOT.glob("kernel_backend/**/*.py"),
         *ROOT.glob("jupyter_ext/**/*.py"),
     ]
@@ -188,6 +189,11 @@ def test_a_kernel_holds_neither_torch_nor_a_database() -> None:
     heavy = {"torch", "horovod", "sqlalchemy", "alembic", "tornado", "numpy", "pandas", "matplotlib", "jupyter_server"}
     heavy |= {"jupyterhub"}
     assert not loaded("daylight", "jupyter_ext.magics") & heavy
+
+
+def test_the_record_of_a_search_method_needs_no_numpy() -> None:
+    """A kernel imports the package of each method that is asked for, and reads its record only."""
+    assert "numpy" not in loaded("daylight.search")
 
 
 def test_a_jupyter_server_holds_neither_torch_nor_a_database() -> None:

@@ -24,7 +24,7 @@ _SYSTEMS = ("/proc", "/dev", "/sys", "/etc", "/run", "/usr/lib", "/usr/share", "
 _PACKAGES = ("site-packages", "dist-packages", "__pycache__")
 _PYTHONS = tuple({sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 _ROOT = Path(__file__).parents[2]
-_OWN = tuple(str(_ROOT / name) for name in ("kernel_backend", "jupyter_ext", "daylight.py"))
+_OWN = tuple(str(_ROOT / name) for name in ("kernel_backend", "jupyter_ext", "daylight"))
 
 
 def is_data(path: str, ours: Iterable[str]) -> bool:

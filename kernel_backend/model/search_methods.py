@@ -93,7 +93,7 @@ class SearchMethods(Record):
 
 
 _RUNGS = ("sampler", "stopping", "eta", "first_rung")
-_PLAIN = "kernel_backend.search.asha:plain"
+_PLAIN = "kernel_backend.search.asha:plain_searcher"
 
 # In the order of help and documentation. A method of another package is a record like these, see CONTRIBUTING.md.
 BUILT_IN: tuple[SearchMethod, ...] = (
@@ -108,8 +108,8 @@ BUILT_IN: tuple[SearchMethod, ...] = (
     SearchMethod(
         name="grid",
         summary="every combination of the values",
-        factory="kernel_backend.search.grid:grid",
-        plan="kernel_backend.search.grid:plan",
+        factory="kernel_backend.search.grid:grid_searcher",
+        plan="kernel_backend.search.grid:grid_plan",
         space="counted",
     ),
     SearchMethod(
@@ -122,7 +122,7 @@ BUILT_IN: tuple[SearchMethod, ...] = (
     SearchMethod(
         name="asha",
         summary="asynchronous successive halving: many trials train a little, the best of them go on",
-        factory="kernel_backend.search.asha:asha",
+        factory="kernel_backend.search.asha:asha_searcher",
         plan="kernel_backend.search.asha:asha_plan",
         uses=(*_RUNGS, "brackets"),
         trials=64,
@@ -132,7 +132,7 @@ BUILT_IN: tuple[SearchMethod, ...] = (
     SearchMethod(
         name="hyperband",
         summary="all of Hyperband's brackets side by side, from many short trials to a few whole ones",
-        factory="kernel_backend.search.asha:hyperband",
+        factory="kernel_backend.search.asha:hyperband_searcher",
         plan="kernel_backend.search.asha:hyperband_plan",
         uses=_RUNGS,
         judged="rungs",
@@ -140,8 +140,8 @@ BUILT_IN: tuple[SearchMethod, ...] = (
     SearchMethod(
         name="pbt",
         summary="population-based training: copies of the best, a little changed, replace the worst",
-        factory="kernel_backend.search.pbt:pbt",
-        plan="kernel_backend.search.pbt:plan",
+        factory="kernel_backend.search.pbt:pbt_searcher",
+        plan="kernel_backend.search.pbt:pbt_plan",
         uses=("sampler", "population", "interval"),
         judged="midway",
     ),
@@ -151,7 +151,7 @@ BUILT_IN: tuple[SearchMethod, ...] = (
     SearchMethod(
         name="custom",
         summary="a class in the cell",
-        factory="kernel_backend.search.custom:custom",
+        factory="kernel_backend.search.custom:Custom",
         uses=("source",),
         trials=16,
         learns=True,

@@ -11,7 +11,7 @@ from kernel_backend.search.base import Plan, Searcher
 from kernel_backend.search.make import make
 from kernel_backend.search.observations import Observations
 from kernel_backend.search.problems import Problem, TableProblem
-from kernel_backend.search.samplers import Sampler, stream
+from kernel_backend.search.samplers import RandomSampler, Sampler, SobolSampler, stream
 from kernel_backend.search.simulate import simulate
 from kernel_backend.search.trace import Trace
 
@@ -20,10 +20,12 @@ __all__ = [
     "Observations",
     "Plan",
     "Problem",
+    "RandomSampler",
     "Sampler",
     "SearchMethod",
     "Searcher",
     "Settings",
+    "SobolSampler",
     "Space",
     "TableProblem",
     "Trace",

@@ -151,29 +151,29 @@ def sampled(settings: Settings, space: Space, sampler: Sampler) -> Asha:
     return Asha(settings, brackets, sampler, _observations(settings, space, brackets), settings.limit)
 
 
-def plain(settings: Settings, space: Space) -> Asha:
-    """A searcher that trains each trial to its end."""
+def plain_searcher(settings: Settings, space: Space) -> Asha:
+    """Return a searcher that trains each trial to its end."""
     return _searcher(settings, space, [Bracket([settings.units], 1.0)], settings.limit)
 
 
-def asha(settings: Settings, space: Space) -> Asha:
-    """ASHA, with the ladders that `--brackets` chooses."""
+def asha_searcher(settings: Settings, space: Space) -> Asha:
+    """Return a searcher of ASHA with the brackets that `--brackets` chooses."""
     return _searcher(settings, space, _asha_brackets(settings), settings.limit)
 
 
-def hyperband(settings: Settings, space: Space) -> Asha:
-    """All brackets of Hyperband at once; where nothing else is said, each of them once."""
+def hyperband_searcher(settings: Settings, space: Space) -> Asha:
+    """Return a searcher of all Hyperband brackets at once; each runs once unless `--trials` or a budget says more."""
     brackets = _hyperband_brackets(settings)
     return _searcher(settings, space, brackets, _hyperband_trials(settings, brackets))
 
 
 def asha_plan(settings: Settings, space: Space) -> Plan:
-    """What a dry run tells."""
+    """Return what a dry run tells of ASHA."""
     return _plan(_asha_brackets(settings), settings.limit, settings.limit)
 
 
 def hyperband_plan(settings: Settings, space: Space) -> Plan:
-    """What a dry run tells: its brackets say how many trials there are, unless somebody else does."""
+    """Return what a dry run tells; the brackets give the number of trials unless it is given."""
     brackets = _hyperband_brackets(settings)
     return _plan(brackets, settings.limit, _hyperband_trials(settings, brackets))
 

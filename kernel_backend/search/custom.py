@@ -47,11 +47,6 @@ class Asker(Protocol):
         """What its `tell` answers, as JSON."""
 
 
-def custom(settings: Settings, space: Space, asker: Asker) -> Custom:
-    """The searcher of a class."""
-    return Custom(settings, space, asker)
-
-
 @dataclass(kw_only=True)
 class _Trial(Progress):
     wish: Wish | None = None  # what `tell` wants at the next target

@@ -24,16 +24,16 @@ T = TypeVar("T")
 MOST = MOST_POINTS
 
 
-def grid(settings: Settings, space: Space) -> Asha:
-    """A searcher that trains each combination once, to its end; raises InvalidRequest as `points` does."""
+def grid_searcher(settings: Settings, space: Space) -> Asha:
+    """Return a searcher that trains each combination once, to its end; raises InvalidRequest as `points` does."""
     found = points(space)
     seen = Observations(Encoder(space), settings.mode, [settings.units])
     brackets = [Bracket([settings.units], 1.0)]
     return Asha(settings, brackets, ListSampler(found), seen, settings.limit, asks=len(found))
 
 
-def plan(settings: Settings, space: Space) -> Plan:
-    """What a dry run tells; raises InvalidRequest as `points` does."""
+def grid_plan(settings: Settings, space: Space) -> Plan:
+    """Return what a dry run tells; raises InvalidRequest as `points` does."""
     trials = min(count(space), settings.trials or MOST)
     return Plan(trials, settings.units, trials)
 

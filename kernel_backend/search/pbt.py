@@ -30,14 +30,14 @@ RESAMPLED = 0.25  # of the hyperparameters of a copy; the others change by a fac
 FACTORS = (0.8, 1.2)
 
 
-def pbt(settings: Settings, space: Space) -> Pbt:
-    """The searcher of a population."""
+def pbt_searcher(settings: Settings, space: Space) -> Pbt:
+    """Return the searcher of a population."""
     seen = Observations(Encoder(space), settings.mode, [settings.units])
     return Pbt(settings, space, sampler_of(settings, len(seen.encoder.dimensions)), seen)
 
 
-def plan(settings: Settings, space: Space) -> Plan:
-    """What a dry run tells: each of the population is trained to its end, itself or by its copies."""
+def pbt_plan(settings: Settings, space: Space) -> Plan:
+    """Return what a dry run tells: each of the population is trained to its end, itself or by its copies."""
     population = settings.population or POPULATION
     trials = min(population, settings.trials or population)
     return Plan(trials, settings.units, trials * (settings.units // interval_of(settings)))

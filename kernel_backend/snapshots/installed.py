@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-OURS = ("daylight.py", "jupyter_ext", "kernel_backend")  # what a worker needs of Daylight, beside one another
+OURS = ("daylight", "jupyter_ext", "kernel_backend")  # what a worker needs of Daylight, beside one another
 _BUILT = {"__pycache__", "node_modules"}
 _BROWSERS = {"labextension", "static"}  # of Daylight: no worker needs it
 MAX_FILES, MAX_BYTES = 20_000, 16 * 2**20  # of one editable distribution, to be digested in full and to travel
@@ -90,8 +90,8 @@ def own_root() -> Path | None:
 
 def own_files(root: Path) -> dict[str, Path]:
     """The files of Daylight below `root` that a worker needs, by their names in a wheel, sorted."""
-    found = {"daylight.py": root / "daylight.py"} if (root / "daylight.py").is_file() else {}
-    for package in OURS[1:]:
+    found: dict[str, Path] = {}
+    for package in OURS:
         found |= {f"{package}/{name}": path for name, path in _files(root / package, _BROWSERS).items()}
     return dict(sorted(found.items()))
 

@@ -40,7 +40,7 @@ def test_files_that_have_changed_since_make_no_wheel(tmp_path: Path):
     for name, path in own_files(root).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(path.read_bytes())
-    (tmp_path / "daylight.py").write_text("changed = True\n")
+    (tmp_path / "daylight" / "__init__.py").write_text("changed = True\n")
     with pytest.raises(NoEnvironment, match="have changed since"):
         own_wheel(tmp_path, digest)
 

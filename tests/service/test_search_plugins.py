@@ -23,8 +23,7 @@ OPTIONS: dict[str, Any] = {
     "metric": Metric(name="error", mode="min"),
 }
 FAILING = """
-from kernel_backend.model.search_methods import SearchMethod
-from kernel_backend.search import sampled
+from daylight.search import SearchMethod, sampled
 METHOD = SearchMethod(name="failing", summary="fails", factory="failing_search:make", trials=2)
 
 class Sampler:

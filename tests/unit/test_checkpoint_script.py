@@ -14,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-from kernel_backend import checkpoints
+from daylight import checkpoints
 from kernel_backend.checkpoints.alone import alone
 from kernel_backend.errors import CheckpointDamaged, Conflict, DaylightError, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Keep, Metric
@@ -140,7 +140,7 @@ def test_the_guides_script_trains_and_goes_on_from_what_it_saved(tmp_path, monke
 
 
 def test_importing_it_imports_no_torch():
-    code = "import sys; from kernel_backend.checkpoints import load, save, latest; print('torch' in sys.modules)"
+    code = "import sys; from daylight.checkpoints import load, save, latest; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "False\n"
 

@@ -157,7 +157,7 @@ def test_daylights_own_files_are_those_of_a_worker():
     root = own_root()
     assert root is not None
     files = own_files(root)
-    assert {"daylight.py", "kernel_backend/__init__.py", "jupyter_ext/__init__.py"} <= files.keys()
+    assert {"daylight/__init__.py", "kernel_backend/__init__.py", "jupyter_ext/__init__.py"} <= files.keys()
     assert not any("labextension" in name or "__pycache__" in name for name in files)
     assert record().daylight == digest_of(files)
 

@@ -24,7 +24,7 @@ from tests.plugins import ANNEALING, importable, install, written
 from tests.search_builders import SPACE, Logged, create
 
 METHOD = """
-from kernel_backend.model.search_methods import SearchMethod
+from daylight.search import SearchMethod
 METHOD = SearchMethod(name="mine", summary="mine", factory="there.is.none:make")
 """
 

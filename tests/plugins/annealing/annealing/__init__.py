@@ -1,6 +1,6 @@
 """Simulated annealing as a search method of Daylight: its record. The searcher is imported where a search is made."""
 
-from kernel_backend.model.search_methods import MethodOption, SearchMethod
+from daylight.search import MethodOption, SearchMethod
 
 METHOD = SearchMethod(
     name="annealing",

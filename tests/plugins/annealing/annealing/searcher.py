@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from kernel_backend.model.record import Value
-from kernel_backend.search import Observations, Searcher, Settings, Space, sampled, stream
+from daylight.search import Observations, Searcher, Settings, Space, sampled, stream
 
 
 def make(settings: Settings, space: Space) -> Searcher:
@@ -17,7 +17,7 @@ class _Annealing:
     def __init__(self, seed: int, temperature: float) -> None:
         self._seed, self._temperature = seed, temperature
 
-    def ask(self, number: int, seen: Observations) -> dict[str, Value]:
+    def ask(self, number: int, seen: Observations) -> dict[str, Any]:
         """Return the hyperparameters of trial `number`: drawn anywhere before there is a result."""
         random = stream(self._seed, number)
         anywhere = [random.random() for _ in seen.encoder.dimensions]

@@ -1,0 +1,53 @@
+"""Write search methods, and simulate searches on recorded learning curves.
+
+A record of a method (`SearchMethod`, `MethodOption`) is imported without numpy: notebook kernels read records only.
+All else is imported at its first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kernel_backend.model.search import Settings
+from kernel_backend.model.search_methods import MethodOption, SearchMethod
+from kernel_backend.model.space import Choices, Parameter, Range, Space
+
+if TYPE_CHECKING:
+    from kernel_backend.search.asha import sampled
+    from kernel_backend.search.base import Plan, Searcher
+    from kernel_backend.search.make import make
+    from kernel_backend.search.observations import Observations
+    from kernel_backend.search.problems import Problem, TableProblem
+    from kernel_backend.search.samplers import RandomSampler, Sampler, SobolSampler, stream
+    from kernel_backend.search.simulate import simulate
+    from kernel_backend.search.trace import Trace
+
+__all__ = [
+    "Choices",
+    "MethodOption",
+    "Observations",
+    "Parameter",
+    "Plan",
+    "Problem",
+    "RandomSampler",
+    "Range",
+    "Sampler",
+    "SearchMethod",
+    "Searcher",
+    "Settings",
+    "SobolSampler",
+    "Space",
+    "TableProblem",
+    "Trace",
+    "make",
+    "sampled",
+    "simulate",
+    "stream",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("kernel_backend.search"), name)
