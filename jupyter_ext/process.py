@@ -14,6 +14,7 @@ from kernel_backend.model.secrets import find_secrets, is_secret, known_secrets
 from kernel_backend.model.snapshot import Process
 from kernel_backend.snapshots.environment import numerics_variables
 from kernel_backend.snapshots.process import SETTINGS, cell_of, process
+from kernel_backend.snapshots.random_states import random_digests
 
 # Set by Jupyter, and by launchers for their ranks: another in a job whatever cells do.
 _OTHERS = re.compile(
@@ -44,6 +45,7 @@ def notebook_process(capture: Capture, files: Mapping[str, bytes]) -> Process:
             and not setting.is_set_in(cell)
         },
         variables=found.variables,
+        random=random_digests(capture.draws_from),
         replaced={
             path: value
             for path, value in found.replaced.items()

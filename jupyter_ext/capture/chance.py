@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jupyter_ext.capture.executed import Executed
+from jupyter_ext.capture.follow.libraries import STATES
+from jupyter_ext.capture.history import History
 from jupyter_ext.capture.problems import Problem
 from jupyter_ext.capture.slice import Slice
 from jupyter_ext.capture.values import Refused, Values
+from kernel_backend.snapshots.random_states import SEEDING
 
 LIMIT = 32 * 2**20  # bytes of each value
 _TRAINS = re.compile(r"\.(fit|backward)\(")
@@ -52,6 +55,35 @@ def unseeded(executed: Executed, sliced: Slice, namespace: Mapping[str, object] 
             if drawing:  # the order of a set is perhaps the same: the job compares
                 found.problems.append(_refused(name, namespace[name], str(refused), executed, max(drawing)))
     return found
+
+
+@dataclass
+class Draws:
+    """Packages whose generators the submitted cell itself draws from: `seeded` by cells before it, or by none."""
+
+    seeded: tuple[str, ...] = ()
+    unseeded: tuple[str, ...] = ()
+
+
+def draws_of(history: History, start: int) -> Draws:
+    """Return what the statements from `start` on draw from before they seed it; bodies of functions do not count."""
+    drawn: set[str] = set()
+    own: set[str] = set()
+    for time in range(start, len(history.executed)):
+        drawn |= history.drawn[time] - own
+        own |= {name for name, perhaps in history.binds[time].items() if not perhaps}
+    seeded = {state for state in drawn if any(time < start for time in history.binders.get(state, ()))}
+    packages = {state: package for package, state in STATES.items()}
+    return Draws(*(tuple(sorted(packages[state] for state in each)) for each in (seeded, drawn - seeded)))
+
+
+def told(draws: Draws) -> Iterator[str]:
+    """Yield a warning for each generator that the cell draws from and that nothing is known to seed."""
+    for package in draws.unseeded:
+        yield (
+            f"this cell itself draws from {package}, which no cell is known to have seeded: the job draws by its own "
+            f"--seed. If it was seeded in a way that is not seen, add the line {SEEDING[package]} above the draw"
+        )
 
 
 def _is_learnt(value: object) -> bool:

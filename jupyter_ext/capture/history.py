@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import sys
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.follow import Follower
+from jupyter_ext.capture.loaded import star_names
 
 
 class History:
@@ -20,6 +19,7 @@ class History:
         self.changers: dict[str, list[int]] = defaultdict(list)
         self.binds: list[dict[str, bool]] = []  # by time: name -> only perhaps
         self.read: list[set[str]] = []  # by time, through the functions that are called
+        self.drawn: list[set[str]] = []  # by time: states that it draws from for sure, and does not seed itself
         self.ambient: list[int] = []
         self.by_chance: set[int] = set()  # times of what comes out otherwise in each process
         self.by_hash: set[int] = set()  # of what does perhaps, for it depends on the order of a set
@@ -32,13 +32,15 @@ class History:
             done = follower.run(statement, displayed=time in displayed)
             # Random numbers are drawn from a state that a seed has made and each draw changes.
             drawn = {state for state in done.drawn if state in self.binders}
-            if done.by_chance or not done.surely_drawn <= self.binders.keys() | done.seeded:
+            if done.by_chance or not done.surely_drawn <= self.binders.keys() | done.seeded | done.perhaps_seeded:
                 self.by_chance.add(time)
             if done.by_hash:
                 self.by_hash.add(time)
-            binds = {**dict.fromkeys(done.bound, True), **statement.binds, **dict.fromkeys(done.seeded, False)}
+            perhaps = dict.fromkeys(done.bound | done.perhaps_seeded, True)
+            binds = {**perhaps, **statement.binds, **dict.fromkeys(done.seeded, False)}
             self.binds.append(binds)
             self.read.append(done.read | drawn)
+            self.drawn.append(done.surely_drawn - done.seeded)
             for name in binds:
                 self.binders[name].append(time)
             for name in done.changed | drawn:
@@ -53,17 +55,6 @@ class History:
                 self.unseen.append(time)
             if statement.star:
                 self.stars.append(time)
-                for name in _star_names(statement):
+                for name in star_names(statement.nodes):
                     binds[name] = False
                     self.binders[name].append(time)
-
-
-def _star_names(statement: Statement) -> set[str]:
-    """What `from x import *` binds, as far as the module is loaded."""
-    found: set[str] = set()
-    for node in statement.nodes:
-        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            module = sys.modules.get(node.module or "")
-            public = [name for name in vars(module) if not name.startswith("_")] if module else []
-            found |= set(getattr(module, "__all__", public))
-    return found

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from jupyter_ext.capture.cells import Cell
-from jupyter_ext.capture.chance import unseeded
+from jupyter_ext.capture.chance import draws_of, told, unseeded
 from jupyter_ext.capture.compiles import uncompiled, unparsable
 from jupyter_ext.capture.deleted import deleted
 from jupyter_ext.capture.dropped import dropped
@@ -52,6 +52,7 @@ class Capture:
     files: dict[str, bytes] = field(default_factory=dict)  # of captured values, by their names in the archive
     drawn: tuple[str, ...] = ()  # those of the captured ones that nobody named: they are drawn without a seed
     packages: frozenset[str] = frozenset()  # that it imports, with what those of the project use
+    draws_from: tuple[str, ...] = ()  # packages whose generators the cell draws from as cells before it seeded them
     compared: tuple[str, ...] = ()  # names whose values in the notebook, before the cell, must be those in the job
 
     def where(self, line: int) -> str:
@@ -120,6 +121,7 @@ def capture_cell(
     if drawn.held.written:
         held = held.with_others(drawn.held)
         sliced = Slice(past, executed.start, [*shared, *held.needs], held.written)
+    draws = draws_of(past, executed.start)
     written = written_in(sliced, namespace, executed)
     found = settings(zip(executed.cells, executed.parsed, strict=True), {} if namespace is None else os.environ)
     taken = [time for time in sorted(sliced.needed) if time < executed.start]
@@ -143,6 +145,7 @@ def capture_cell(
             *_unseen(executed, sliced),
             *ahead.warnings,
             *repeated(executed, taken),
+            *told(draws),
             *dropped(executed, sorted(sliced.needed)),
         ),
         kept_out=kept_out,
@@ -157,6 +160,7 @@ def capture_cell(
         ),
         packages=sliced.packages,
         compared=sliced.compared,
+        draws_from=draws.seeded,
         captured=tuple(writer.captured),
         drawn=tuple(drawn.held.written),
         files=held.files,

@@ -99,6 +99,7 @@ class Process(Record):
     settings: dict[str, str] = {}  # by name; in a snapshot those that are not as they begin
     variables: dict[str, str | None] = {}  # of the environment, those that cells have set and the code names
     replaced: dict[str, str] = {}  # functions of libraries, by what stands in their place
+    random: dict[str, str] = {}  # by package: digest of the state that the submitted cell itself draws from
 
 
 class Data(Record):

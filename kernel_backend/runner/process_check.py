@@ -9,6 +9,7 @@ from typing import NamedTuple
 from kernel_backend.model.snapshot import DEFINITION, Process
 from kernel_backend.runner.load import read_snapshot
 from kernel_backend.snapshots.process import SETTINGS, cell_of, exists, process
+from kernel_backend.snapshots.random_states import SEEDING, random_digests
 
 WAY_OUT = (
     "what a function of a module, exec() or %run sets does not travel: write it in the submitted cell or in one before "
@@ -31,15 +32,20 @@ class ProcessCheck:
         self._cell = cell
         self._compares, self._notebook = notebook is not None, notebook or Process()
         self._start = self._before = self._look()
+        self._random = random_digests(self._notebook.random)
 
     def cell_begins(self) -> None:
         """What earlier cells do is done."""
         self._before = self._look()
+        self._random = random_digests(self._notebook.random)
 
     def differences(self) -> list[Difference]:
         """What is set otherwise, and not by the submitted cell itself."""
         after = self._look()
-        return [*self._settings(after), *self._variables(after), *self._replaced(after)] if self._compares else []
+        if not self._compares:
+            return []
+        found = (self._settings(after), self._variables(after), self._replaced(after), self._random_states())
+        return [each for differences in found for each in differences]
 
     def _look(self) -> Process:
         return process(self._notebook.variables) if self._compares else Process()
@@ -66,6 +72,16 @@ class ProcessCheck:
             if job != notebook and job == after.replaced.get(path) and exists(path):
                 by = notebook if "<" not in notebook else "..."  # <lambda>, <locals>
                 yield Difference(_differs(path, notebook, job or "the library's own", f"{path} = {by}"))
+
+    def _random_states(self) -> Iterator[Difference]:
+        for package, notebook in self._notebook.random.items():
+            if self._random.get(package) != notebook:
+                text = (
+                    f"the state of {package}'s random generator is not the notebook's where the submitted cell begins, "
+                    "so what the cell itself draws is not, either. To draw the same in both, add the line "
+                    f"{SEEDING.get(package, 'that seeds it')} above the draw"
+                )
+                yield Difference(text, refuses=False)
 
 
 def process_check(code: Path) -> ProcessCheck:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.follow.changes import change, change_root
-from jupyter_ext.capture.follow.objects import attribute
+from jupyter_ext.capture.follow.objects import attribute, attribute_value
 from jupyter_ext.capture.follow.things import ELEMENTS, NOTHING, Thing, Value, parts_of
 from jupyter_ext.capture.follow.world import World
 from jupyter_ext.capture.names import root, scan
@@ -25,7 +25,7 @@ def call_builtin(world: World, name: str, arguments: list[Value], node: ast.Call
     elif name == "getattr" and len(node.args) > 1:
         key = node.args[1]
         if isinstance(key, ast.Constant) and isinstance(key.value, str):
-            return set(attribute(world, arguments[0], key.value, node))
+            return set(attribute_value(world, arguments[0], key.value, node))
         return set(parts_of(arguments[0]))
     elif name in ("exec", "eval") and node.args:
         text = node.args[0]

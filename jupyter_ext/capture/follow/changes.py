@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from jupyter_ext.capture.follow import libraries
+from jupyter_ext.capture.follow.sources import RandomUse
 from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of, reach
 from jupyter_ext.capture.follow.world import World
 from jupyter_ext.capture.names import root
@@ -43,17 +44,18 @@ def change_package(world: World, package: str, path: tuple[str, ...]) -> None:
 
 def draw(world: World, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
     """A call in a package that may draw random numbers, or seed where they come from."""
-    if path and path[-1] in libraries.SEEDING_ALL:
-        world.out.seeded |= libraries.ALL_STATES
-        return
-    state = libraries.random_state(package, path)
-    if state is None:
-        return
-    if libraries.seeds(path[-1]):
-        world.out.seeded.add(state)
-    else:
-        world.out.drawn.add(state)
-        world.out.surely_drawn |= {state} if surely else set()
+    seeded, drawn = libraries.random_effect(package, path)
+    world.out.seeded |= seeded
+    world.out.drawn |= drawn
+    world.out.surely_drawn |= drawn if surely else set()
+
+
+def use_random(world: World, use: RandomUse) -> None:
+    """A call of the project's own code that seeds or draws."""
+    world.out.seeded |= use.seeded
+    world.out.perhaps_seeded |= use.perhaps
+    world.out.drawn |= use.drawn
+    world.out.surely_drawn |= use.drawn - use.seeded - use.perhaps
 
 
 def in_order(world: World, value: Iterable[Thing]) -> None:

@@ -7,7 +7,7 @@ import ast
 from jupyter_ext.capture.follow.changes import change, use
 from jupyter_ext.capture.follow.functions import function
 from jupyter_ext.capture.follow.iteration import iterate
-from jupyter_ext.capture.follow.objects import TRUTH, ask_truth, attribute, call_methods
+from jupyter_ext.capture.follow.objects import TRUTH, ask_truth, attribute_value, call_methods
 from jupyter_ext.capture.follow.places import store
 from jupyter_ext.capture.follow.syntax import as_function
 from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of
@@ -47,7 +47,7 @@ def _name(world: World, node: ast.Name) -> Value:
 
 
 def _attribute(world: World, node: ast.Attribute) -> Value:
-    return attribute(world, world.visit(node.value), node.attr, node)
+    return attribute_value(world, world.visit(node.value), node.attr, node)
 
 
 def _subscript(world: World, node: ast.Subscript) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.changes import contain, in_order, use
+from jupyter_ext.capture.follow.changes import contain, draw, in_order, use
 from jupyter_ext.capture.follow.functions import enter
 from jupyter_ext.capture.follow.objects import apply, call_methods
 from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of, reach
@@ -18,6 +18,8 @@ def iterate(world: World, value: Value) -> Value:
     """Take all of it; what its elements may be."""
     use(world, value)
     in_order(world, value)
+    if any(each.draws for each in reach(value)):
+        draw(world, "torch", ("randperm",))
     found = set(parts_of(value))
     for each in value:
         if each.call is not None:

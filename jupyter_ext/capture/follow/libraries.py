@@ -99,13 +99,15 @@ _DRAWS = _names(
     "uniform_ normal_ xavier_uniform_ xavier_normal_ kaiming_uniform_ kaiming_normal_ orthogonal_ trunc_normal_",
     "sparse_ reset_parameters",
 )
-_STATES = {
+_SEEDING_TORCH = _names("manual_seed seed set_rng_state")
+STATES = {  # by package
     "random": "the state of random",
     "numpy": "the state of numpy.random",
     "torch": "the state of torch's generator",
 }
-ALL_STATES = frozenset(_STATES.values())
-SEEDING_ALL = _names("seed_everything set_seed set_seeds seed_all set_global_seed fix_seed")
+ALL_STATES = frozenset(STATES.values())
+_SEEDING_ALL = _names("seed_everything set_seed set_seeds seed_all set_global_seed fix_seed set_random_seed")
+_OF_OTHER_DEVICES = _names("cuda mps xpu mtia")  # whose generators are not the one that is meant here
 # Functions of sklearn that draw from numpy's state where no `random_state` is given.
 _SHUFFLING = _names(
     "train_test_split shuffle resample make_classification make_regression make_blobs make_moons make_circles",
@@ -162,16 +164,26 @@ def changes(method: str) -> bool:
     return method in CHANGING or (method.endswith("_") and not method.startswith("_"))
 
 
-def random_state(package: str, path: tuple[str, ...]) -> str | None:
+def random_effect(package: str, path: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the states that a call of `package.path()` seeds, and those that it draws from."""
+    name = path[-1] if path else ""
+    if name in _SEEDING_ALL and (package != "tensorflow" or "keras" in path):
+        return ALL_STATES, frozenset()
+    state = _random_state(package, path)
+    states = frozenset(() if state is None else (state,))
+    return (states, frozenset()) if seeds(name) else (frozenset(), states)
+
+
+def _random_state(package: str, path: tuple[str, ...]) -> str | None:
     """Which of the generators that nobody names a call draws from or seeds, as the name of its state."""
     name = path[-1] if path else ""
     draws = (
         (package == "random" and name[:1].islower())
         or (package == "numpy" and "random" in path[:-1] and name not in ("default_rng", "RandomState", "Generator"))
         or (package == "sklearn" and name in _SHUFFLING)
-        or (package == "torch" and (name in _DRAWS or name in ("manual_seed", "seed", "set_rng_state")))
+        or (package == "torch" and not _OF_OTHER_DEVICES & {*path} and name in _DRAWS | _SEEDING_TORCH)
     )
-    return _STATES["numpy" if package == "sklearn" else package] if draws else None
+    return STATES["numpy" if package == "sklearn" else package] if draws else None
 
 
 def draws_by_method(name: str, node: ast.Call) -> str | None:
@@ -205,7 +217,7 @@ def _is_none(node: ast.expr) -> bool:
 
 def random_states(package: str) -> set[str]:
     """The name of the state that a package draws from, if any."""
-    return {_STATES[package]} if package in _STATES else set()
+    return {STATES[package]} if package in STATES else set()
 
 
 def seeds(name: str) -> bool:

@@ -56,6 +56,13 @@ def attribute(world: World, holder: Value, name: str, node: ast.AST) -> Value:
     return frozenset(found)
 
 
+def attribute_value(world: World, holder: Value, name: str, node: ast.AST) -> Value:
+    """What `holder.name` is to who keeps it: of a package, such as `torch.manual_seed`, that and no more."""
+    found = attribute(world, holder, name, node)
+    inner = [world.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
+    return NOTHING.union({each for each in found if each.package is None}, *inner)
+
+
 def _method_of(world: World, method: Thing, holder: Thing, node: object) -> Thing:
     key = ("bound", id(method), id(holder), node if isinstance(node, tuple) else id(node))
     if key not in world.made:

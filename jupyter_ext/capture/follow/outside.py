@@ -5,9 +5,19 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.changes import change, change_package, contain, draw, in_order, mark_unknown, use
+from jupyter_ext.capture.follow.changes import (
+    change,
+    change_package,
+    contain,
+    draw,
+    in_order,
+    mark_unknown,
+    use,
+    use_random,
+)
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.objects import apply, call_methods
+from jupyter_ext.capture.follow.sources import random_use, random_use_of_method
 from jupyter_ext.capture.follow.syntax import is_type
 from jupyter_ext.capture.follow.things import ELEMENTS, NOTHING, Value, parts_of, reach
 from jupyter_ext.capture.follow.world import World
@@ -45,14 +55,22 @@ def call_outside(
         name = full[-1] if full else name
         scalar = scalar and libraries.is_scalar(each.package, name or "")
         given_one = libraries.seeded(node) or any(value.stateful for value in every)
-        if not given_one or libraries.seeds(name or ""):
+        if (own := random_use(each.package or "", full)) is not None and full:
+            use_random(world, own)
+        elif not given_one or libraries.seeds(name or ""):
             draw(world, each.package or "", full, surely=True)
         world.out.by_chance = world.out.by_chance or libraries.by_chance(each.package or "", full, node)
         if isinstance(node.func, ast.Attribute) and libraries.sets(path) and each in receiver:
             change_package(world, each.package or "", path)
         elif not isinstance(node.func, ast.Attribute) and libraries.sets(inner):
             change_package(world, each.package or "", inner)
+    for each in parts_of(callee) - callee:  # of a `partial`
+        if each.package and each.path:
+            draw(world, each.package, tuple(each.path.split(".")))
     name = name or ""
+    for each in receiver:
+        if each.package is None and each.origin is not None:
+            use_random(world, random_use_of_method(each.origin, name))
     if not packages and (drawn_from := libraries.draws_by_method(name, node)) is not None:
         draw(world, drawn_from, ("random", "rand"), surely=True)
     if name in libraries.ORDERING:
@@ -83,6 +101,7 @@ def call_outside(
         for each in found:
             each.origin = each.origin or _origin(package, name, node, first=arguments[0] if arguments else NOTHING)
             each.learns = each.learns or "BatchNorm" in name
+            each.draws = each.draws or (name == "DataLoader" and not libraries.seeded(node))
         if name in libraries.SHARED and package is not None:
             for each in found:
                 each.holders |= world.package(package)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.follow.calls import call
-from jupyter_ext.capture.follow.changes import change
+from jupyter_ext.capture.follow.changes import change, use_random
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.objects import ask_truth, call_methods
 from jupyter_ext.capture.follow.places import rebind, store
+from jupyter_ext.capture.follow.sources import module_imported_by, random_use
 from jupyter_ext.capture.follow.syntax import loaded
 from jupyter_ext.capture.follow.things import NOTHING, Value, parts_of
 from jupyter_ext.capture.follow.world import Visits, World
+from jupyter_ext.capture.loaded import star_names
 
 
 def _branch(world: World, node: ast.If | ast.Try | ast.TryStar) -> Value:
@@ -81,16 +83,27 @@ def _match(world: World, node: ast.Match) -> Value:
 def _import(world: World, node: ast.Import) -> Value:
     for each in node.names:
         package, _, path = each.name.partition(".")
+        _run_module(world, each.name)
         world.bind(each.asname or package, world.package(package, path if each.asname else ""))
     return NOTHING
 
 
 def _import_from(world: World, node: ast.ImportFrom) -> Value:
     package, _, path = (node.module or ".").partition(".")
-    for each in node.names:
-        if each.name != "*":
-            world.bind(each.asname or each.name, world.package(package, f"{path}.{each.name}".lstrip(".")))
+    _run_module(world, node.module or "")
+    names = {each.asname or each.name: each.name for each in node.names if each.name != "*"}
+    for own, name in (names or {name: name for name in star_names([node])}).items():
+        other = module_imported_by(node.module or ".", name)
+        world.bind(own, world.package(*other) if other else world.package(package, f"{path}.{name}".lstrip(".")))
     return NOTHING
+
+
+def _run_module(world: World, name: str) -> None:
+    """An import runs the module, for the first time perhaps."""
+    package, *path = name.split(".")
+    if name not in world.imported and (use := random_use(package, path)) is not None:
+        use_random(world, use)
+    world.imported.add(name)
 
 
 def _assign(world: World, node: ast.Assign) -> Value:

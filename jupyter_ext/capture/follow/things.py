@@ -34,6 +34,7 @@ class Thing:
     package: str | None = None
     path: str = ""  # within the package
     learns: bool = False  # by being called, as a BatchNorm does
+    draws: bool = False  # by being iterated, as a DataLoader does
     origin: str | None = None  # the package that made it
     bound: Value = NOTHING  # to what a method belongs
     call: tuple[Thing, list[Value], dict[str, Value]] | None = None  # of a generator: what runs when it is iterated

@@ -27,6 +27,7 @@ class Outcome:
     read: set[str] = field(default_factory=set)  # by functions that it called
     bound: set[str] = field(default_factory=set)  # `global` in these, and through `globals()`
     seeded: set[str] = field(default_factory=set)
+    perhaps_seeded: set[str] = field(default_factory=set)
     drawn: set[str] = field(default_factory=set)
     surely_drawn: set[str] = field(default_factory=set)  # by a call that always draws
     by_chance: bool = False  # asks for what is another in each process: the clock, a generator without a seed
@@ -43,6 +44,7 @@ class World:
     def __init__(self, visits: Visits, *, counts_subclasses: bool) -> None:
         self.globals: dict[str, Value] = {}
         self._packages: dict[str, Thing] = {}
+        self.imported: set[str] = set()  # modules by the statements so far
         self.trees: list[ast.AST] = []
         self.code: dict[Thing, Code] = {}  # of functions that were glanced at
         self.counts_subclasses = counts_subclasses  # somebody asks for `__subclasses__`
