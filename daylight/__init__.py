@@ -94,14 +94,14 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext daylight` calls: register `%%dlsubmit` and `%dl`."""
+    """Register `%%dlsubmit` and `%dl`: called by `%load_ext daylight`."""
     from jupyter_ext.magics import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What `%unload_ext daylight` calls."""
+    """Remove the magics: called by `%unload_ext daylight`."""
     from jupyter_ext.magics import unload
 
     unload(shell)

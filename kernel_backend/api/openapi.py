@@ -95,7 +95,13 @@ def _schemas_of(described: Iterable[object], mode: JsonSchemaMode) -> tuple[Refs
     suffix = _SUFFIX[mode]
     found, schemas = models_json_schema(ordered, ref_template=_REF + suffix, schema_generator=_Schemas)
     refs: Refs = {(record, mode): schema for (record, _), schema in found.items() if issubclass(record, Record)}
-    return refs, {name + suffix: schema for name, schema in schemas.get("$defs", {}).items()}
+    return refs, {name + suffix: _summarised(schema) for name, schema in schemas.get("$defs", {}).items()}
+
+
+def _summarised(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """Return the schema of a record without the sections of its docstring, which are for users of Python."""
+    text, _, sections = schema.get("description", "").partition("\n\nParameters\n")
+    return {**schema, "description": text} if sections else schema
 
 
 def _messages(plain: Mapping[str, Any], refs: Refs) -> dict[str, Any]:

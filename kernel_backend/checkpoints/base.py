@@ -42,7 +42,52 @@ class Part(Record):
 
 
 class Manifest(Record):
-    """A committed checkpoint. `state` is plain JSON: whatever the writer needs beside the tensors of the parts."""
+    """Describe a committed checkpoint: when it was saved, of what, and the files that it is made of.
+
+    Parameters
+    ----------
+    experiment, trial : int
+        Number of the experiment and of its trial; both 0 in a plain script.
+    uid : str
+        Identity of the trial. Numbers may be reused after a database was lost; empty in old checkpoints.
+    attempt : int
+        Execution of the trial that saved it; in a plain script the number of the save, from 1.
+    step : int
+        Training step.
+    epoch : float
+        Epochs trained; 0.0 in a plain script.
+    at : float
+        Time of the save, in seconds since 1970 (Unix time).
+    world : int
+        Number of ranks.
+    seed : int
+        Seed of the training.
+    params : dict
+        Hyperparameters by name.
+    snapshot : str
+        Identity of the code and environment.
+    numerics : dict of str to str
+        What the bits depend on besides: torch version, device, threads, kind of CPU.
+    metrics : dict of str to float
+        Validation metrics at this step; empty if there were none.
+    parts : tuple of Part
+        Files with tensors: name, size in bytes and digest of each.
+    state : dict
+        What the writer needs besides the tensors, as plain JSON.
+    folder : str
+        Where it lies; filled in by listings and never written.
+    pinned : bool
+        A user wants it kept; filled in by listings and never written.
+    files : str
+        What its files are known by; filled in by listings and never written.
+
+    Examples
+    --------
+    >>> from daylight import checkpoints
+    >>> saved = checkpoints.save("runs/d", {"epoch": 1}, step=100)
+    >>> saved.id, saved.step, saved.attempt
+    ('100-1', 100, 1)
+    """
 
     experiment: int
     trial: int
@@ -65,28 +110,39 @@ class Manifest(Record):
 
     @property
     def id(self) -> str:
-        """Its name, `<step>-<attempt>`."""
+        """Return its name, `<step>-<attempt>`."""
         return checkpoint_id(self.step, self.attempt)
 
     @property
     def order(self) -> tuple[int, int]:
-        """What sorts a trial's checkpoints, oldest first."""
+        """Return the key that sorts a trial's checkpoints, oldest first."""
         return self.step, self.attempt
 
     @property
     def bytes(self) -> int:
-        """The size of all its parts."""
+        """Return the size of all its parts, in bytes."""
         return sum(part.size for part in self.parts)
 
     @property
     def info(self) -> CheckpointInfo:
-        """As the API lists it."""
+        """Return the record that the API lists."""
         return CheckpointInfo(
             id=self.id, trial=self.trial, step=self.step, epoch=self.epoch, bytes=self.bytes, at=self.at
         )
 
     def part(self, name: str) -> Part | None:
-        """The part of that name, if the checkpoint has one."""
+        """Return the part of a name.
+
+        Parameters
+        ----------
+        name : str
+            Name of the part, such as ``model``.
+
+        Returns
+        -------
+        Part or None
+            The part; None if the checkpoint has none of this name.
+        """
         return next((part for part in self.parts if part.name == name), None)
 
 
@@ -120,7 +176,7 @@ class Checkpoints(Protocol):
     def newest_verified(
         self, fence: int | None = None, upto: tuple[int, int] | None = None
     ) -> tuple[Manifest | None, list[str]]:
-        """The newest whose every byte agrees, and what was wrong with those after it, newest first.
+        """Return the newest whose every byte agrees, and what was wrong with those after it, newest first.
 
         Damaged ones are set aside. `fence` leaves out attempts from that number on, `upto` what is newer than that
         (step, attempt).
@@ -133,10 +189,10 @@ class Checkpoints(Protocol):
         """
 
     def read(self, manifest: Manifest, name: str) -> bytes:
-        """The verified bytes of a part; raises CheckpointDamaged, or NotFound where it has been deleted meanwhile."""
+        """Return the verified bytes of a part; raises CheckpointDamaged, or NotFound if it was deleted meanwhile."""
 
     def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
-        """The bytes of a part from an offset on, verified before the first is given and never all in memory.
+        """Yield the bytes of a part from an offset on, all verified before the first, and never all in memory.
 
         A piece holds until the next one is asked for. Raises as `read` does.
         """
@@ -145,7 +201,7 @@ class Checkpoints(Protocol):
         """Keep a damaged one for inspection where nothing will list it again."""
 
     def aside(self) -> Sequence[Aside]:
-        """What was set aside and is still there."""
+        """Return what was set aside and is still there."""
 
     def discard(self, checkpoint: str) -> None:
         """Delete it, committed or not; nothing happens where it does not exist."""
@@ -163,31 +219,31 @@ class Checkpoints(Protocol):
         """
 
     def claimed(self) -> int:
-        """The highest number of an attempt that has claimed; 0 where none has. Asked anew each time."""
+        """Return the highest number of an attempt that has claimed; 0 where none has. Asked anew each time."""
 
     def names(self) -> Sequence[str]:
         """Return the names of all that lies here, checkpoints or not; raises OSError."""
 
 
 def checkpoint_id(step: int, attempt: int) -> str:
-    """The name of a checkpoint, `<step>-<attempt>`."""
+    """Return the name of a checkpoint, `<step>-<attempt>`."""
     return f"{step}-{attempt}"
 
 
 def digest(data: bytes | memoryview) -> str:
-    """The xxh3-128 of some bytes, in hex."""
+    """Return the xxh3-128 of some bytes, in hex."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
 def dump(manifest: Manifest) -> bytes:
-    """A manifest as the bytes of its file: JSON with a digest of everything else in it."""
+    """Return a manifest as the bytes of its file: JSON with a digest of everything else in it."""
     unknown = set() if manifest.uid else {"uid"}  # of before: it stays as its writer wrote it
     body = manifest.model_dump(mode="json", exclude={"folder", "pinned", "files"} | unknown)
     return _written({"digest": digest(_canonical(body)), **body})
 
 
 def parse(data: bytes, folder: str = "", pinned: bool = False) -> Manifest:
-    """The manifest that `dump` wrote; raises CheckpointDamaged where a bit of it has changed."""
+    """Return the manifest that `dump` wrote; raises CheckpointDamaged where a bit of it has changed."""
     try:
         body = json.loads(data)
         if data != _written(body):  # the digest is of what it says, and white space says nothing

@@ -1,7 +1,7 @@
-"""Checkpoints for a plain script, without experiments, trials and ranks: `save`, `load` and `latest`.
+"""Save and load checkpoints of a plain script, without experiments, trials and ranks.
 
-Each save is one more attempt in the words of the manifest: the newest checkpoint is the one that was saved last,
-whatever its step, so that a script may begin anew, or go on from an older step, in the same place.
+Each save counts as one more attempt in its manifest. The newest checkpoint is the one that was saved last, whatever
+its step, so a script can start over, or continue from an older step, in the same place.
 """
 
 from __future__ import annotations
@@ -33,12 +33,47 @@ def save(
     keep: Keep | str = "best:1,latest:2",
     metric: Metric | str = "loss",
 ) -> Manifest:
-    """Save a state of nested dicts, lists, tuples, tensors, numbers and strings as the newest checkpoint.
+    """Save a training state as the newest checkpoint, atomically.
 
-    It exists from one moment to the next: killed at any instant before, there are the older ones. Those that `keep`
-    does not name are deleted then; `metric` (`loss`, `accuracy:max`) says which of the `metrics` makes the best, and
-    the two newest always stay. One writer at a time: raises Conflict where another process saves into the same folder,
-    and OSError where there is no room, leaving all older ones.
+    If the process dies before the function returns, earlier checkpoints are untouched. After the save, checkpoints
+    that `keep` does not name are deleted; the two newest always stay.
+
+    Parameters
+    ----------
+    where : str or PathLike
+        Directory, or fsspec URL such as ``s3://bucket/runs``. Created if missing.
+    state : Any
+        Nested dicts, lists and tuples of tensors, numbers and strings. Tensors may be of any shape, on any device.
+    step : int
+        Training step, at least 0. It need not grow: the newest checkpoint is the one that was saved last.
+    metrics : mapping of str to float, optional
+        Validation metrics at this step.
+    keep : Keep or str, default "best:1,latest:2"
+        How many checkpoints to keep: the best by `metric`, and the newest.
+    metric : Metric or str, default "loss"
+        Name of the metric that makes the best checkpoint; ``accuracy:max`` where higher is better.
+
+    Returns
+    -------
+    Manifest
+        The manifest of the new checkpoint.
+
+    Raises
+    ------
+    InvalidRequest
+        `step` is negative or not an integer, or `keep` or `metric` cannot be read.
+    Conflict
+        Another process is saving into `where`.
+    OSError
+        The disk is full, or `where` cannot be written.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from daylight import checkpoints
+    >>> saved = checkpoints.save("runs/a", {"w": torch.zeros(2)}, step=10, metrics={"loss": 0.5})
+    >>> saved.step, saved.metrics
+    (10, {'loss': 0.5})
     """
     _check_step(step)
     rules = parse_keep(keep) if isinstance(keep, str) else keep
@@ -54,10 +89,39 @@ def save(
 
 
 def load(where: str | os.PathLike[str], step: int | None = None) -> Any:
-    """The state that was saved last, or last at `step`, every byte of it verified; its tensors lie on the host.
+    """Load the state that was saved last, and verify every byte of it.
 
-    A damaged checkpoint is set aside, with a warning in the log, and the one before is taken. Raises CheckpointDamaged
-    where no whole one is left, and NotFound where there is none.
+    A damaged checkpoint is set aside as ``.bad`` with a warning in the log, and the one before it is loaded.
+
+    Parameters
+    ----------
+    where : str or PathLike
+        Directory or fsspec URL that `save` was given.
+    step : int, optional
+        Load the newest checkpoint of this step; by default the newest of all.
+
+    Returns
+    -------
+    Any
+        The state as it was saved, with its tensors on the CPU.
+
+    Raises
+    ------
+    NotFound
+        There is no checkpoint, or none of this step.
+    CheckpointDamaged
+        All checkpoints, or all of this step, are damaged.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from daylight import checkpoints
+    >>> for step in 10, 20:
+    ...     saved = checkpoints.save("runs/b", {"w": torch.full((2,), step)}, step)
+    >>> checkpoints.load("runs/b")["w"]
+    tensor([20, 20])
+    >>> checkpoints.load("runs/b", step=10)["w"]
+    tensor([10, 10])
     """
     place = _place(where)
     saved = _as_saved(place)
@@ -77,7 +141,27 @@ def load(where: str | os.PathLike[str], step: int | None = None) -> Any:
 
 
 def latest(where: str | os.PathLike[str]) -> Manifest | None:
-    """The checkpoint that was saved last (`step`, `metrics`, `at`, ...), unverified; None where there is none."""
+    """Return the manifest of the checkpoint that was saved last, without reading its tensors.
+
+    Parameters
+    ----------
+    where : str or PathLike
+        Directory or fsspec URL that `save` was given.
+
+    Returns
+    -------
+    Manifest or None
+        The manifest, unverified; None if nothing has been saved.
+
+    Examples
+    --------
+    >>> from daylight import checkpoints
+    >>> checkpoints.latest("runs/c") is None
+    True
+    >>> saved = checkpoints.save("runs/c", {"epoch": 1}, step=100)
+    >>> checkpoints.latest("runs/c").step
+    100
+    """
     saved = _as_saved(_place(where))
     return saved[-1] if saved else None
 

@@ -1,0 +1,71 @@
+"""What users import is documented: NumPy sections that agree with the signatures, and examples that run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numpydoc.validate import validate
+
+ROOT = Path(__file__).parents[2]
+MODULES = ("daylight.checkpoints",)
+# Of numpydoc: no docstring, no summary or period, no imperative verb, parameters that are not those of the signature
+# or lack a type or a text, no returns, no yields.
+RULES = {"GL08", "SS01", "SS03", "SS05", "PR01", "PR02", "PR03", "PR04", "PR07", "RT01", "RT03", "YD01"}
+NEED_A_SERVICE = {"daylight.Job", "daylight.job", "daylight.show", "daylight.submit"}  # tests/service runs these
+
+
+def exported() -> Iterator[tuple[str, Any]]:
+    """Yield the functions and classes that users import, by their names."""
+    for module in map(importlib.import_module, MODULES):
+        for name in module.__all__:
+            found = getattr(module, name)
+            if inspect.isclass(found) or inspect.isfunction(found):
+                yield f"{module.__name__}.{name}", found
+
+
+def members(of: Any) -> list[str]:
+    return [
+        name
+        for name, member in (vars(of).items() if inspect.isclass(of) else ())
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+    ]
+
+
+PUBLIC = dict(exported())
+DOCUMENTED = [*PUBLIC, *(f"{name}.{each}" for name, found in PUBLIC.items() for each in members(found))]
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_a_docstring_has_the_sections_of_its_signature(name: str) -> None:
+    wrong = {f"{code}: {text}" for code, text in validate(name)["errors"] if code in RULES}
+    if getattr(PUBLIC.get(name), "_is_protocol", False):  # numpydoc would read the signature of object
+        wrong = {each for each in wrong if not each.startswith("PR01")}
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC.keys() - NEED_A_SERVICE))
+def test_examples_are_there_and_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tests = [each for each in doctest.DocTestFinder().find(PUBLIC[name], name, globs={}) if each.examples]
+    assert any(each.name == name for each in tests), "write Examples"
+    said: list[str] = []
+    for each in tests:
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(each, out=said.append)
+    assert not said, "".join(said)
+
+
+def test_the_conventions_of_docstrings_are_checked_in_the_files_of_public_names() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["ruff"]["lint"]
+    (pattern,) = [each for each in settings["per-file-ignores"] if each.startswith("!")]
+    listed = {path for each in re.findall(r"[^!{},]+", pattern) for path in ROOT.glob(each)}
+    modules = [Path(inspect.getfile(importlib.import_module(name))) for name in MODULES]
+    defined = {Path(inspect.getfile(found)) for found in PUBLIC.values()}
+    assert listed == {*modules, *defined}
