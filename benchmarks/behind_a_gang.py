@@ -21,12 +21,12 @@ from statistics import mean
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kernel_backend.model.resources import Node
-from kernel_backend.scheduler.asks import Key
 from kernel_backend.scheduler.decisions import Decisions
-from kernel_backend.scheduler.picture import Picture
+from kernel_backend.scheduler.requests import Key
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.scheduler.simulate import simulate
-from kernel_backend.scheduler.traces import Job
+from kernel_backend.scheduler.simulation.simulate import simulate
+from kernel_backend.scheduler.simulation.workloads import Job
+from kernel_backend.scheduler.state import Picture
 
 MEDIANS = (300.0, 600.0, 900.0, 1800.0, 1800.0, 3600.0, 7200.0, 14400.0)  # of the users
 EVERY = 48 * 3600.0

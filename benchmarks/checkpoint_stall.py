@@ -32,9 +32,9 @@ from contenders import ours
 from contenders.savers import AsyncSave, AsyncStaging, Daylight, Nobody, Timed, TorchSave, Way
 from contenders.turns import ratio
 
-from kernel_backend.checkpoints.places import open_place
+from kernel_backend.checkpoints.storage import open_place
 from kernel_backend.checkpoints.writer import decode, flatten
-from kernel_backend.runner import loop
+from kernel_backend.runner.loop import loop
 
 SOURCE = """
 import torch

@@ -20,12 +20,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.storage import Places
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
 from kernel_backend.model.snapshot import Data, Environment, Piece, Snapshot
-from kernel_backend.service.compare import CompareVerbs
+from kernel_backend.service.verbs.compare import CompareVerbs
 from kernel_backend.snapshots.archive import Archive, pack_snapshot
 from kernel_backend.store.base import Draft
 from kernel_backend.store.sql import SqlStore

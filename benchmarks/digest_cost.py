@@ -26,8 +26,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 from contenders import ours
 
-from kernel_backend.runner import first_epoch, loop
-from kernel_backend.runner.data.seen import are_rows, see, see_rows
+from kernel_backend.runner import first_epoch
+from kernel_backend.runner.data.sample_digest import are_rows, see, see_rows
+from kernel_backend.runner.loop import loop
 
 BATCH_SIZE = 32
 WARM_UP = 32

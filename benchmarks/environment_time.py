@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kernel_backend.environments import uv
-from kernel_backend.environments.kept import Environments
+from kernel_backend.environments.storage import Environments
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.environment import record
 

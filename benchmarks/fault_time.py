@@ -32,7 +32,7 @@ from torch.distributed.constants import default_pg_timeout
 
 from kernel_backend.launch.spool import read_after
 from kernel_backend.model.reports import Report
-from tests.world import DEFINITION, World, until
+from tests.support.world import DEFINITION, World, until
 
 HANG = """
 import os

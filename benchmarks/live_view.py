@@ -33,7 +33,7 @@ from tests.browser import chromium  # noqa: E402
 from tests.browser.jupyter import Jupyter  # noqa: E402
 from tests.browser.lab import Lab  # noqa: E402
 from tests.browser.notebooks import LOAD, write  # noqa: E402
-from tests.world import World, until  # noqa: E402
+from tests.support.world import World, until  # noqa: E402
 
 MANY = 100_000  # reports of the long experiment
 PEER = """

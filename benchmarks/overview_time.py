@@ -23,14 +23,14 @@ sys.path.insert(0, str(ROOT))
 
 from sqlalchemy import insert, update  # noqa: E402
 
-from kernel_backend.model.assignments import parse_line  # noqa: E402
+from kernel_backend.model.cluster.people import Person  # noqa: E402
 from kernel_backend.model.experiment import Config, Experiment  # noqa: E402
-from kernel_backend.model.people import Person  # noqa: E402
 from kernel_backend.model.resources import Share  # noqa: E402
-from kernel_backend.model.search import Search  # noqa: E402
-from kernel_backend.model.space import Space  # noqa: E402
+from kernel_backend.model.search.records import Search  # noqa: E402
+from kernel_backend.model.search.space import Space  # noqa: E402
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, Outcome, TrialState  # noqa: E402
 from kernel_backend.model.trial import Attempt, Best, Trial  # noqa: E402
+from kernel_backend.spec.assignments import parse_line  # noqa: E402
 from kernel_backend.store import tables  # noqa: E402
 from kernel_backend.store.sql import SqlStore  # noqa: E402
 from tests.api.served import Served, StillEngine, archive  # noqa: E402

@@ -24,7 +24,7 @@ import torch
 from contenders import ours
 from contenders.turns import Contender, contest, ratio
 
-from kernel_backend.model.numerics import Scope, numerics_env
+from kernel_backend.model.launch.numerics import Scope, numerics_env
 
 BATCH_SIZE = 64
 SCOPES: tuple[Scope, ...] = ("off", "host", "portable")

@@ -34,7 +34,7 @@ import torch
 from contenders import breakable, survivors
 from contenders.killable import Attempt, Daylight, Outcome, Peer, Step, Training
 
-from tests.world import World
+from tests.support.world import World
 
 PER_EPOCH = breakable.SAMPLES // breakable.BATCH_SIZE
 STEPS = breakable.EPOCHS * PER_EPOCH

@@ -26,8 +26,8 @@ from torch.utils.data import DataLoader
 
 from kernel_backend.launch.gang import Gang
 from kernel_backend.model.experiment import Keep
-from kernel_backend.runner import loop
-from tests.world import World, until
+from kernel_backend.runner.loop import loop
+from tests.support.world import World, until
 
 SAMPLES = 10**7
 BATCH_SIZE = 32

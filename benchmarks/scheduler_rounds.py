@@ -25,15 +25,15 @@ from sqlalchemy import insert
 
 from benchmarks.scheduling import asks, cluster
 from kernel_backend.model import events as e
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.experiment import Config, Experiment
-from kernel_backend.model.quotas import Quota
 from kernel_backend.model.states import ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Trial
 from kernel_backend.scheduler.decide import decide
-from kernel_backend.scheduler.explain import explain
+from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.store import tables
 from kernel_backend.store.sql import SqlStore
-from tests.unit.test_pictures_kept import World
+from tests.unit.service.test_cluster_state import World
 
 ROUNDS = 10
 

@@ -10,7 +10,7 @@ others, one asks with a higher priority where a policy knows priorities, two hav
 weighted slot-seconds over windows of six hours, after the first.
 
 Utilisation: 20 users of whom none wants too much, about 95 % load, gangs of 1 to 64, bursts; work done of what no
-schedule could exceed. All policies see the same jobs, in `kernel_backend/scheduler/simulate.py`.
+schedule could exceed. All policies see the same jobs, in `kernel_backend/scheduler/simulation/simulate.py`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from statistics import mean, median
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.contenders.policies import POLICIES
-from kernel_backend.model.quotas import Quota
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.resources import Node
-from kernel_backend.scheduler.asks import Ask
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
-from kernel_backend.scheduler.measures import fairness, utilisation, waits
-from kernel_backend.scheduler.picture import Picture
-from kernel_backend.scheduler.simulate import simulate
-from kernel_backend.scheduler.traces import Job, synthetic
+from kernel_backend.scheduler.requests import Ask
+from kernel_backend.scheduler.simulation.metrics import fairness, utilisation, waits
+from kernel_backend.scheduler.simulation.simulate import simulate
+from kernel_backend.scheduler.simulation.workloads import Job, synthetic
+from kernel_backend.scheduler.state import Picture
 
 ROUNDS = 20
 WINDOW = 6 * 3600.0

@@ -20,11 +20,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kernel_backend.model.search import Continue, Create, Entry, Happening, Reported, Settings, Told, Vacancy
-from kernel_backend.model.space import Parameter, Range, Space
+from kernel_backend.model.search.records import Continue, Create, Entry, Happening, Reported, Settings, Told, Vacancy
+from kernel_backend.model.search.space import Parameter, Range, Space
 from kernel_backend.search import make, simulate
 from kernel_backend.search.log import fold, happen
-from kernel_backend.search.problems import Trained
+from kernel_backend.search.simulation.problems import Trained
 
 DOMAIN = Range(low=1e-4, high=1.0, scale="log")
 SPACE = Space(parameters=tuple(Parameter(name=f"p{at}", domain=DOMAIN) for at in range(8)))

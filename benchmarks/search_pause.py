@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kernel_backend.client import Client
 from kernel_backend.store.sql import SqlStore
-from tests.world import DEFINITION, World, until
+from tests.support.world import DEFINITION, World, until
 
 STEPS = 8  # of an epoch
 PAUSING = """

@@ -31,9 +31,9 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.contenders.searches import installed
-from kernel_backend.model.assignments import parse_line
-from kernel_backend.model.search import Settings
+from kernel_backend.model.search.records import Settings
 from kernel_backend.search import make, simulate
+from kernel_backend.spec.assignments import parse_line
 
 UNITS, STEPS = 256, 2
 LINE = """

@@ -38,8 +38,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.contenders.searches import Make, installed
 from benchmarks.contenders.taskset import SPACE, UNITS, Task, tasks
-from kernel_backend.model.search import Prune, Settings
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.records import Prune, Settings
+from kernel_backend.model.search.space import Space
 from kernel_backend.search import make, simulate
 
 ROWS = 1000

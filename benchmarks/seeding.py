@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from torch.utils.data import BatchSampler, Dataset, RandomSampler
 
-from kernel_backend.runner import seeds
 from kernel_backend.runner.data import Batches, source
-from kernel_backend.runner.data.order import Order
+from kernel_backend.runner.data.permutation import Order
+from kernel_backend.runner.determinism import seeds
 
 BATCH = 256
 SAMPLES = 10**7

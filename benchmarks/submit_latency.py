@@ -58,7 +58,7 @@ def by_hand(folder: Path) -> float:
 def by_daylight(folder: Path, slots: int, env: Literal["current", "locked"] = "current") -> float:
     """Seconds from the call of submit to the first step that was reported."""
     from jupyter_ext.capture import capture_file
-    from jupyter_ext.submit import submit
+    from jupyter_ext.submit.submit import submit
     from kernel_backend.client import Client
     from kernel_backend.model.experiment import Config
 

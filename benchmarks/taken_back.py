@@ -23,7 +23,7 @@ os.environ["DAYLIGHT_SLOTS"] = "2"
 
 from kernel_backend.launch.spool import read_after
 from kernel_backend.model.reports import Committed, Report, SpoolRecord
-from tests.lent import BORROWS, OWNS, Lent
+from tests.support.shared_cluster import BORROWS, OWNS, Lent
 
 PARTS = ("asked", "saved", "gone", "placed", "first step")
 

@@ -24,14 +24,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
 
+from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import read_after
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.job import Job
-from kernel_backend.model.parse import parse
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
-from tests.world import DEFINITION, World, until
+from tests.support.world import DEFINITION, World, until
 
 
 def job(home: Path, number: int, slots: int, backend: str) -> Job:

@@ -26,8 +26,8 @@ from benchmarks.reports_per_second import reports  # noqa: E402
 from kernel_backend.model.experiment import Config  # noqa: E402
 from kernel_backend.model.ids import AttemptId  # noqa: E402
 from kernel_backend.model.resources import Share  # noqa: E402
-from kernel_backend.service.bus import Bus, heard  # noqa: E402
-from kernel_backend.service.feed import Feed  # noqa: E402
+from kernel_backend.service.notifier import Bus, heard  # noqa: E402
+from kernel_backend.service.views.watchers import Feed  # noqa: E402
 from kernel_backend.store.base import Draft  # noqa: E402
 from kernel_backend.store.sql import SqlStore  # noqa: E402
 

@@ -13,7 +13,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.snapshots.captured import captured
 
 if TYPE_CHECKING:  # definitions import this module, and need none of the notebook's side
-    from jupyter_ext.job import Job
+    from jupyter_ext.job.job import Job
 
 __all__ = [
     "DaylightError",
@@ -50,10 +50,10 @@ def submit(
     unless another is wanted (`again`). Raises InvalidDefinition and InvalidRequest before anything is sent.
     """
     from jupyter_ext.capture import capture_file
-    from jupyter_ext.job import Job
-    from jupyter_ext.submit import Wanted, config_from
-    from jupyter_ext.submit import submit as send
-    from kernel_backend.model.assignments import parse_line
+    from jupyter_ext.job.job import Job
+    from jupyter_ext.submit.submit import Wanted, config_from
+    from jupyter_ext.submit.submit import submit as send
+    from kernel_backend.spec.assignments import parse_line
 
     line = parse_line(f"{label}={text}" for label, text in (space or {}).items())
     given = {**line.given, **(params or {})}
@@ -73,7 +73,7 @@ def submit(
 
 def job(number: int) -> Job:
     """Experiment `number`; raises NotFound."""
-    from jupyter_ext.job import Job
+    from jupyter_ext.job.job import Job
 
     found = Job(number)
     found.overview  # noqa: B018  asks for it, so that a number that is none is told at once
@@ -87,7 +87,7 @@ def show(number: int, view: str | None = None) -> None:
 
 def __getattr__(name: str) -> Any:
     if name == "Job":
-        from jupyter_ext.job import Job
+        from jupyter_ext.job.job import Job
 
         return Job
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -95,13 +95,13 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """Register `%%dlsubmit` and `%dl`: called by `%load_ext daylight`."""
-    from jupyter_ext.magics import load
+    from jupyter_ext.magics.magics import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Remove the magics: called by `%unload_ext daylight`."""
-    from jupyter_ext.magics import unload
+    from jupyter_ext.magics.magics import unload
 
     unload(shell)

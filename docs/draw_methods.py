@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-from kernel_backend.model.search_methods import BUILT_IN, SearchMethod
+from kernel_backend.model.search.methods import BUILT_IN, SearchMethod
 
 PAGE = Path(__file__).parent / "reference" / "search-methods.md"
 JUDGED = {"end": "at its end", "midway": "at the ends of rounds", "rungs": "at rungs"}

@@ -21,7 +21,7 @@ from matplotlib.collections import LineCollection
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.contenders.taskset import SPACE, UNITS, Task, tasks
-from kernel_backend.model.search import Settings
+from kernel_backend.model.search.records import Settings
 from kernel_backend.search import Trace, make, simulate
 
 IMAGES = Path(__file__).with_name("images")

@@ -9,7 +9,7 @@ __all__ = ["__version__"]
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
     """What a Jupyter server loads."""
-    return [{"module": "jupyter_ext.extension"}]
+    return [{"module": "jupyter_ext.server.extension"}]
 
 
 def _jupyter_labextension_paths() -> list[dict[str, str]]:

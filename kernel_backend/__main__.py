@@ -3,7 +3,7 @@
 import sys
 
 if "--hub" in sys.argv:  # a hub has handed it a token: before anything takes time
-    from kernel_backend.orphans import keep_to_itself
+    from kernel_backend.parent_death import keep_to_itself
 
     keep_to_itself()
 

@@ -21,37 +21,37 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, default, validate
 from traitlets.config import Application as Program
 
 from kernel_backend import __version__, discovery
-from kernel_backend.accounts.agents import Agents
-from kernel_backend.accounts.areas import AccountAreas
-from kernel_backend.accounts.checkpoints import AccountPlaces
-from kernel_backend.accounts.engine import AccountsEngine
-from kernel_backend.accounts.spawns import by_helper
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.cluster_page import PAGES
-from kernel_backend.api.door import Door, raise_file_limit
+from kernel_backend.api.connection_limits import Door, raise_file_limit
 from kernel_backend.api.routes import application
-from kernel_backend.areas.base import Areas
-from kernel_backend.areas.own import OneArea, OwnArea
-from kernel_backend.checkpoints.places import Identity, Places
+from kernel_backend.checkpoints.storage import Identity, Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.errors import Conflict, DaylightError, HomeUnusable
 from kernel_backend.home import home as default_home
 from kernel_backend.home import make_database, make_private, writing
 from kernel_backend.identity.local import LocalIdentity
-from kernel_backend.model.options import GANG
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.build import build
-from kernel_backend.service.bus import heard
 from kernel_backend.service.context import Context
+from kernel_backend.service.notifier import heard
 from kernel_backend.service.service import Service
 from kernel_backend.service_log import ServiceLog
 from kernel_backend.snapshots.archive import Archive
+from kernel_backend.spec.options import GANG
 from kernel_backend.store.base import Store
 from kernel_backend.store.sql import SqlStore
+from kernel_backend.unix_users.agents import Agents
+from kernel_backend.unix_users.checkpoints import AccountPlaces
+from kernel_backend.unix_users.engine import AccountsEngine
+from kernel_backend.unix_users.spawn import by_helper
+from kernel_backend.unix_users.workspaces import AccountAreas
+from kernel_backend.workspaces.base import Areas
+from kernel_backend.workspaces.own import OneArea, OwnArea
 
 if TYPE_CHECKING:
-    from kernel_backend.under_hub import UnderHub
+    from kernel_backend.hub_mode import UnderHub
 
 THREADS = 128  # for whatever waits for files or databases
 OWNERS = 100_000  # experiments whose owner, which never changes, is remembered
@@ -180,7 +180,7 @@ class Daylight(Program):
         if not self.hub:
             await self._serve_owner(home, stop)
             return
-        from kernel_backend.under_hub import UnderHub  # an embedded service needs no hub's libraries
+        from kernel_backend.hub_mode import UnderHub  # an embedded service needs no hub's libraries
 
         await self._serve_hub(home, stop, UnderHub(self.identity_age, home))
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from kernel_backend import lifetimes
+from kernel_backend import process_identity
 from kernel_backend.durable import replacing
 from kernel_backend.errors import Conflict, ServiceUnreachable
 from kernel_backend.home import home as default_home
@@ -76,7 +76,7 @@ def find(home: Path | None = None) -> Address | None:
     if noted is None or noted.machine != socket.gethostname():
         return None
     token = _read(home / "token")
-    if not token or not lifetimes.alive(noted.pid, noted.started):
+    if not token or not process_identity.alive(noted.pid, noted.started):
         return None
     return Address(noted.url, token, noted.pid, (home / "token").stat().st_uid)
 
@@ -153,7 +153,7 @@ def announce(home: Path, host: str, port: int, prefix: str = "", token: str = ""
         write_private(home / "token", token)
     pid = os.getpid()
     url = (f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}") + prefix
-    noted = _Noted(pid, lifetimes.started(pid), socket.gethostname(), host, port, url)
+    noted = _Noted(pid, process_identity.started(pid), socket.gethostname(), host, port, url)
     write_private(home / "service.json", json.dumps(noted._asdict()))
     write_private(home / "server-python", sys.executable)
     return Address(noted.url, ensure_token(home), pid, os.getuid())
@@ -162,7 +162,7 @@ def announce(home: Path, host: str, port: int, prefix: str = "", token: str = ""
 def announced(home: Path, token: str) -> bool:
     """Return whether this process is found by its home; raises Conflict where another service is found there."""
     noted = _noted(home)
-    if noted is None or noted.machine != socket.gethostname() or not lifetimes.alive(noted.pid, noted.started):
+    if noted is None or noted.machine != socket.gethostname() or not process_identity.alive(noted.pid, noted.started):
         return False
     if noted.pid != os.getpid():
         raise Conflict(f"another service (pid {noted.pid}) serves {home}: its service.lock was deleted")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernel_backend.model.printable import harmless
+from kernel_backend.printable import harmless
 
 
 class DaylightError(Exception):

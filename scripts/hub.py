@@ -21,7 +21,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.ports import free_ports  # noqa: E402
+from tests.support.ports import free_ports  # noqa: E402
 
 EXAMPLE = ROOT / "examples" / "jupyterhub" / "jupyterhub_config.py"
 CONFIG = """

@@ -29,7 +29,7 @@ from tests.browser.jupyter import Jupyter  # noqa: E402
 from tests.browser.lab import Lab  # noqa: E402
 from tests.browser.notebooks import LOAD, write  # noqa: E402
 from tests.browser.shared_cluster import Cluster  # noqa: E402
-from tests.world import World, until  # noqa: E402
+from tests.support.world import World, until  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 SEARCHING_S = 900.0

@@ -168,7 +168,7 @@ def test_only_the_client_and_the_server_extensions_proxy_speak_http_to_the_servi
     assert {m for m in FILES if speaks(m, "httpx", "websockets")} == {"kernel_backend.client.conversation"}
     tornados = {m for m in FILES if speaks(m, "tornado.httpclient", "tornado.simple_httpclient", "urllib.request")}
     callers = {m for m in FILES if "websocket_connect" in ast.dump(FILES[m])}
-    assert tornados | callers == {"jupyter_ext.proxy", "kernel_backend.identity.hub_api"}  # which asks a hub
+    assert tornados | callers == {"jupyter_ext.server.proxy", "kernel_backend.identity.hub_api"}  # which asks a hub
 
 
 def loaded(*modules: str) -> set[str]:
@@ -188,7 +188,7 @@ def test_the_service_holds_no_torch() -> None:
 def test_a_kernel_holds_neither_torch_nor_a_database() -> None:
     heavy = {"torch", "horovod", "sqlalchemy", "alembic", "tornado", "numpy", "pandas", "matplotlib", "jupyter_server"}
     heavy |= {"jupyterhub"}
-    assert not loaded("daylight", "jupyter_ext.magics") & heavy
+    assert not loaded("daylight", "jupyter_ext.magics.magics") & heavy
 
 
 def test_the_record_of_a_search_method_needs_no_numpy() -> None:
@@ -198,7 +198,7 @@ def test_the_record_of_a_search_method_needs_no_numpy() -> None:
 
 def test_a_jupyter_server_holds_neither_torch_nor_a_database() -> None:
     heavy = {"torch", "horovod", "sqlalchemy", "alembic", "numpy", "pandas", "matplotlib", "IPython"}
-    assert not loaded("jupyter_ext.extension") & heavy
+    assert not loaded("jupyter_ext.server.extension") & heavy
 
 
 def test_the_words_need_only_the_standard_library_and_pydantic() -> None:

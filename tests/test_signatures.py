@@ -10,11 +10,11 @@ from tests.test_layers import FILES
 MOST = 7
 # Only ever shorter. A dataclass or pydantic record writes no constructor, and is none of these.
 TOO_MANY = {
-    "kernel_backend.launch.asker.ChildAsker",
-    "kernel_backend.runner.checkpointing.Checkpointer",
+    "kernel_backend.launch.search_process.ChildAsker",
+    "kernel_backend.runner.checkpoint.checkpointer.Checkpointer",
     "kernel_backend.runner.data.batches.Batches",
-    "kernel_backend.scheduler.picture.Picture",
-    "kernel_backend.search.simulate._World",
+    "kernel_backend.scheduler.state.Picture",
+    "kernel_backend.search.simulation.simulate._World",
 }
 
 

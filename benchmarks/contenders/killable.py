@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from contenders import breakable
-from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.storage import Places
 from kernel_backend.checkpoints.writer import load_model
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.trial import checkpoint_step
-from tests.world import World
+from tests.support.world import World
 
 OPTIONS: dict[str, Any] = {
     "slots": 1,

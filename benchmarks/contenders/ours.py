@@ -10,18 +10,20 @@ from typing import Any
 
 import torch
 
+from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Cadence, Config
-from kernel_backend.model.job import Job
-from kernel_backend.model.parse import parse
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.resources import Share
-from kernel_backend.runner import exact, loop, worker
+from kernel_backend.runner import worker
+from kernel_backend.runner.definition.functions import Functions
+from kernel_backend.runner.definition.load import load
+from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.first_epoch import code_of
-from kernel_backend.runner.functions import Functions
-from kernel_backend.runner.link import Instructions, Spool
-from kernel_backend.runner.load import load
+from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.loop import loop
 from kernel_backend.runner.progress import Progress
-from kernel_backend.runner.ranks import choose, connect
+from kernel_backend.runner.ranks.backends import choose, connect
 
 WORK = Path(__file__).with_name("work.py").read_text()
 NEVER = Cadence(seconds=1e9)
@@ -41,12 +43,12 @@ def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     job = a_job(folder, source, params, slots=size, **options)
     kind = "cuda" if torch.cuda.is_available() and job.config.device == "auto" else "cpu"
-    device = exact.settle(kind, job.config, rank)
+    device = exactness.settle(kind, job.config, rank)
     choice = choose(job.config.backend, kind)
     ranks = connect(choice, kind, PATIENCE_S)
     constants = {"device": device, "rank": rank, "world": size, "epochs": job.config.epochs}
     functions = Functions(load(Path(job.code), folder), job.params, job.config.seed, constants)
-    numerics = exact.numerics(device, job.config, size, choice.name)
+    numerics = exactness.numerics(device, job.config, size, choice.name)
     spool, progress = Spool(folder / "spool.jsonl", rank), Progress(folder, rank)
     training = worker.build(
         job, functions, ranks, device, numerics, code_of(Path(job.code)), Instructions(), spool, progress

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from kernel_backend.model.resources import Placement, Share
-from kernel_backend.scheduler.asks import Ask, Key
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
-from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.placement import Allocation, Room
 from kernel_backend.scheduler.preemption import beyond, ripe
+from kernel_backend.scheduler.requests import Ask, Key
+from kernel_backend.scheduler.state import Picture
 
 LOOK_S = 60.0  # how often time slices are looked at
 NOTHING = Decisions((), (), ())

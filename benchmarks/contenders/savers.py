@@ -12,8 +12,8 @@ import torch
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
-from kernel_backend.runner import loop
-from kernel_backend.runner.checkpointing import Checkpointer, Moment
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Moment
+from kernel_backend.runner.loop import loop
 
 
 class Way(Protocol):

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from kernel_backend.model.record import Value
-from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Resume
-from kernel_backend.model.space import Range, Space
+from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume
+from kernel_backend.model.search.space import Range, Space
 
 Verdict = Continue | Pause | Prune | Complete
 

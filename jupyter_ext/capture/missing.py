@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from jupyter_ext.capture.executed import Executed
 from jupyter_ext.capture.makers import maker
 from jupyter_ext.capture.slice import Slice
-from kernel_backend.model.secrets import find_secrets, is_secret, known_secrets
+from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets
 
 _SMALL = 2048  # characters of a literal that may travel
 OF_NOTEBOOKS = {"get_ipython", "In", "Out", "exit", "quit", "_", "__", "___"}

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from jupyter_ext.capture.cells import Cell
-from jupyter_ext.capture.chance import draws_of, told, unseeded
-from jupyter_ext.capture.compiles import uncompiled, unparsable
+from jupyter_ext.capture.compile_check import uncompiled, unparsable
 from jupyter_ext.capture.deleted import deleted
 from jupyter_ext.capture.dropped import dropped
 from jupyter_ext.capture.executed import Executed
@@ -26,10 +25,11 @@ from jupyter_ext.capture.problems import Problem, problems
 from jupyter_ext.capture.repeated import repeated
 from jupyter_ext.capture.settings import KEPT_OUT, Settings, settings
 from jupyter_ext.capture.slice import Slice
+from jupyter_ext.capture.unseeded import draws_of, told, unseeded
 from jupyter_ext.capture.values import Values, made_by_target, places, unused, values
+from kernel_backend.definition.aliases import role_of
+from kernel_backend.definition.contract import LOOP_VALUES, is_role
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.definition import LOOP_VALUES, is_role
-from kernel_backend.model.other_names import role_of
 from kernel_backend.model.snapshot import Captured, Piece
 from kernel_backend.text import size
 

@@ -24,7 +24,7 @@ class Problem:
 
 def is_experiment(value: object) -> bool:
     """Whether it is a Job: told by its name, since that imports us."""
-    return type(value).__module__ == "jupyter_ext.job"
+    return type(value).__module__ == "jupyter_ext.job.job"
 
 
 def cell_of(place: str) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jupyter_ext.capture.cells import Cell, Magic, Parsed, magics_run
-from kernel_backend.model.secrets import find_secrets, is_secret
+from kernel_backend.secret_scan import find_secrets, is_secret
 
 # What to do about one that is kept out.
 KEPT_OUT = "stop Daylight's service, set it in a shell and start the service there (daylight serve): jobs inherit it"

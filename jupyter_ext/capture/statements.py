@@ -11,7 +11,7 @@ from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.follow.libraries import STORING
 from jupyter_ext.capture.names import root
 from jupyter_ext.capture.reader import read
-from kernel_backend.model.secrets import find_secrets, is_secret, names_secret
+from kernel_backend.secret_scan import find_secrets, is_secret, names_secret
 
 
 @lru_cache(maxsize=4096)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kernel_backend.model.overview import NodeUse
+from kernel_backend.model.cluster.accounts import Account
+from kernel_backend.model.cluster.servers import Asked, profile
 from kernel_backend.model.resources import LOCAL
-from kernel_backend.model.servers import Asked, profile
-from kernel_backend.model.sharing import Account
+from kernel_backend.model.views.overview import NodeUse
 
 SLOTS, POOL, OWNER = "daylight/slots", "daylight/pool", "daylight/owner"  # labels of a pod
 

@@ -10,10 +10,10 @@ from jupyter_ext.hub.configure import USES
 from jupyter_ext.hub.offers import Standing, offers, refusal
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError, InvalidRequest
-from kernel_backend.model.directory import read_quota
-from kernel_backend.model.quotas import Use
-from kernel_backend.model.servers import asked
-from kernel_backend.model.sharing import Account
+from kernel_backend.model.cluster.accounts import Account
+from kernel_backend.model.cluster.directory import read_quota
+from kernel_backend.model.cluster.quotas import Use
+from kernel_backend.model.cluster.servers import asked
 
 ANSWER_S = 5.0  # that a form may wait for Daylight
 TOKEN_S = 60  # that the token lives by which it is asked

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from jupyter_ext.recognise.loop import Loop
 from jupyter_ext.recognise.trees import binds, called, changed, names, replaced, root, without_devices
-from kernel_backend.model.definition import ROLES
+from kernel_backend.definition.contract import ROLES
 
 _PLATFORM = {"manual_seed", "seed", "print", "train", "eval", "to", "cuda", "summary", "zero_grad"}
 _INDENT = "    "

@@ -10,9 +10,9 @@ from jupyter_ext.recognise.cell import cell, options
 from jupyter_ext.recognise.loop import Loop, first_loop, program, read_loop
 from jupyter_ext.recognise.step import Unreadable
 from jupyter_ext.recognise.trees import called, calls, has_backward
+from kernel_backend.definition.contract import ROLES
+from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.definition import ROLES
-from kernel_backend.model.parse import parse
 from kernel_backend.model.syntax import module_tree
 
 _FUNCTIONS = "def model(), def train_data() and def loss(output, target)"

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from jupyter_ext.views.saved import MIME_TYPE, SavedSearch, saved_json
+from jupyter_ext.views.saved_state import MIME_TYPE, SavedSearch, saved_json
 from jupyter_ext.views.tables import rows_html
-from kernel_backend.model.curves import Curves
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.printable import harmless
 from kernel_backend.model.trial import Failure, Trial
+from kernel_backend.model.views.curves import Curves
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.printable import harmless
 from kernel_backend.text import (
     attempt_lines,
     duration,

@@ -6,12 +6,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jupyter_ext.host import lacks_for_widget
+from jupyter_ext.frontend import lacks_for_widget
 from jupyter_ext.views.card import bundle
-from jupyter_ext.views.saved import MIME_TYPE, SavedSearch, curves_of, picture_of, search_of
+from jupyter_ext.views.saved_state import MIME_TYPE, SavedSearch, curves_of, picture_of, search_of
 from kernel_backend.client import Client
-from kernel_backend.model.curves import Curves
-from kernel_backend.model.overview import Overview
+from kernel_backend.model.views.curves import Curves
+from kernel_backend.model.views.overview import Overview
 
 if TYPE_CHECKING:
     from jupyter_ext.views.widget import ExperimentWidget

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from kernel_backend.model.printable import harmless
+from kernel_backend.printable import harmless
 
 _LINE = "var(--jp-border-color2, var(--vscode-panel-border, #8884))"
 _CELL = f"text-align:left;padding:2px 14px 2px 0;border-bottom:1px solid {_LINE}"

@@ -4,7 +4,7 @@ Imported when one is shown, because it imports anywidget. What goes over its com
 
     to the kernel  {"type": "watch", "after": SEQ}           send me every message after SEQ
                    {"type": "here", "after": SEQ}            I am still there; every 20 s
-                   {"id": N, "method", "path", "query"}      a question to the service: see answers.py
+                   {"id": N, "method", "path", "query"}      a question to the service: see comm_api.py
     to the pages   {"type": "messages", "after": SEQ, "messages": [...]}   all that came after SEQ
                    {"type": "beat"}                          the kernel is still there; every 5 s
                    {"type": "closed", "status", "message"}   the service cannot be heard
@@ -21,14 +21,14 @@ from typing import Any
 import anywidget
 import traitlets
 
-from jupyter_ext.host import STATIC, Hearing, this_shell
-from jupyter_ext.views.answers import answer
-from jupyter_ext.views.feed import Feed, Page
-from jupyter_ext.views.saved import curves_of, saved_json, search_of
+from jupyter_ext.frontend import STATIC, Hearing, this_shell
+from jupyter_ext.views.comm_api import answer
+from jupyter_ext.views.message_relay import Feed, Page
+from jupyter_ext.views.saved_state import curves_of, saved_json, search_of
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError
-from kernel_backend.model.overview import Overview
+from kernel_backend.model.views.overview import Overview
 
 PATIENCE_S = 3.0  # with a service that does not answer: the page itself tries again later
 

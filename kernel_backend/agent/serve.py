@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pydantic_core import to_json
 
-from kernel_backend.agent.hands import OPERATIONS, Hands
-from kernel_backend.agent.wire import (
+from kernel_backend.agent.operations import OPERATIONS, Hands
+from kernel_backend.agent.protocol import (
     Closed,
     Garbled,
     Head,
@@ -24,10 +24,10 @@ from kernel_backend.agent.wire import (
     send_frame,
     trouble_of,
 )
-from kernel_backend.areas.base import Asked, Contents
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
 from kernel_backend.home import make_private
+from kernel_backend.workspaces.base import Asked, Contents
 
 AREA = "hub"  # beside what a service of the user's own keeps: two services never share gangs
 ASKER_CALLS = ("interval", "ask", "tell")

@@ -14,11 +14,11 @@ from tornado.web import HTTPError, RequestHandler, stream_request_body
 from tornado.websocket import WebSocketHandler
 
 from kernel_backend import __version__
-from kernel_backend.api.door import Strangers
+from kernel_backend.api.connection_limits import Strangers
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, OtherVersion, TooLarge, Unauthenticated
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.record import Record, complaint
 from kernel_backend.model.versions import DEFAULTS, VERSION
 

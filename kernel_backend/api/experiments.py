@@ -10,14 +10,14 @@ from tornado.web import RequestHandler
 
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.curves import Curve
 from kernel_backend.model.diff import Rerun as RerunAsked
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.labels import LabelEdit, split_tags
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Kind
-from kernel_backend.model.resumption import Resumption
-from kernel_backend.model.standing import Standing
+from kernel_backend.model.views.curves import Curve
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.search_status import Standing
+from kernel_backend.spec.resume import Resumption
 
 REPORTS_AT_ONCE = 10_000
 POINTS = 400  # of a curve: a screen shows no more

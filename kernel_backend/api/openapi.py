@@ -14,8 +14,8 @@ from kernel_backend import __version__
 from kernel_backend.api.base import ApiHandler
 from kernel_backend.api.route import Route
 from kernel_backend.model.record import Record
-from kernel_backend.model.routes import PARTS, Operation
 from kernel_backend.model.stream import DATA, Message
+from kernel_backend.routes import PARTS, Operation
 
 Refs = Mapping[tuple[type[Record], JsonSchemaMode], JsonSchemaValue]
 

@@ -7,7 +7,7 @@ from typing import Any
 from kernel_backend.api.base import Guarded
 from kernel_backend.errors import Unauthenticated
 from kernel_backend.identity.base import Browsers
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 
 # Our own files, and pictures that are in the page; no script of a page's text, no frame around it.
 POLICY = (

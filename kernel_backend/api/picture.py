@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnchoredOffsetbox, HPacker, TextArea
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from kernel_backend.model.curves import Curve
-from kernel_backend.model.overview import Overview
+from kernel_backend.model.views.curves import Curve
+from kernel_backend.model.views.overview import Overview
 
 INCHES, DPI = (9.0, 3.0), 200  # 900 x 300 pixels, twice as fine for sharp screens
 _PANELS = 3  # metrics beside the loss

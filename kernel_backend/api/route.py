@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tornado.web import RequestHandler
 
-from kernel_backend.model.routes import PARTS, Operation
+from kernel_backend.routes import PARTS, Operation
 
 
 @dataclass(frozen=True)

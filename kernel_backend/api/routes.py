@@ -13,24 +13,24 @@ from kernel_backend.api import (
     artifacts,
     attempts,
     checkpoints,
+    cluster,
     experiments,
     openapi,
     searches,
-    sharing,
     snapshots,
     stream,
 )
 from kernel_backend.api.base import UnknownRoute, Use
 from kernel_backend.api.route import Route
 from kernel_backend.identity.base import Browsers, Identity
-from kernel_backend.model.routes import ENDPOINTS
+from kernel_backend.routes import ENDPOINTS
 from kernel_backend.service.service import Service
 
 PING_S = 20  # a watcher that answers no ping for as long is gone
 
 _HANDLERS = {
     path: handler
-    for module in (admin, artifacts, attempts, checkpoints, experiments, openapi, searches, sharing, snapshots, stream)
+    for module in (admin, artifacts, attempts, checkpoints, experiments, openapi, searches, cluster, snapshots, stream)
     for path, handler in module.HANDLERS.items()
 }
 ROUTES = tuple(Route(each.path, _HANDLERS[each.path], each.operations) for each in ENDPOINTS)

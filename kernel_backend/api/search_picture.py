@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from kernel_backend.api.picture import DARK, DPI, INCHES, LIGHT, Palette, dress, line, title
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.standing import BracketStanding, Standing
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.search_status import BracketStanding, Standing
 from kernel_backend.text import counted, duration, trials_text
 
 _WIDE = 10.0  # largest by smallest: beyond, a logarithmic axis shows more

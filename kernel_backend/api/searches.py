@@ -5,7 +5,7 @@ from __future__ import annotations
 from tornado.web import RequestHandler
 
 from kernel_backend.api.base import ApiHandler
-from kernel_backend.model.standing import Extension
+from kernel_backend.model.views.search_status import Extension
 
 ROWS, MOST_ROWS = 100, 1000  # trials of a page
 LINES, MOST_LINES = 100, 10_000  # learning curves

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from kernel_backend.artifacts.keep import look
+from kernel_backend.artifacts.write import look
 from kernel_backend.errors import InvalidRequest
 
 Keeper = Callable[[str, Path], None]

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import xxhash
 
 from kernel_backend.errors import CheckpointDamaged
-from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.record import Record, Value
+from kernel_backend.model.views.overview import CheckpointInfo
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_backend.checkpoints.alone import alone
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
-from kernel_backend.checkpoints.places import open_place
+from kernel_backend.checkpoints.lock import alone
 from kernel_backend.checkpoints.retention import expendable
+from kernel_backend.checkpoints.storage import open_place
 from kernel_backend.errors import CheckpointDamaged, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Keep, Metric, parse_keep, parse_metric
 

@@ -9,7 +9,7 @@ from kernel_backend import backup
 from kernel_backend.commands.answer import Answer, Text
 from kernel_backend.commands.verb import Call, Verb, argument
 from kernel_backend.home import home
-from kernel_backend.model.options import Option
+from kernel_backend.spec.options import Option
 
 WHEN = "%Y-%m-%d %H:%M:%S"
 

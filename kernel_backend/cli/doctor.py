@@ -19,8 +19,8 @@ from kernel_backend.commands.verb import JSON, Call, Verb
 from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError, HomeUnusable
 from kernel_backend.home import home
-from kernel_backend.model.search_methods import SearchMethods
-from kernel_backend.patience import remedy
+from kernel_backend.model.search.methods import SearchMethods
+from kernel_backend.reconnect import remedy
 
 _TORCH = """
 import json, torch

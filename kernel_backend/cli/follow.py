@@ -9,9 +9,9 @@ from typing import Protocol, TextIO
 from kernel_backend.cli.output import say
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import FAILED, INTERRUPTED, OK
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.printable import harmless
 from kernel_backend.model.stream import Message
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.printable import harmless
 from kernel_backend.text import epoch_text, failure_text, message_line, newest_text, state_text
 from kernel_backend.text.terminal import tell
 

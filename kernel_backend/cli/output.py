@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from kernel_backend.model.printable import harmless
 from kernel_backend.model.record import Record
+from kernel_backend.printable import harmless
 from kernel_backend.text.terminal import tell as tell
 
 

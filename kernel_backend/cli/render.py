@@ -13,8 +13,8 @@ from kernel_backend.cli.output import ask, print_json, print_table, say, tell
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import Answer, Card, Comparison, File, Log, Shown, Started, Table, Text, Waited
 from kernel_backend.model.facts import known
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.printable import harmless
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.printable import harmless
 from kernel_backend.text import (
     attempt_lines,
     failure_text,
@@ -25,8 +25,8 @@ from kernel_backend.text import (
     search_text,
 )
 from kernel_backend.text.compare import diff_lines
-from kernel_backend.text.given import given_line
 from kernel_backend.text.labels import label_lines
+from kernel_backend.text.provenance import given_line
 from kernel_backend.text.terminal import hand_over
 
 

@@ -6,9 +6,9 @@ from importlib import import_module
 
 from kernel_backend.commands.answer import Answer
 from kernel_backend.commands.verb import Call, Verb, argument
-from kernel_backend.model.options import OPTIONS
+from kernel_backend.spec.options import OPTIONS
 
-CAPTURE = "jupyter_ext.submit_file"  # to capture code is the notebook's side, which knows us, and we not it
+CAPTURE = "jupyter_ext.submit.submit_file"  # to capture code is the notebook's side, which knows us, and we not it
 
 
 def _submit(call: Call) -> Answer:

@@ -11,25 +11,25 @@ from kernel_backend import discovery
 from kernel_backend.client.conversation import ANSWER_S, Conversation, Locate
 from kernel_backend.discovery import Address
 from kernel_backend.errors import InvalidRequest, NotFound, ServiceUnreachable
-from kernel_backend.model import sharing
 from kernel_backend.model.artifacts import Artifact, check_name
 from kernel_backend.model.checkpoints import Collected, Collection
-from kernel_backend.model.curves import Curves
+from kernel_backend.model.cluster import accounts as sharing
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.labels import LabelEdit
-from kernel_backend.model.overview import CheckpointInfo, LogChunk, NodeUse, Overview
 from kernel_backend.model.record import Record, checked
 from kernel_backend.model.reports import Delivery, Instruction, Kind, StoredReport
-from kernel_backend.model.resumption import Resumption
-from kernel_backend.model.search_methods import SearchMethods
+from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.model.snapshot import Snapshot
-from kernel_backend.model.standing import Extension, Importance, SearchCurves, Standing, TrialRow
 from kernel_backend.model.stream import Message
-from kernel_backend.patience import Say, to_stderr
+from kernel_backend.model.views.curves import Curves
+from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, NodeUse, Overview
+from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, Standing, TrialRow
+from kernel_backend.reconnect import Say, to_stderr
+from kernel_backend.spec.resume import Resumption
 
 UPLOAD_S = 300.0  # seconds for a snapshot to go over
 READING_S = 3600.0  # and for checkpoints to be read, which may be large and far away

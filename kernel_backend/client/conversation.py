@@ -16,7 +16,7 @@ from kernel_backend.errors import DaylightError, InvalidRequest, OtherVersion, S
 from kernel_backend.model import versions
 from kernel_backend.model.record import Record, complaint
 from kernel_backend.model.stream import Message
-from kernel_backend.patience import SILENCE_S, Patience, Say
+from kernel_backend.reconnect import SILENCE_S, Patience, Say
 
 if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
     import socket

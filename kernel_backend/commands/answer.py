@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.client import Client
 from kernel_backend.model.diff import Diff
-from kernel_backend.model.overview import Overview
+from kernel_backend.model.views.overview import Overview
 
 OK, FAILED, USAGE, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 130  # exit codes
 

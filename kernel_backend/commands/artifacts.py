@@ -15,7 +15,7 @@ from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.ids import Reference
 from kernel_backend.model.values import nearest
-from kernel_backend.text.kept import ARTIFACT_HEAD, artifact_row
+from kernel_backend.text.stored_files import ARTIFACT_HEAD, artifact_row
 
 NONE = "nothing has been kept"
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from kernel_backend.client import Client
 from kernel_backend.commands.follow import follow
 from kernel_backend.commands.restored_data import PutBack, Submitted, put_back
+from kernel_backend.definition.code import is_code
 from kernel_backend.differences.attribution import Step, beyond, config, params, steps
 from kernel_backend.errors import DaylightError, InvalidRequest
-from kernel_backend.model.code import is_code
 from kernel_backend.model.diff import Attribution, AttributionRow, DifferenceKind
 from kernel_backend.model.experiment import Config, Submission
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.snapshot import DEFINITION, DESCRIPTION, Snapshot
 from kernel_backend.model.versions import read
+from kernel_backend.model.views.overview import Overview
 from kernel_backend.snapshots.archive import contents, pack_snapshot
 from kernel_backend.snapshots.environment import record
 

@@ -12,14 +12,14 @@ from kernel_backend.client import Client
 from kernel_backend.commands.answer import Answer, Table, Text
 from kernel_backend.commands.verb import JSON, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.accounts import Account, AccountKind
+from kernel_backend.model.cluster.quota_settings import label
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.ids import parse_reference
-from kernel_backend.model.options import Candidates, Option
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.quota_changes import label
-from kernel_backend.model.quotas import Quota
-from kernel_backend.model.sharing import Account, AccountKind
 from kernel_backend.model.values import nearest
-from kernel_backend.text import sharing as words
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.spec.options import Candidates, Option
+from kernel_backend.text import cluster as words
 from kernel_backend.text import state_text
 
 ASKED = "asked"  # instead of a priority: the one that its owner has asked with

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from kernel_backend.commands.verb import Verb
-from kernel_backend.model.options import Candidates, Host, Option, options_for
+from kernel_backend.spec.options import Candidates, Host, Option, options_for
 
 Values = Callable[[Candidates], Sequence[str]]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO
 from kernel_backend.client import Client
 from kernel_backend.commands.readme import readme
 from kernel_backend.errors import CheckpointDamaged, InvalidRequest
-from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.snapshots import archive
 
 if TYPE_CHECKING:

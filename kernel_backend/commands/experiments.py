@@ -11,12 +11,12 @@ from kernel_backend.commands.logs import LOGS
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.model.facts import known
 from kernel_backend.model.labels import split_tags
-from kernel_backend.model.options import VIEWS
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.resumption import parse_slots
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.spec.options import VIEWS
+from kernel_backend.spec.resume import parse_slots
 from kernel_backend.text import OWNED_HEAD, TABLE_HEAD, already_text, head_text, new_notes, number, table_row
-from kernel_backend.text.given import fact_lines
+from kernel_backend.text.provenance import fact_lines
 
 STATES = "queued, starting, running, releasing, paused, stopping, stopped, completed or failed"
 EVERYBODY = "those of everybody in this group, without a name of all of whom you may see any"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kernel_backend.client import Client
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.stream import Message
+from kernel_backend.model.views.overview import Overview
 from kernel_backend.retry import RetryPolicy, exponential
 from kernel_backend.text import message_line
 

@@ -11,8 +11,8 @@ from kernel_backend.client import Client
 from kernel_backend.commands.answer import Answer, Log
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.overview import LogChunk, Overview
 from kernel_backend.model.states import TRIAL_ENDED
+from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.text import hang_text
 
 LOOK_S = 0.5  # between looks at a log that is followed

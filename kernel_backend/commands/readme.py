@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.parse import parse
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.text import metrics_text
 

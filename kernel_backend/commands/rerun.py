@@ -11,21 +11,21 @@ from kernel_backend.commands.answer import FAILED, OK, Answer, Started, Text
 from kernel_backend.commands.restored_data import PutBack, Submitted, put_back
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.assignments import parse_assignments
 from kernel_backend.model.diff import Diff, Rerun
 from kernel_backend.model.environments import packages
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.ids import Reference, parse_reference, whole
-from kernel_backend.model.options import TRUST, rerun_options
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.record import Value, checked
-from kernel_backend.model.search import Search
-from kernel_backend.model.secrets import known_secrets, leaks_on_the_line
+from kernel_backend.model.search.records import Search
 from kernel_backend.model.snapshot import Snapshot
-from kernel_backend.model.spelling import given_settings
 from kernel_backend.model.trial import checkpoint_step
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.secret_scan import known_secrets, leaks_on_the_line
 from kernel_backend.snapshots.archive import contents
 from kernel_backend.snapshots.environment import record
+from kernel_backend.spec.assignments import parse_assignments
+from kernel_backend.spec.config_text import given_settings
+from kernel_backend.spec.options import TRUST, rerun_options
 
 NAMED = 4  # packages, in a sentence
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from kernel_backend.data import Fingerprint, changed_text, fingerprint
 from kernel_backend.data.declared import is_url
 from kernel_backend.data.views import led, view
+from kernel_backend.definition.code import is_code
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.home import home
-from kernel_backend.model.code import is_code
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Data, Snapshot

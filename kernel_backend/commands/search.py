@@ -11,8 +11,8 @@ from kernel_backend.commands.answer import Answer, Table, Text
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, count
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import parse_duration, parse_slot_time
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.standing import Extension, Standing, TrialRow
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.search_status import Extension, Standing, TrialRow
 from kernel_backend.text import duration, head_text, number, search_text, value_text
 
 

@@ -12,7 +12,7 @@ from kernel_backend.client import Client
 from kernel_backend.commands.answer import Answer, Console
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import Reference, parse_reference
-from kernel_backend.model.options import Candidates, Host, Option, OptionParser, add_options, options_for, whole_number
+from kernel_backend.spec.options import Candidates, Host, Option, OptionParser, add_options, options_for, whole_number
 
 COMMANDS = {"terminal": "daylight", "notebook": "%dl"}
 USAGE_WIDTH = 40  # characters of a verb with its arguments, in a list of verbs

@@ -7,8 +7,8 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from kernel_backend.definition.code import is_code, meaning
 from kernel_backend.differences.side import Side
-from kernel_backend.model.code import is_code, meaning
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, Origin
 

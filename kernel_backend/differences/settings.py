@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
+from kernel_backend.definition.parse import parse
 from kernel_backend.differences.side import Side
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.diff import Difference
 from kernel_backend.model.experiment import Cadence, Config
-from kernel_backend.model.parse import parse
 from kernel_backend.model.record import Record
-from kernel_backend.model.search import Search
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.search.space import Parameter, Space
 from kernel_backend.model.snapshot import DEFINITION
-from kernel_backend.model.space import Parameter, Space
 from kernel_backend.model.trial import WEIGHTS
 
 # They say how a training is run and watched, and no bit of its result follows from them.

@@ -7,12 +7,12 @@ from typing import Literal, Protocol
 
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job
-from kernel_backend.model.overview import LogChunk
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult, SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
+from kernel_backend.model.views.overview import LogChunk
 
 
 class Caps(Record):

@@ -25,12 +25,12 @@ from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import read_page
 from kernel_backend.model.ids import AttemptId, parse_attempt
-from kernel_backend.model.job import Job, token_digest
-from kernel_backend.model.overview import LogChunk
+from kernel_backend.model.launch.launch_spec import Job, token_digest
 from kernel_backend.model.reports import AttemptResult, SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
+from kernel_backend.model.views.overview import LogChunk
 
 START_S = 30.0  # a launcher that has not begun by then never will
 KILL_S = 10.0  # how long a killed process may take to vanish

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 
 if TYPE_CHECKING:
     from tornado.web import RequestHandler

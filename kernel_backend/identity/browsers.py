@@ -7,7 +7,7 @@ from tornado.httputil import url_concat
 from tornado.web import RequestHandler
 
 from kernel_backend.identity.hub import HubIdentity
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 
 
 class HubBrowsers:

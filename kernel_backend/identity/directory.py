@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_backend.identity.hub_api import HubApi
-from kernel_backend.model.directory import Directory, directory
+from kernel_backend.model.cluster.directory import Directory, directory
 
 NEEDS = "list:users read:users list:groups read:groups"
 

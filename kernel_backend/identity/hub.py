@@ -12,7 +12,7 @@ from jupyterhub.services.auth import HubAuth
 from tornado.web import HTTPError
 
 from kernel_backend.errors import Forbidden, ServiceUnreachable
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 
 SUBMIT, ADMIN = "custom:daylight:submit", "custom:daylight:admin"
 HUB_S = 10.0  # that the hub may take to answer

@@ -6,7 +6,7 @@ import hmac
 import os
 import pwd
 
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 
 
 class LocalIdentity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from kernel_backend.identity.hub_api import HubApi
-from kernel_backend.model.servers import Server, servers_of
+from kernel_backend.model.cluster.servers import Server, servers_of
 
 
 class HubServers:

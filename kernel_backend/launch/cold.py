@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from kernel_backend.launch.orders import Order, Request
+from kernel_backend.launch.rank_spec import Order, Request
 
 
 class ColdRanks:

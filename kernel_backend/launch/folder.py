@@ -10,11 +10,11 @@ from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from kernel_backend import lifetimes
+from kernel_backend import process_identity
 from kernel_backend.durable import replacing
 from kernel_backend.model.frames import Sources
-from kernel_backend.model.job import Job, read_job, token_digest
-from kernel_backend.model.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
+from kernel_backend.model.launch.launch_spec import Job, read_job, token_digest
+from kernel_backend.model.launch.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.snapshot import Snapshot
@@ -37,11 +37,11 @@ class LauncherRecord(Record):
     @classmethod
     def of(cls, pid: int) -> LauncherRecord:
         """The record of a living process."""
-        return cls(pid=pid, started=lifetimes.started(pid))
+        return cls(pid=pid, started=process_identity.started(pid))
 
     def alive(self) -> bool:
         """Whether that very process runs (a zombie does not)."""
-        return lifetimes.alive(self.pid, self.started)
+        return process_identity.alive(self.pid, self.started)
 
 
 class AttemptFolder(NamedTuple):

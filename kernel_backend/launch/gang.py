@@ -13,11 +13,11 @@ from pathlib import Path
 from kernel_backend.launch import horovod, torch
 from kernel_backend.launch.cold import ColdRanks
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.forkserver.warm import Forkserver, NoForkserver, WarmRanks, supported
-from kernel_backend.launch.orders import Order, RankProcesses, Request
+from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, WarmRanks, supported
+from kernel_backend.launch.rank_spec import Order, RankProcesses, Request
 from kernel_backend.launch.rendezvous import Meeting, Seat, interface_of, process_env, seats
-from kernel_backend.model.job import Job
-from kernel_backend.model.numerics import numerics_env
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.numerics import numerics_env
 
 _MARK = "DAYLIGHT_ATTEMPT"  # by which an engine finds an attempt's processes: the forkserver is none of them
 _log = logging.getLogger(__name__)

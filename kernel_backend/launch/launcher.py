@@ -12,14 +12,14 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from kernel_backend.launch.courier import Courier
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.gang import Gang
-from kernel_backend.launch.judge import failed, judge, lost
+from kernel_backend.launch.gang_outcome import failed, judge, lost
+from kernel_backend.launch.spool_uploader import Courier
 from kernel_backend.launch.watch.logs import LogWatch
 from kernel_backend.launch.watch.progress import Watch
-from kernel_backend.model.job import Job
-from kernel_backend.model.progress import SHOW_STACKS
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.progress import SHOW_STACKS
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.trial import Failure
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.experiment import Metric
-from kernel_backend.model.overview import CheckpointInfo
 from kernel_backend.model.record import Record
+from kernel_backend.model.views.overview import CheckpointInfo
 
 
 class Which(NamedTuple):

@@ -20,7 +20,7 @@ class Delivered(Record):
     samples: int
     digest: str  # the sum modulo 2**64 of each sample's xxh3-64, in hex: equal at any batch size and number of slots
     seed: int
-    code: str  # `kernel_backend.model.code.code_id` of the snapshot
+    code: str  # `kernel_backend.definition.code.code_id` of the snapshot
     whole: bool  # the epoch was gone through to its end
     uncovered: int = 0  # samples that could be neither looked into nor pickled: counted, and in no digest
 

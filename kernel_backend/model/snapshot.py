@@ -120,7 +120,7 @@ class Snapshot(Record):
     numerics: int  # kernel_backend.NUMERICS
     pieces: tuple[Piece, ...]
     roles_from: int  # the line of definition.py where the submitted cell begins: above it are helpers
-    contract: int = 1  # by which the definition is read: kernel_backend.model.definition.CONTRACT when it was made
+    contract: int = 1  # by which the definition is read: kernel_backend.definition.contract.CONTRACT when it was made
     environment: Environment
     warnings: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()  # of %pip, as name==version

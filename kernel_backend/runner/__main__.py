@@ -18,10 +18,10 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from kernel_backend.orphans import die_with
+from kernel_backend.parent_death import die_with
 
 if TYPE_CHECKING:
-    from kernel_backend.runner.loop import Training
+    from kernel_backend.runner.loop.loop import Training
 
 LEAVE_S = 300.0  # what threads and exit handlers of the user's get when the work is done
 
@@ -31,7 +31,7 @@ def main(folder: Path) -> int:
     # Its launcher, or the forkserver, which for its part kills the ranks of a launcher that died.
     die_with(os.getppid())
 
-    from kernel_backend.runner.link import Instructions, Spool
+    from kernel_backend.runner.ipc import Instructions, Spool
 
     instructions = Instructions()
     instructions.listen()
@@ -43,12 +43,12 @@ def main(folder: Path) -> int:
     progress = Progress(folder, rank)
     progress.tick("starting", 0)
 
-    from kernel_backend.model.job import read_job
+    from kernel_backend.model.launch.launch_spec import read_job
 
     job = read_job((folder / "job.json").read_bytes())
 
     from kernel_backend.runner import failure
-    from kernel_backend.runner.load import read_snapshot
+    from kernel_backend.runner.definition.load import read_snapshot
 
     trainings: list[Training] = []
     try:

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from kernel_backend.data.observed import LISTED, installed_in, is_data, observed, real_name
+from kernel_backend.definition.code import code_id, is_code
 from kernel_backend.home import stand_in_folder
-from kernel_backend.model.code import code_id, is_code
 from kernel_backend.model.facts import Delivered
-from kernel_backend.model.job import Job
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.reports import Fact
-from kernel_backend.runner import opened
+from kernel_backend.runner import opened_files
 from kernel_backend.runner.data import Batch
-from kernel_backend.runner.data.seen import Seen
-from kernel_backend.runner.link import Spool
-from kernel_backend.runner.ranks import Ranks
+from kernel_backend.runner.data.sample_digest import Seen
+from kernel_backend.runner.ipc import Spool
+from kernel_backend.runner.ranks.backends import Ranks
 
 LAST_WORDS_S = 10.0  # for files that are still being read when the training is over
 
@@ -91,19 +91,19 @@ class FirstEpoch:
         seen = state and state.get("seen")
         self._before = Seen(seen[0], int(seen[1], 16), seen[2]) if seen else None
         if self._over:
-            opened.stop()
+            opened_files.stop()
         elif state and self._ranks.rank == 0:
-            opened.add(state["files"])
+            opened_files.add(state["files"])
 
     def _everyones(self) -> tuple[Seen | None, list[str]]:
         """What all samples were, None where nobody knows; and on rank 0 all files."""
-        mine = self._own, opened.heard()
+        mine = self._own, opened_files.heard()
         found = self._before
         for seen, files in self._ranks.all_gather_object(mine) if self._ranks.size > 1 else [mine]:
             found = found and found.and_(seen)
             if self._ranks.rank == 0:
-                opened.add(files)
-        return found, opened.all_opened()
+                opened_files.add(files)
+        return found, opened_files.all_opened()
 
     def _say_delivered(self, whole: bool) -> None:
         seen, _ = self._everyones()
@@ -122,7 +122,7 @@ class FirstEpoch:
     def _say_files(self) -> None:
         _, files = self._everyones()
         self._over = True
-        opened.stop()
+        opened_files.stop()
         if self._ranks.rank == 0:
             self._looking = threading.Thread(target=self._look, args=(files,), name="observed files", daemon=True)
             self._looking.start()
@@ -146,7 +146,7 @@ def watch_files(job: Job) -> None:
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
     ours = (*ours, job.code, job.home, job.checkpoints, attempt, *installed_in(sys.path))
-    opened.watch(partial(_is_data, likeness=_likeness(job), ours=ours))
+    opened_files.watch(partial(_is_data, likeness=_likeness(job), ours=ours))
 
 
 def _is_data(path: str, likeness: str, ours: tuple[str, ...]) -> bool:  # spawned loader workers have it, too

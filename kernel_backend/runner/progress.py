@@ -10,7 +10,7 @@ import os
 import threading
 from pathlib import Path
 
-from kernel_backend.model.progress import SHOW_STACKS, SIZE, Phase, Tick, progress_file, stacks_file, write_tick
+from kernel_backend.model.launch.progress import SHOW_STACKS, SIZE, Phase, Tick, progress_file, stacks_file, write_tick
 
 _log = logging.getLogger(__name__)
 

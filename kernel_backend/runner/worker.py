@@ -13,47 +13,47 @@ from torch import nn
 from torch.amp import GradScaler
 
 from kernel_backend.artifacts.run import run
-from kernel_backend.checkpoints.places import open_place
+from kernel_backend.checkpoints.storage import open_place
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Call, Sources, users_frame
-from kernel_backend.model.job import Job
-from kernel_backend.model.progress import patience
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.progress import patience
 from kernel_backend.model.reports import Fact, Note, Started
-from kernel_backend.runner import exact, seeds
-from kernel_backend.runner.average import Average
-from kernel_backend.runner.beside import Beside, modules_beside
-from kernel_backend.runner.checkpointing import Checkpointer
-from kernel_backend.runner.contents import Contents
+from kernel_backend.runner.artifacts import Keeper
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
+from kernel_backend.runner.checkpoint.contents import Contents
+from kernel_backend.runner.checkpoint.ema import Average
+from kernel_backend.runner.checkpoint.saving import HostCopy
+from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.data import Batches, source
-from kernel_backend.runner.declared import Declared, changes
-from kernel_backend.runner.digests import weights
-from kernel_backend.runner.finite import Finite
+from kernel_backend.runner.declared_data import Declared, changes
+from kernel_backend.runner.definition.auxiliary_modules import Beside, modules_beside
+from kernel_backend.runner.definition.functions import BatchRule, Functions
+from kernel_backend.runner.definition.load import MODULE, Loaded, load
+from kernel_backend.runner.definition.prepare_hook import prepared
+from kernel_backend.runner.definition.process_check import ProcessCheck, process_check
+from kernel_backend.runner.definition.state_check import check_state
+from kernel_backend.runner.definition.trackers import SILENT, silence_trackers
+from kernel_backend.runner.definition.unsnapshotted import left_behind
+from kernel_backend.runner.determinism import exactness, seeds
+from kernel_backend.runner.determinism.digests import weights
+from kernel_backend.runner.determinism.generators import Kept
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.determinism.rank_variables import rank_variables_kept
 from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
-from kernel_backend.runner.functions import BatchRule, Functions
-from kernel_backend.runner.generators import Kept
-from kernel_backend.runner.keeping import Keeper
-from kernel_backend.runner.left_behind import left_behind
-from kernel_backend.runner.link import Instructions, Spool
-from kernel_backend.runner.load import MODULE, Loaded, load
-from kernel_backend.runner.logical import LogicalRanks
-from kernel_backend.runner.loop import Training, train
-from kernel_backend.runner.metrics import Metrics
-from kernel_backend.runner.pace import Pace
-from kernel_backend.runner.prepared import prepared
-from kernel_backend.runner.process_check import ProcessCheck, process_check
+from kernel_backend.runner.gradients.reducer import Gradients, OwnGradients, SummedGradients
+from kernel_backend.runner.gradients.tree import TreeGradients, shares_of
+from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.logical_ranks import LogicalRanks
+from kernel_backend.runner.loop.cadence import Pace
+from kernel_backend.runner.loop.finite import Finite
+from kernel_backend.runner.loop.loop import Training, train
+from kernel_backend.runner.loop.target import Target
+from kernel_backend.runner.metrics.sums import share
+from kernel_backend.runner.metrics.whole_set import Metrics
 from kernel_backend.runner.progress import Progress
-from kernel_backend.runner.random_states import RandomStates
-from kernel_backend.runner.rank_variables import rank_variables_kept
-from kernel_backend.runner.ranks import Choice, Ranks, choose, connect
-from kernel_backend.runner.reducer import Gradients, OwnGradients, SummedGradients
-from kernel_backend.runner.saving import HostCopy
-from kernel_backend.runner.state_check import check_state
-from kernel_backend.runner.stateful import Model, Optimizer, Schedule, Stateful
-from kernel_backend.runner.target import Target
-from kernel_backend.runner.trackers import SILENT, silence_trackers
-from kernel_backend.runner.tree import TreeGradients, shares_of
-from kernel_backend.runner.validation import share
+from kernel_backend.runner.ranks.backends import Choice, Ranks, choose, connect
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -67,8 +67,8 @@ def work(
     """
     config = job.config
     kind = "cpu" if config.device == "cpu" else job.placement[0].kind
-    device = exact.settle(kind, config, int(os.environ.get("LOCAL_RANK", "0")))
-    exact.hear_nondeterminism(partial(_tell_nondeterminism, spool))
+    device = exactness.settle(kind, config, int(os.environ.get("LOCAL_RANK", "0")))
+    exactness.hear_nondeterminism(partial(_tell_nondeterminism, spool))
     # What a cell draws at its top level: torch's own first seed is another in every process that imports it.
     seeds.reseed(seeds.mix(config.seed, "init", "definition"))
     if not spool.speaks:
@@ -96,7 +96,7 @@ def work(
     run.begin(Keeper(job, spool, progress) if ranks.rank == 0 else None)
     constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
     functions = Functions(loaded, job.params, config.seed, constants)
-    numerics = exact.numerics(device, config, ranks.size, choice.name)
+    numerics = exactness.numerics(device, config, ranks.size, choice.name)
     training = build(job, loaded, functions, ranks, device, numerics, code_id, instructions, spool, progress)
     if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
         spool.say(Note(text=text))
@@ -106,10 +106,10 @@ def work(
         declared.start()
     try:
         resumed = begin(training, numerics)
-        guarantee = exact.guarantee(config, ranks.size, device, functions.asks_rank, training.generators.ways)
+        guarantee = exactness.guarantee(config, ranks.size, device, functions.asks_rank, training.generators.ways)
         if training.train.is_stream and functions.needs_model("train_data"):
             guarantee = "none: train_data() reads a stream with the model, one batch ahead of the steps"
-        spool.say(started(training, choice, resumed, numerics | exact.libraries(device, choice.name), guarantee))
+        spool.say(started(training, choice, resumed, numerics | exactness.libraries(device, choice.name), guarantee))
         code = train(training)
     finally:
         progress.tick("finishing", training.step)  # a save under way gets its time, and its fault is not this one's
@@ -164,7 +164,7 @@ def build(
     measured = None
     if metrics is not None:
         measured = Metrics(metrics, functions.asked("metrics"), ranks, device)
-    unseen = exact.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)])
+    unseen = exactness.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)])
     beside = modules_beside(model, loss=loss, metrics=metrics)
     logical = LogicalRanks(model, mine, count, beside)
     streams = RandomStates() if config.rng == "stream" else None
@@ -286,7 +286,7 @@ def begin(training: Training, numerics: dict[str, str]) -> str | None:
     training.first_epoch.restore(facts.get("first_epoch"))
     total = training.total_steps
     training.over = facts["over"] if total is None else training.step >= total
-    if changed := exact.differences(manifest.numerics, numerics):
+    if changed := exactness.differences(manifest.numerics, numerics):
         text = f"bits may differ from step {manifest.step + 1} on: {changed}"
         training.spool.say(Note(level="warning", text=text))
     return manifest.id

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from kernel_backend.scheduler.asks import Ask
 from kernel_backend.scheduler.placement import Allocation, Room
+from kernel_backend.scheduler.requests import Ask
 from kernel_backend.scheduler.reservations import Plan
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernel_backend.model.search import Limit, Search
+from kernel_backend.model.search.records import Limit, Search
 
 
 def used_up(search: Search, slot_seconds: float, seconds: float) -> Limit | None:

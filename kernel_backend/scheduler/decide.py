@@ -12,18 +12,18 @@ from functools import cached_property
 
 from kernel_backend.model.experiment import FIRST
 from kernel_backend.model.resources import Node, Placement, Share
-from kernel_backend.scheduler.asks import Ask, Key, Reservation, Run, Shape
 from kernel_backend.scheduler.backfill import Fit, fit
+from kernel_backend.scheduler.backfill_risk import STEPS, Due, due, late, risk_of
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
+from kernel_backend.scheduler.fair_share import Turns
 from kernel_backend.scheduler.order import kept_for
-from kernel_backend.scheduler.picture import Name, Picture
 from kernel_backend.scheduler.placement import Room, feasible
 from kernel_backend.scheduler.preemption import beyond, ripe, victims
 from kernel_backend.scheduler.queue import Line, LineKey
 from kernel_backend.scheduler.quotas import Ledger, lent
+from kernel_backend.scheduler.requests import Ask, Key, Reservation, Run, Shape
 from kernel_backend.scheduler.reservations import Plan, Release, plan, releases
-from kernel_backend.scheduler.risks import STEPS, Due, due, late, risk_of
-from kernel_backend.scheduler.shares import Turns
+from kernel_backend.scheduler.state import Name, Picture
 
 MOST_KEPT = 32  # asks of a pool for which something is kept at once
 

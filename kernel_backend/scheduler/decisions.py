@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernel_backend.model.resources import Placement
-from kernel_backend.scheduler.asks import Ask, Reservation, Run
+from kernel_backend.scheduler.requests import Ask, Reservation, Run
 
 
 @dataclass(frozen=True)

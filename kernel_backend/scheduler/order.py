@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kernel_backend.model.experiment import FIRST
-from kernel_backend.scheduler.asks import Ask, Key, Shape
-from kernel_backend.scheduler.picture import Picture
+from kernel_backend.scheduler.fair_share import Turns
 from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.scheduler.queue import Line, LineKey
 from kernel_backend.scheduler.quotas import Ledger
-from kernel_backend.scheduler.shares import Turns
+from kernel_backend.scheduler.requests import Ask, Key, Shape
+from kernel_backend.scheduler.state import Picture
 
 MOST_AHEAD = 32  # of a line that are looked at before one for which something is kept
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kernel_backend.model.resources import Node
-from kernel_backend.scheduler.asks import Ask, Key, Run
 from kernel_backend.scheduler.placement import Room
+from kernel_backend.scheduler.requests import Ask, Key, Run
 from kernel_backend.scheduler.reservations import Plan, ripe_at
 from kernel_backend.scheduler.rules import Rules
 

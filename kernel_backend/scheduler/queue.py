@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from kernel_backend.scheduler.asks import Ask, Key, Shape
+from kernel_backend.scheduler.requests import Ask, Key, Shape
 
 _order = attrgetter("order")
 

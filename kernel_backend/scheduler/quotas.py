@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from math import inf
 
-from kernel_backend.model.quotas import Quota
-from kernel_backend.scheduler.asks import Ask, Key
-from kernel_backend.scheduler.picture import Accounts, Name, Picture
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.scheduler.queue import Line
+from kernel_backend.scheduler.requests import Ask, Key
+from kernel_backend.scheduler.state import Accounts, Name, Picture
 
 
 class Ledger:

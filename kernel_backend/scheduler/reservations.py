@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from kernel_backend.model.resources import Node
-from kernel_backend.scheduler.asks import Ask, Reservation, Run
 from kernel_backend.scheduler.placement import Allocation, Room
+from kernel_backend.scheduler.requests import Ask, Reservation, Run
 from kernel_backend.scheduler.rules import Rules
 
 

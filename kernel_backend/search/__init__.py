@@ -3,17 +3,17 @@
 `make` builds one of `Settings` and a `Space`; `simulate` runs it against curves that are known.
 """
 
-from kernel_backend.model.search import Settings
-from kernel_backend.model.search_methods import MethodOption, SearchMethod
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.methods import MethodOption, SearchMethod
+from kernel_backend.model.search.records import Settings
+from kernel_backend.model.search.space import Space
 from kernel_backend.search.asha import sampled
 from kernel_backend.search.base import Plan, Searcher
 from kernel_backend.search.make import make
 from kernel_backend.search.observations import Observations
-from kernel_backend.search.problems import Problem, TableProblem
-from kernel_backend.search.samplers import RandomSampler, Sampler, SobolSampler, stream
-from kernel_backend.search.simulate import simulate
-from kernel_backend.search.trace import Trace
+from kernel_backend.search.samplers.base import RandomSampler, Sampler, SobolSampler, stream
+from kernel_backend.search.simulation.problems import Problem, TableProblem
+from kernel_backend.search.simulation.simulate import simulate
+from kernel_backend.search.simulation.trace import Trace
 
 __all__ = [
     "MethodOption",

@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Resume, Settings
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume, Settings
+from kernel_backend.model.search.space import Space
 from kernel_backend.search import brackets as ladders
 from kernel_backend.search.base import Plan
+from kernel_backend.search.base_searcher import BaseSearcher, Progress
 from kernel_backend.search.brackets import Bracket
 from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.observations import Observations
-from kernel_backend.search.progress import BaseSearcher, Progress
 from kernel_backend.search.rungs import WORST, rung_units
-from kernel_backend.search.samplers import Sampler
+from kernel_backend.search.samplers.base import Sampler
 from kernel_backend.search.sampling import sampler_of
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from kernel_backend.model.record import Value
-from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Reason, Resume
+from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Reason, Resume
 
 
 class Searcher(Protocol):

@@ -24,12 +24,12 @@ from typing import Any, Literal, Protocol
 
 from kernel_backend.errors import SearchFailed
 from kernel_backend.model.record import Value
-from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Resume, Settings, Verdict
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume, Settings, Verdict
+from kernel_backend.model.search.space import Space
 from kernel_backend.model.values import nearest
+from kernel_backend.search.base_searcher import BaseSearcher, Progress
 from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.observations import Observations
-from kernel_backend.search.progress import BaseSearcher, Progress
 
 Wish = Literal["pause", "stop"]
 

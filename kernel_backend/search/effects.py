@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kernel_backend.model import events as e
-from kernel_backend.model.effects import Added, Effect, Moved
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.search import Complete, Continue, Create, Decision, Pause, Prune, Resume
+from kernel_backend.model.search.effects import Added, Effect, Moved
+from kernel_backend.model.search.records import Complete, Continue, Create, Decision, Pause, Prune, Resume
 from kernel_backend.model.states import TRIAL_ENDED, Hold, TrialState
 from kernel_backend.model.trial import Trial
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kernel_backend.model.record import Value
-from kernel_backend.model.space import Choices, Parameter, Range, Space, in_order
+from kernel_backend.model.search.space import Choices, Parameter, Range, Space, in_order
 
 
 class Dimension(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from statistics import fmean
 from typing import NamedTuple
 
-from kernel_backend.model.search import Settings
-from kernel_backend.model.search_registry import method_of
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.records import Settings
+from kernel_backend.model.search.registry import method_of
+from kernel_backend.model.search.space import Space
 from kernel_backend.search.make import make
-from kernel_backend.search.problems import Trained
-from kernel_backend.search.simulate import simulate
+from kernel_backend.search.simulation.problems import Trained
+from kernel_backend.search.simulation.simulate import simulate
 
 RUNS = 3
 

@@ -9,15 +9,15 @@ from typing import TypeVar
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
-from kernel_backend.model.search import Settings
-from kernel_backend.model.search_rules import uncounted
-from kernel_backend.model.space import MOST_POINTS, Choices, Domain, Parameter, Range, Space, in_order
+from kernel_backend.model.search.records import Settings
+from kernel_backend.model.search.space import MOST_POINTS, Choices, Domain, Parameter, Range, Space, in_order
 from kernel_backend.search.asha import Asha
 from kernel_backend.search.base import Plan
 from kernel_backend.search.brackets import Bracket
 from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.observations import Observations
-from kernel_backend.search.samplers import ListSampler
+from kernel_backend.search.samplers.base import ListSampler
+from kernel_backend.spec.search_rules import uncounted
 
 T = TypeVar("T")
 

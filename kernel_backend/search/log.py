@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kernel_backend.model.search import (
+from kernel_backend.model.search.records import (
     Closed,
     Create,
     Decision,
@@ -21,7 +21,7 @@ from kernel_backend.model.search import (
     Vacancy,
     Verdict,
 )
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.space import Space
 from kernel_backend.search.base import Searcher
 from kernel_backend.search.custom import Asker, Custom
 from kernel_backend.search.make import make

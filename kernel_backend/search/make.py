@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model.search import Settings
-from kernel_backend.model.search_registry import function_of, method_of
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.records import Settings
+from kernel_backend.model.search.registry import function_of, method_of
+from kernel_backend.model.search.space import Space
 from kernel_backend.search.base import Plan, Searcher
 from kernel_backend.search.custom import Asker
 

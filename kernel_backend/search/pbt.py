@@ -13,14 +13,14 @@ from bisect import bisect_right
 from random import Random
 
 from kernel_backend.model.record import Value
-from kernel_backend.model.search import Complete, Continue, Create, Pause, Prune, Resume, Settings
-from kernel_backend.model.space import Choices, Domain, Space
+from kernel_backend.model.search.records import Complete, Continue, Create, Pause, Prune, Resume, Settings
+from kernel_backend.model.search.space import Choices, Domain, Space
 from kernel_backend.search.base import Plan
+from kernel_backend.search.base_searcher import BaseSearcher, Progress
 from kernel_backend.search.encoding import Encoder, codec
 from kernel_backend.search.observations import Observations
-from kernel_backend.search.progress import BaseSearcher, Progress
 from kernel_backend.search.rungs import WORST, Ranking
-from kernel_backend.search.samplers import Sampler, stream
+from kernel_backend.search.samplers.base import Sampler, stream
 from kernel_backend.search.sampling import sampler_of
 
 POPULATION = 16

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kernel_backend.model.search import Settings
-from kernel_backend.search.kde import KdeSampler
-from kernel_backend.search.optuna import CmaesSampler, GpSampler, TpeSampler, check_installed
-from kernel_backend.search.samplers import RandomSampler, Sampler, SobolSampler
+from kernel_backend.model.search.records import Settings
+from kernel_backend.search.samplers.base import RandomSampler, Sampler, SobolSampler
+from kernel_backend.search.samplers.kde import KdeSampler
+from kernel_backend.search.samplers.optuna import CmaesSampler, GpSampler, TpeSampler, check_installed
 
 
 def sampler_of(settings: Settings, dimensions: int) -> Sampler:

@@ -6,7 +6,7 @@ import math
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.search import Search, Settings
+from kernel_backend.model.search.records import Search, Settings
 from kernel_backend.model.trial import Best
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from kernel_backend.errors import Forbidden, ImpossibleAsk, InvalidRequest
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.people import Person
-from kernel_backend.model.search import Search
-from kernel_backend.model.search_registry import function_of, method_of
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.search.registry import function_of, method_of
+from kernel_backend.model.search.space import Space
 from kernel_backend.model.values import nearest
-from kernel_backend.scheduler.picture import Picture
-from kernel_backend.scheduler.possible import impossible
+from kernel_backend.scheduler.explain.feasibility import impossible
+from kernel_backend.scheduler.state import Picture
 from kernel_backend.search import grid
-from kernel_backend.search.optuna import check_installed
-from kernel_backend.service.asking import draft_ask, pool_of
+from kernel_backend.search.samplers.optuna import check_installed
+from kernel_backend.service.state.requests import draft_ask, pool_of
 
 
 def check_searcher(search: Search, space: Space) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from kernel_backend.service.askers import ExperimentAsker
-from kernel_backend.service.asking import Asking
-from kernel_backend.service.beginnings import Beginnings
+from kernel_backend.service.checkpoint_copies import Beginnings
 from kernel_backend.service.context import Context
-from kernel_backend.service.ends import Ends
-from kernel_backend.service.loop import Loop
-from kernel_backend.service.notebooks import Notebooks
-from kernel_backend.service.pictures import Pictures
-from kernel_backend.service.preparation import Preparation
-from kernel_backend.service.searches import Searches
+from kernel_backend.service.environments import Preparation
+from kernel_backend.service.loop.ends import Ends
+from kernel_backend.service.loop.loop import Loop
+from kernel_backend.service.loop.spools import Spools
+from kernel_backend.service.loop.starts import Starts
+from kernel_backend.service.notebook_servers import Notebooks
+from kernel_backend.service.search.custom_process import ExperimentAsker
+from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.service import Service
-from kernel_backend.service.spools import Spools
-from kernel_backend.service.starts import Starts
+from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.state.requests import Asking
 
 
 def build(context: Context) -> Service:

@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernel_backend.areas.base import Areas
-from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.storage import Places
 from kernel_backend.engines.base import Engine
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.service.bus import Bus
-from kernel_backend.service.notebooks import Servers
-from kernel_backend.service.roster import StoredRoster
+from kernel_backend.service.effective_quotas import StoredRoster
+from kernel_backend.service.notebook_servers import Servers
+from kernel_backend.service.notifier import Bus
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
+from kernel_backend.workspaces.base import Areas
 
 
 @dataclass(frozen=True)

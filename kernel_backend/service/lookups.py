@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from kernel_backend.service.apart import MOMENT_S
+from kernel_backend.service.isolation import MOMENT_S
 
 FRESH_S = 5.0  # after which an answer is looked up again; it counts until the next one has come
 AT_ONCE = 8  # threads per owner; further questions wait

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from kernel_backend.areas.base import Areas
-from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.storage import Places
 from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.home import largest_number, names_of_attempts
 from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.store.base import Store
+from kernel_backend.workspaces.base import Areas
 
 SHOWN = 3  # attempts, in a note
 _log = logging.getLogger(__name__)

@@ -13,43 +13,43 @@ from typing import Any
 from kernel_backend.confined import Confined
 from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
 from kernel_backend.model import events as e
-from kernel_backend.model import search_registry
-from kernel_backend.model.curves import Curves
+from kernel_backend.model.cluster.accounts import Deed
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Experiment, Submission
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import token_digest
 from kernel_backend.model.labels import LabelEdit, apply_edit, edit_text
-from kernel_backend.model.overview import LogChunk, Overview
-from kernel_backend.model.people import Person
+from kernel_backend.model.launch.launch_spec import token_digest
 from kernel_backend.model.reports import Delivery, Instruction, Kind, Report, StoredReport
-from kernel_backend.model.resumption import resized_note
-from kernel_backend.model.sharing import Deed
+from kernel_backend.model.search import registry
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, IllegalTransition, TrialState
 from kernel_backend.model.trial import checkpoint_step
+from kernel_backend.model.views.curves import Curves
+from kernel_backend.model.views.overview import LogChunk, Overview
+from kernel_backend.service.access import changeable, may_submit, visible
 from kernel_backend.service.admission import check_possible, check_workers
-from kernel_backend.service.again import again, alone, as_asked_by
-from kernel_backend.service.artifacts import ArtifactVerbs
-from kernel_backend.service.checkpoints import CheckpointVerbs
-from kernel_backend.service.cluster import ClusterVerbs
-from kernel_backend.service.compare import CompareVerbs
+from kernel_backend.service.audit import deed_on
 from kernel_backend.service.context import Context
-from kernel_backend.service.curves import CurveReader
-from kernel_backend.service.deeds import deed_on
-from kernel_backend.service.drafts import Drafts
-from kernel_backend.service.feed import Feed
-from kernel_backend.service.foreign import Reader
-from kernel_backend.service.loop import Loop
+from kernel_backend.service.duplicates import Twins
+from kernel_backend.service.environments import Preparation
+from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
-from kernel_backend.service.overviews import Overviews
-from kernel_backend.service.preparation import Preparation
-from kernel_backend.service.searching import SearchVerbs
-from kernel_backend.service.sharing import SharingVerbs
-from kernel_backend.service.twins import Twins
-from kernel_backend.service.visible import changeable, may_submit, visible
+from kernel_backend.service.rerun import again, alone, as_asked_by
+from kernel_backend.service.submission import Drafts
+from kernel_backend.service.verbs.artifacts import ArtifactVerbs
+from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
+from kernel_backend.service.verbs.cluster import ClusterVerbs
+from kernel_backend.service.verbs.compare import CompareVerbs
+from kernel_backend.service.verbs.quotas import SharingVerbs
+from kernel_backend.service.verbs.search import SearchVerbs
+from kernel_backend.service.views.curves import CurveReader
+from kernel_backend.service.views.overviews import Overviews
+from kernel_backend.service.views.redaction import Reader
+from kernel_backend.service.views.watchers import Feed
+from kernel_backend.spec.resume import resized_note
 from kernel_backend.store.base import Draft
 
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class Service:
     async def start(self) -> None:
         """Begin the rounds; the first one adopts what lives and requeues what died."""
         await asyncio.to_thread(self.numbering.look)
-        for problem in await asyncio.to_thread(search_registry.shadowing):
+        for problem in await asyncio.to_thread(registry.shadowing):
             _log.warning("%s", problem)
         self._preparation.lookups.start()
         self._task = asyncio.create_task(self._loop.run(), name="loop")

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from kernel_backend.model import versions
-from kernel_backend.model.job import Job
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Project, Snapshot
 from kernel_backend.overlay import ENTRIES, can_be_led, likeness_of, overlay
 

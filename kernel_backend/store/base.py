@@ -15,25 +15,25 @@ from pydantic import Field
 
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.claims import Claim, Spell
-from kernel_backend.model.curves import Told
-from kernel_backend.model.effects import Effect
+from kernel_backend.model.cluster.accounts import AccountKind, Deed
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.cluster.usage import Claim, Spell
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import LONGEST_NAME, Config, Experiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.people import Person
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
-from kernel_backend.model.search import Entry
-from kernel_backend.model.sharing import AccountKind, Deed
-from kernel_backend.model.space import Space
-from kernel_backend.model.standing import Outline
+from kernel_backend.model.search.effects import Effect
+from kernel_backend.model.search.records import Entry
+from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.model.views.curves import Told
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.search_status import Outline
 
 
 class StoreUnavailable(DaylightError):

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, exists, func, or_, select, type_coerce
 
 from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.overview import LIVELIEST
-from kernel_backend.model.people import Person
 from kernel_backend.model.states import ExperimentState, TrialState
+from kernel_backend.model.views.overview import LIVELIEST
 from kernel_backend.store.tables import experiments, rows_of, trials
 
 _NUMBER = re.compile(r"#?([0-9]{1,9})")

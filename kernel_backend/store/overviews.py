@@ -12,10 +12,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Text, and_, case, func, or_, select, type_coerce
 
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.looked_at import BEST, MOST, TROUBLED
-from kernel_backend.model.overview import ATTEMPTS, Overview
 from kernel_backend.model.states import LIVE, Hold, TrialState
 from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.model.views.overview import ATTEMPTS, Overview
+from kernel_backend.model.views.shown_trials import BEST, MOST, TROUBLED
 from kernel_backend.store.listing import count_trials
 from kernel_backend.store.stream import last_seq
 from kernel_backend.store.tables import (

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Connection, Select, Text, func, insert, select, type_coerce
 
 from kernel_backend.errors import Conflict
-from kernel_backend.model.search import Entry
+from kernel_backend.model.search.records import Entry
 from kernel_backend.store.tables import search_log, to_row
 from kernel_backend.store.transaction import Transaction
 

@@ -14,35 +14,34 @@ from typing_extensions import override
 from kernel_backend.errors import NotFound
 from kernel_backend.model import events
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.claims import Claim, Spell
-from kernel_backend.model.curves import Told
-from kernel_backend.model.effects import Added, Effect, Moved
+from kernel_backend.model.cluster.accounts import Deed
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.cluster.usage import Claim, Spell
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
-from kernel_backend.model.search import Entry
-from kernel_backend.model.sharing import Deed
-from kernel_backend.model.standing import Outline
+from kernel_backend.model.search.effects import Added, Effect, Moved
+from kernel_backend.model.search.records import Entry
 from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, AttemptState, ExperimentState, Hold, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Trial
+from kernel_backend.model.views.curves import Told
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.search_status import Outline
 from kernel_backend.store import tables
 from kernel_backend.store.base import Draft, Store
 from kernel_backend.store.connect import connect, database_url, in_our_words, migrate
 from kernel_backend.store.intake import take_in
 from kernel_backend.store.listing import count_trials, find_before, find_experiments
+from kernel_backend.store.metric_columns import read_told
 from kernel_backend.store.overviews import read_overviews
+from kernel_backend.store.quotas import SqlSharing
 from kernel_backend.store.search_log import append, read_log
-from kernel_backend.store.sharing import SqlSharing
-from kernel_backend.store.spells import keep_claims, read_claims, read_slot_seconds, read_spells, read_trial_seconds
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
 from kernel_backend.store.tables import AnyRecord, all_from, rows_of, to_row
-from kernel_backend.store.told import read_told
 from kernel_backend.store.transaction import (
     Transaction,
     advanced,
@@ -52,6 +51,7 @@ from kernel_backend.store.transaction import (
     get_trial,
     get_uid,
 )
+from kernel_backend.store.usage import keep_claims, read_claims, read_slot_seconds, read_spells, read_trial_seconds
 
 _OPEN_EXPERIMENT = [state for state in ExperimentState if state not in EXPERIMENT_ENDED]
 _OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Result, Row, Select, Table, select
 
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.search import Entry
+from kernel_backend.model.search.records import Entry
 from kernel_backend.model.stream import Message
 from kernel_backend.store.tables import events, from_row, reports, rows_of, search_log, sequence
 

@@ -35,7 +35,7 @@ from sqlalchemy import (
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.record import Record
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.space import Space
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 

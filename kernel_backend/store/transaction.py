@@ -11,12 +11,12 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, insert
 from kernel_backend.errors import NotFound
 from kernel_backend.model import states
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.effects import Added, Effect
+from kernel_backend.model.cluster.accounts import Deed
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record
-from kernel_backend.model.sharing import Deed
+from kernel_backend.model.search.effects import Added, Effect
 from kernel_backend.model.trial import Attempt, Trial
 from kernel_backend.store.tables import (
     AnyRecord,

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping
 
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.overview import Overview, Wait
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import HANG, Attempt, Failure, Trial, checkpoint_step
 from kernel_backend.model.versions import read
+from kernel_backend.model.views.overview import Overview, Wait
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from kernel_backend.model.printable import harmless, harmless_log
+from kernel_backend.printable import harmless, harmless_log
 
 
 def tell(text: object, file: TextIO | None = None, log: bool = False) -> None:

@@ -5,7 +5,7 @@ import { Widget } from '@lumino/widgets';
 
 import { button, h } from './view/dom';
 
-export const OFFER_TYPE = 'application/vnd.daylight.cell+json'; // jupyter_ext/offer.py
+export const OFFER_TYPE = 'application/vnd.daylight.cell+json'; // jupyter_ext/submit/replacement_cell.py
 const RANK = 40; // text/plain has 110
 const SAID = 'The same as functions, of your own names. Ctrl+Z in the cell brings back what was there.';
 

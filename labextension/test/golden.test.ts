@@ -1,4 +1,4 @@
-/** What Python says (tests/golden/, made by tests/unit/test_golden.py) is said here, too. */
+/** What Python says (tests/golden/, made by tests/unit/model/test_golden.py) is said here, too. */
 
 import type { Curves, Message, Overview, StoredReport } from '../src/api/types';
 import curves from '../../tests/golden/curves.json';

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.accounts.agents import Agents
+from kernel_backend.unix_users.agents import Agents
 from tests.accounts.ourselves import Ourselves
 
 

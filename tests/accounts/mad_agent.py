@@ -10,8 +10,8 @@ import struct
 import sys
 import time
 
-from kernel_backend.agent.wire import receive_question, send_frame
-from kernel_backend.agent.words import Greeting
+from kernel_backend.agent.protocol import receive_question, send_frame
+from kernel_backend.agent.records import Greeting
 
 
 def answer(way: str, link: socket.socket) -> None:

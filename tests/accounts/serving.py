@@ -12,18 +12,18 @@ from pathlib import Path
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
-from kernel_backend.accounts.agents import Agents
-from kernel_backend.accounts.areas import AccountAreas
-from kernel_backend.accounts.checkpoints import AccountPlaces
-from kernel_backend.accounts.engine import AccountsEngine
-from kernel_backend.accounts.spawns import by_helper
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
 from kernel_backend.api.routes import application
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.service.build import build
 from kernel_backend.service.context import Context
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
+from kernel_backend.unix_users.agents import Agents
+from kernel_backend.unix_users.checkpoints import AccountPlaces
+from kernel_backend.unix_users.engine import AccountsEngine
+from kernel_backend.unix_users.spawn import by_helper
+from kernel_backend.unix_users.workspaces import AccountAreas
 
 
 class Tokens:

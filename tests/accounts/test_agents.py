@@ -11,16 +11,16 @@ import psutil
 import pytest
 from pydantic import TypeAdapter
 
-from kernel_backend.accounts.agents import AT_ONCE, GREETING, Agents, Body
-from kernel_backend.accounts.areas import AccountAreas
-from kernel_backend.accounts.checkpoints import AgentCheckpoints
-from kernel_backend.agent.hands import OPERATIONS
+from kernel_backend.agent.operations import OPERATIONS
 from kernel_backend.checkpoints.base import checkpoint_id
 from kernel_backend.errors import CheckpointDamaged, Forbidden, NotFound, PlaceUnavailable
 from kernel_backend.retry import RetryPolicy
+from kernel_backend.unix_users.agents import AT_ONCE, GREETING, Agents, Body
+from kernel_backend.unix_users.checkpoints import AgentCheckpoints
+from kernel_backend.unix_users.workspaces import AccountAreas
 from tests.accounts.ourselves import Ourselves
 from tests.contract.checkpoints_contract import commit, manifest
-from tests.world import until
+from tests.support.world import until
 
 MAD = str(Path(__file__).with_name("mad_agent.py"))
 NONE = TypeAdapter(None)
@@ -53,7 +53,7 @@ def test_whatever_an_agent_answers_is_its_users_trouble_alone(way, ourselves, pa
 
 
 def test_what_is_given_up_is_not_tried_again_at_once(ourselves, patient, monkeypatch):
-    monkeypatch.setattr("kernel_backend.accounts.agents.RETRY", RetryPolicy((0.0, 0.0, 60.0)))
+    monkeypatch.setattr("kernel_backend.unix_users.agents.RETRY", RetryPolicy((0.0, 0.0, 60.0)))
     ourselves.instead["mallory"] = (MAD, "exit")
     for _ in range(4):
         with pytest.raises(PlaceUnavailable):

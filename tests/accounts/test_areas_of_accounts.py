@@ -9,19 +9,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kernel_backend.accounts.agents import Agents
-from kernel_backend.accounts.areas import AccountAreas, AgentArea
-from kernel_backend.areas.base import SearchClass
 from kernel_backend.errors import NoEnvironment, NotFound, SearchFailed
 from kernel_backend.home import artifact_folder, attempt_folder
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.snapshot import Piece, Snapshot
 from kernel_backend.snapshots.archive import pack_snapshot
-from tests.builders import share
+from kernel_backend.unix_users.agents import Agents
+from kernel_backend.unix_users.workspaces import AccountAreas, AgentArea
+from kernel_backend.workspaces.base import SearchClass
 from tests.engines.test_asker import CELL, GOOD, SETTINGS, SPACE
-from tests.world import NO_ENVIRONMENT
+from tests.support.builders import share
+from tests.support.world import NO_ENVIRONMENT
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_search_class_is_asked_as_its_user(area, ourselves, tmp_path):
     assert process.tell(1, {"lr": 0.1}, 2, 0.5) is None
     assert process.tell(1, {"lr": 0.1}, 4, math.nan) == "stop"
     agent = psutil.Process(ourselves.started[-1].pid)
-    (child,) = [each for each in agent.children() if "kernel_backend.runner.asker" in each.cmdline()]
+    (child,) = [each for each in agent.children() if "kernel_backend.runner.search_process" in each.cmdline()]
     assert "made, and heard by nobody" in (ourselves.area("dave") / "searches/7/class.log").read_text()
     process.close()
     child.wait(timeout=60)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_backend.accounts.agents import Agents
-from kernel_backend.accounts.checkpoints import AgentCheckpoints
+from kernel_backend.unix_users.agents import Agents
+from kernel_backend.unix_users.checkpoints import AgentCheckpoints
 from tests.accounts.ourselves import Ourselves
 from tests.contract.checkpoints_contract import CheckpointsContract
 from tests.torture.files import Files

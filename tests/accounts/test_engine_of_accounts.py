@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.accounts.agents import Agents
-from kernel_backend.accounts.engine import AccountsEngine
+from kernel_backend.unix_users.agents import Agents
+from kernel_backend.unix_users.engine import AccountsEngine
 from tests.accounts.ourselves import Ourselves
 from tests.engines.contract import EngineContract
 

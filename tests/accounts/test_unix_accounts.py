@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from kernel_backend.accounts.agents import Agents
-from kernel_backend.accounts.areas import AgentArea
-from kernel_backend.accounts.checkpoints import AgentCheckpoints
-from kernel_backend.accounts.engine import AccountsEngine
-from kernel_backend.accounts.spawns import by_helper
 from kernel_backend.errors import DaylightError, Forbidden, NotFound, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.unix_users.agents import Agents
+from kernel_backend.unix_users.checkpoints import AgentCheckpoints
+from kernel_backend.unix_users.engine import AccountsEngine
+from kernel_backend.unix_users.spawn import by_helper
+from kernel_backend.unix_users.workspaces import AgentArea
 from tests.accounts.unix import Accounts, needed
-from tests.world import LASTING, until
+from tests.support.world import LASTING, until
 
 pytestmark = pytest.mark.distributed
 

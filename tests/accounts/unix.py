@@ -22,12 +22,12 @@ import pytest
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.experiment import Config, Submission
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.snapshot import Piece, Snapshot
 from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.model.views.overview import Overview
 from kernel_backend.snapshots.archive import pack
-from tests.ports import free_ports
-from tests.world import DEFINITION, NO_ENVIRONMENT, until
+from tests.support.ports import free_ports
+from tests.support.world import DEFINITION, NO_ENVIRONMENT, until
 
 ROOT = Path(__file__).parents[2]
 

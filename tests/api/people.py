@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_backend.errors import Forbidden, ServiceUnreachable
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 
 PEOPLE = {
     "dave": Person(name="dave", groups=("vision", "wrong")),

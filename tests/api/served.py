@@ -19,11 +19,10 @@ from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 
 from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
-from kernel_backend.api.door import Door
+from kernel_backend.api.connection_limits import Door
 from kernel_backend.api.routes import application
-from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.checkpoints.base import digest
-from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.storage import Places
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
 from kernel_backend.errors import NotFound
@@ -34,19 +33,20 @@ from kernel_backend.launch.spool import read_page
 from kernel_backend.model.artifacts import file_of, media_of
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job
-from kernel_backend.model.overview import LogChunk, Overview
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, SpoolPage, SpoolPosition, Started
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
 from kernel_backend.model.trial import Failure
+from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.build import build
 from kernel_backend.service.context import Context
-from kernel_backend.service.roster import StoredRoster
+from kernel_backend.service.effective_quotas import StoredRoster
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
+from kernel_backend.workspaces.own import OneArea, OwnArea
 
 PATIENCE_S = 120.0
 TOKEN = "the-right-token"

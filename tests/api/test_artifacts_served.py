@@ -12,8 +12,8 @@ import pytest
 from kernel_backend.checkpoints.base import digest
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest, NotFound
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.people import Person
 from tests.api.served import TOKEN, Served, ended, keep, submit, token_of
 
 BOB = Person(name="bob")

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from kernel_backend.checkpoints.copy import take_over
 from kernel_backend.checkpoints.directory import Directory
-from kernel_backend.checkpoints.taken import take_over
 from kernel_backend.client import Client
 from kernel_backend.errors import CheckpointDamaged, Conflict, DaylightError, NotFound
 from kernel_backend.model.checkpoints import Collection
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Keep, Metric
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.people import Person
-from kernel_backend.service.collect import collect
+from kernel_backend.service.garbage import collect
 from tests.api.committed import commit, folder, names, spoil
 from tests.api.served import Served, ended, paused, submit, token_of, until
 
@@ -146,7 +146,7 @@ def test_a_trial_whose_beginning_is_gone_before_it_was_copied_fails_and_says_so(
         deleted.wait(60)
         take_over(*asked, **more)
 
-    monkeypatch.setattr("kernel_backend.service.beginnings.take_over", late)
+    monkeypatch.setattr("kernel_backend.service.checkpoint_copies.take_over", late)
     ended(served, client, KEY)
     until(lambda: names(four) == ["10-1", "40-1"], "what the rules let go is gone")
     again = client.retrain(1).experiment

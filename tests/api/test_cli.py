@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.commands import run_command
+from jupyter_ext.magics.commands import run_command
 from kernel_backend import discovery
 from kernel_backend.cli import main
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.overview import LogChunk
 from kernel_backend.model.reports import Delivery, Fact, Report
 from kernel_backend.model.trial import HANG, Failure
+from kernel_backend.model.views.overview import LogChunk
 from tests.api.served import DEFINITION, Served, report, started, token_of
-from tests.builders import user_error
 from tests.plugins import ANNEALING, importable, install, written
+from tests.support.builders import user_error
 
 KEY = AttemptId(1, 1, 1)
 DELIVERED = {"samples": 40, "digest": "ab12", "seed": 0, "code": "c0de", "whole": True}

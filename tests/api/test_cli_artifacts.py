@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.commands import run_command
-from jupyter_ext.job import Job
-from jupyter_ext.views.answers import MOST_BYTES, answer
+from jupyter_ext.job.job import Job
+from jupyter_ext.magics.commands import run_command
+from jupyter_ext.views.comm_api import MOST_BYTES, answer
 from kernel_backend.cli import main
 from kernel_backend.errors import InvalidRequest, NotFound
 from tests.api.served import Served, keep, submit

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.commands import run_command
-from jupyter_ext.job import Job
+from jupyter_ext.job.job import Job
+from jupyter_ext.magics.commands import run_command
 from kernel_backend.cli import main
 from kernel_backend.commands.checkpoints import act_on, listed, verified
 from kernel_backend.commands.download import download

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jupyter_ext.commands import run_command
+from jupyter_ext.magics.commands import run_command
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.identity.local import LocalIdentity

@@ -29,7 +29,7 @@ from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery, Fact
 from tests.api.served import TOKEN, Served, StillEngine, archive, report, started, submit, token_of
-from tests.world import until
+from tests.support.world import until
 
 KEY = AttemptId(1, 1, 1)
 
@@ -287,7 +287,7 @@ def test_a_service_that_moved_to_another_port_is_found_again(tmp_path):
 
 def test_one_who_waits_for_a_service_hears_about_it_once(monkeypatch):
     said: list[str] = []
-    monkeypatch.setattr("kernel_backend.patience.SILENCE_S", 0.0)
+    monkeypatch.setattr("kernel_backend.reconnect.SILENCE_S", 0.0)
     tries = iter(["http://127.0.0.1:9"] * 4)
 
     def locate() -> discovery.Address:

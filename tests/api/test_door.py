@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from kernel_backend import discovery
-from kernel_backend.api import door
+from kernel_backend.api import connection_limits
 from kernel_backend.client import Client
 from tests.accounts.unix import needed
 from tests.api.served import TOKEN, Served, StillEngine, until
-from tests.world import World
+from tests.support.world import World
 
 NOBODY = 65534
 CROWD = """
@@ -66,7 +66,7 @@ def test_a_crowd_of_another_user_takes_no_room_but_its_own(served: Served) -> No
     with socket.create_connection(("127.0.0.1", served.port)) as slow, crowd(served.port, 1100, NOBODY):
         client = served.client()
         assert client.experiments() == []
-        assert len(served.use.strangers) <= door.STRANGERS
+        assert len(served.use.strangers) <= connection_limits.STRANGERS
         assert is_open(slow)  # the oldest of all, and not one of theirs
         slow.setblocking(True)
         slow.sendall(f"GET /api/health HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
@@ -86,7 +86,7 @@ def test_who_has_shown_a_token_is_no_stranger(served: Served) -> None:
 
 
 def test_a_connection_that_says_nothing_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "HEADER_S", 0.2)
+    monkeypatch.setattr(connection_limits, "HEADER_S", 0.2)
     served = Served(tmp_path, StillEngine())
     with socket.create_connection(("127.0.0.1", served.port)) as silent:
         silent.sendall(b"GET / HTTP/1.1\r\nHost: ")  # nor one that does not come to an end
@@ -153,9 +153,9 @@ def test_where_no_file_is_left_strangers_go_and_it_is_said_briefly(
 def test_the_limit_of_open_files_is_raised(tmp_path: Path) -> None:
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(7)[1]));"
-        "from kernel_backend.api.door import raise_file_limit; raise_file_limit();"
+        "from kernel_backend.api.connection_limits import raise_file_limit; raise_file_limit();"
         "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     soft, hard = map(int, done.stdout.split())
-    assert soft == (door.FILES if hard == -1 else min(hard, door.FILES))
+    assert soft == (connection_limits.FILES if hard == -1 else min(hard, connection_limits.FILES))

@@ -15,7 +15,7 @@ from kernel_backend.api.openapi import document
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job
+from kernel_backend.model.launch.launch_spec import Job
 from tests.api.served import TOKEN, Served, archive, submit, token_of
 
 HTTP = httpx.Client(timeout=20, trust_env=False)

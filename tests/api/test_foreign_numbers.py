@@ -11,11 +11,11 @@ import pytest
 from websockets.sync.client import connect
 
 from kernel_backend.client import Client
+from kernel_backend.model.cluster.accounts import Waiting
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.people import Person
-from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import Committed, Delivery
-from kernel_backend.model.sharing import Waiting
 from kernel_backend.scheduler.rules import Rules
 from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, started, submit, token_of, until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import token_digest
+from kernel_backend.model.launch.launch_spec import token_digest
 from tests.api.served import Served, StillEngine, submit, token_of
 
 FIRST, SECOND = AttemptId(1, 1, 1), AttemptId(1, 1, 2)

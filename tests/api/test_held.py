@@ -6,8 +6,8 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.errors import ImpossibleAsk, InvalidRequest
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.quotas import Quota
 from tests.api.served import Served, submit, token_of, until
 from tests.api.test_put_aside import trains
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.api.served import TOKEN, Served, StillEngine, archive
-from tests.world import DEFINITION
+from tests.support.world import DEFINITION
 
 HTTP = httpx.Client(timeout=120, trust_env=False, headers={"Authorization": f"Bearer {TOKEN}"})
 

@@ -12,7 +12,7 @@ import pytest
 from kernel_backend import discovery
 from kernel_backend.client import Client
 from kernel_backend.errors import ServiceUnreachable
-from tests.world import World
+from tests.support.world import World
 
 URL = "http://127.0.0.1:9/services/daylight"
 

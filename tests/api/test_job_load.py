@@ -18,10 +18,10 @@ import pytest
 import torch
 
 from jupyter_ext.capture import Capture, capture_cell
-from jupyter_ext.job import Job
+from jupyter_ext.job.job import Job
 from kernel_backend.client import Client
+from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.errors import CheckpointDamaged, InvalidRequest, NotFound
-from kernel_backend.model.definition import CONTRACT
 from kernel_backend.model.experiment import Config, Metric, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
@@ -202,7 +202,7 @@ def test_weights_of_a_stopped_training_are_given_with_a_word(
 LOADS = """
 import inspect, sys, tempfile
 from pathlib import Path
-from jupyter_ext.job import Job
+from jupyter_ext.job.job import Job
 from kernel_backend.client import Client
 
 job = Job(1, Client.at(*sys.argv[1:]))
@@ -276,7 +276,7 @@ def loss(output, target): ..."""
 JOB = """
 import sys
 from pathlib import Path
-from kernel_backend.runner.load import load
+from kernel_backend.runner.definition.load import load
 
 model = load(Path(sys.argv[1]), Path.cwd()).module.model()
 print(model.times(7), type(model).__module__)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.commands import run_command
-from jupyter_ext.job import Job
-from jupyter_ext.views.answers import answer
+from jupyter_ext.job.job import Job
+from jupyter_ext.magics.commands import run_command
+from jupyter_ext.views.comm_api import answer
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden, InvalidRequest, NotFound

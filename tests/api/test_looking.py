@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from kernel_backend.errors import InvalidRequest, NotFound
-from kernel_backend.model.curves import Told
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.people import Person
 from kernel_backend.model.reports import Delivery, Report
-from kernel_backend.service.curves import CurveReader
-from kernel_backend.service.overviews import Overviews
+from kernel_backend.model.views.curves import Told
+from kernel_backend.service.views.curves import CurveReader
+from kernel_backend.service.views.overviews import Overviews
 from kernel_backend.snapshots.archive import Archive
 from tests.api.served import DEFINITION, TOKEN, archive, report, started, submit, token_of
 

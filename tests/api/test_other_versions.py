@@ -17,16 +17,16 @@ from kernel_backend.api.routes import ROUTES
 from kernel_backend.client import Client
 from kernel_backend.errors import OtherVersion
 from kernel_backend.model.checkpoints import Collection
+from kernel_backend.model.cluster.accounts import Priority
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import Delivery
-from kernel_backend.model.resumption import Resumption
-from kernel_backend.model.sharing import Priority
-from kernel_backend.model.standing import Extension
 from kernel_backend.model.versions import DEFAULTS, VERSION, at_defaults
-from kernel_backend.text.given import given_line
+from kernel_backend.model.views.search_status import Extension
+from kernel_backend.spec.resume import Resumption
+from kernel_backend.text.provenance import given_line
 from tests.api.later import KEY, LATER, SEARCH, Later, told
 from tests.api.served import TOKEN, Served, archive, report, submit, token_of
 

@@ -10,7 +10,7 @@ import pytest
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.states import Outcome
-from kernel_backend.scheduler.asks import Reservation
+from kernel_backend.scheduler.requests import Reservation
 from tests.api.served import Served, StillEngine, submit, token_of, until
 from tests.api.test_put_aside import trains
 

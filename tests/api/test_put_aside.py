@@ -10,8 +10,8 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.engines.base import GangStatus
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.quotas import Quota
 from kernel_backend.model.reports import Committed, Delivery
 from kernel_backend.scheduler.rules import Rules
 from tests.api.served import Served, StillEngine, started, submit, token_of, until

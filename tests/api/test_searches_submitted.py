@@ -13,13 +13,13 @@ import daylight
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest, NotFound
-from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Experiment, Submission
-from kernel_backend.model.search import Search
-from kernel_backend.model.space import Space
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.search.space import Space
+from kernel_backend.spec.assignments import parse_line
 from tests.api.served import TOKEN, Served, archive
-from tests.world import until
+from tests.support.world import until
 
 DEFINITION = """
 def model(width=8, blocks=()): ...

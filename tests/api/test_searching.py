@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from jupyter_ext.job import Job
+from jupyter_ext.job.job import Job
 from jupyter_ext.views import MIME_TYPE
-from jupyter_ext.views.answers import answer
+from jupyter_ext.views.comm_api import answer
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.model import events
-from kernel_backend.model.assignments import parse_line
-from kernel_backend.model.effects import Added
 from kernel_backend.model.experiment import Config, Metric, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery
-from kernel_backend.model.search import Search
-from kernel_backend.model.standing import Extension
+from kernel_backend.model.search.effects import Added
+from kernel_backend.model.search.records import Search
 from kernel_backend.model.states import Hold, TrialState
+from kernel_backend.model.views.search_status import Extension
+from kernel_backend.spec.assignments import parse_line
 from tests.api.served import DEFINITION, Served, archive, report, started, submit, token_of, until
 
 VALIDATION = "def validation_data():\n    return []\n"

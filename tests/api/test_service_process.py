@@ -22,7 +22,7 @@ from kernel_backend.client import Client
 from kernel_backend.discovery import CannotStart
 from kernel_backend.engines.local import MARK
 from kernel_backend.errors import ServiceUnreachable
-from tests.world import PATIENCE_S, until
+from tests.support.world import PATIENCE_S, until
 
 SERVE = [sys.executable, "-m", "kernel_backend"]
 

@@ -10,15 +10,15 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from kernel_backend.model.directory import Directory
+from kernel_backend.model.cluster.directory import Directory
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.cluster.quotas import Quota, SlotHours
 from kernel_backend.model.experiment import Config, Submission
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.people import Person
-from kernel_backend.model.quotas import Quota, SlotHours
 from kernel_backend.model.resources import Node
-from kernel_backend.model.search import Search
-from kernel_backend.model.space import Choices, Parameter, Space
-from kernel_backend.model.standing import Extension
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.search.space import Choices, Parameter, Space
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.search_status import Extension
 from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, archive, submit, until
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.areas.base import Area
-from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.client import Client
 from kernel_backend.model.experiment import Config, Submission
-from kernel_backend.model.overview import Overview
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.workspaces.base import Area
+from kernel_backend.workspaces.own import OneArea, OwnArea
 from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, archive
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kernel_backend.client import Client
-from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.search import Search
-from kernel_backend.service.ends import Ends
+from kernel_backend.model.search.records import Search
+from kernel_backend.service.loop.ends import Ends
+from kernel_backend.spec.assignments import parse_line
 from tests.api.served import HERE, Served, StillEngine, archive, submit
-from tests.world import until
+from tests.support.world import until
 
 
 def test_others_are_started_while_the_files_of_one_do_not_answer(

@@ -10,13 +10,13 @@ import pytest
 
 from kernel_backend.api.attempts import Records
 from kernel_backend.client import Client
-from kernel_backend.launch.courier import Courier
 from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.spool_uploader import Courier
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.reports import Report
 from tests.api.served import Served, started, submit, token_of
-from tests.world import until
+from tests.support.world import until
 
 FIRST = AttemptId(1, 1, 1)
 

@@ -14,14 +14,14 @@ from kernel_backend.client import Client
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.errors import PlaceUnavailable
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Delivery, SpoolPage, SpoolPosition
 from kernel_backend.model.states import EXPERIMENT_ENDED, Outcome
 from kernel_backend.model.trial import Failure
+from kernel_backend.model.views.overview import Overview
 from kernel_backend.retry import RetryPolicy
-from kernel_backend.service import spools as taking_in
+from kernel_backend.service.loop import spools as taking_in
 from tests.api.served import Served, StillEngine, started, submit, token_of
-from tests.world import until
+from tests.support.world import until
 
 FIRST = AttemptId(1, 1, 1)
 SECOND = AttemptId(2, 1, 1)

@@ -16,12 +16,12 @@ from kernel_backend.client import Client
 from kernel_backend.errors import OtherVersion
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job, read_job
-from kernel_backend.model.overview import Overview
+from kernel_backend.model.launch.launch_spec import Job, read_job
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult, Delivery, Instruction
 from kernel_backend.model.stream import Message
 from kernel_backend.model.versions import VERSION, read, says_nothing
+from kernel_backend.model.views.overview import Overview
 from tests.api.served import TOKEN, Served, archive, report, started, submit, token_of
 
 KEY = AttemptId(1, 1, 1)

@@ -16,10 +16,10 @@ from kernel_backend.api.routes import ROUTES
 from kernel_backend.cli import main
 from kernel_backend.client import Client
 from kernel_backend.errors import Forbidden, NotFound
+from kernel_backend.model.cluster.directory import Directory
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
-from kernel_backend.model.directory import Directory
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.people import Person
 from tests.api.people import PEOPLE, FakeHub
 from tests.api.served import Served, StillEngine, archive, submit, token_of, until
 from tests.api.test_every_route import EXAMPLES

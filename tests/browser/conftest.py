@@ -16,7 +16,7 @@ from tests.browser.jupyter import LABEXTENSION, Jupyter
 from tests.browser.lab import Lab
 from tests.browser.notebooks import LOAD, Gate, submitting, write
 from tests.browser.view import SOON
-from tests.world import World
+from tests.support.world import World
 
 _count = itertools.count(1)
 expect.set_options(timeout=SOON)

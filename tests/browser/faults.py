@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from playwright.sync_api import Page, Route
 
 from kernel_backend import discovery
-from tests.world import World, until
+from tests.support.world import World, until
 
 # Like a proxy that knows no websockets: the connection fails, whatever else goes through.
 NO_STREAMS = """

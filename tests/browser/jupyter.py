@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 import httpx
 import psutil
 
-from tests.ports import free_ports
-from tests.world import World, until
+from tests.support.ports import free_ports
+from tests.support.world import World, until
 
 ROOT = Path(__file__).parents[2]
 LABEXTENSION = ROOT / "jupyter_ext" / "labextension"

@@ -7,9 +7,9 @@ from typing import Any
 
 import nbformat
 
-from jupyter_ext.job import Job
+from jupyter_ext.job.job import Job
 from kernel_backend.client import Client
-from tests.world import DEFINITION, World
+from tests.support.world import DEFINITION, World
 
 LOAD = "%load_ext daylight"
 EPOCHS = 250  # of 1.6 s, until the gate is opened: longer than a test may take

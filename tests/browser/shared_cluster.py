@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kernel_backend.api.cluster_page import PAGES
 from kernel_backend.client import Client
-from kernel_backend.model.directory import Directory
-from kernel_backend.model.quotas import Quota
+from kernel_backend.model.cluster.directory import Directory
+from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.resources import Node
 from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, submit, until

@@ -13,7 +13,7 @@ from tests.browser.lab import Lab
 from tests.browser.notebooks import LOAD, write
 from tests.browser.test_readable_by_all import AXE, RUN
 from tests.browser.view import LATE, View
-from tests.world import DEFINITION, World
+from tests.support.world import DEFINITION, World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
 

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.browser.jupyter import Jupyter
 from tests.browser.lab import Lab
 from tests.browser.notebooks import LOAD, submitting, write
-from tests.world import DEFINITION
+from tests.support.world import DEFINITION
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
 

@@ -14,7 +14,7 @@ from tests.browser.faults import no_service
 from tests.browser.jupyter import Jupyter
 from tests.browser.lab import Lab
 from tests.browser.notebooks import Gate
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
 

@@ -9,7 +9,7 @@ from kernel_backend.client import Client
 from tests.browser.lab import Lab
 from tests.browser.notebooks import Gate
 from tests.browser.view import overflow
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
 

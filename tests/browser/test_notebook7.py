@@ -9,7 +9,7 @@ import pytest
 from tests.browser.jupyter import Jupyter
 from tests.browser.lab import Lab
 from tests.browser.notebooks import LOAD, Gate, kept, write
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
 

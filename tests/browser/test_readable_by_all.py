@@ -7,7 +7,7 @@ import pytest
 from tests.browser.jupyter import ROOT
 from tests.browser.lab import Lab
 from tests.browser.notebooks import Gate
-from tests.world import DEFINITION, World
+from tests.support.world import DEFINITION, World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed]
 

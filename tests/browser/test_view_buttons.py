@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
 from tests.browser.notebooks import Gate
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed]
 

@@ -14,7 +14,7 @@ from tests.browser.jupyter import Jupyter
 from tests.browser.lab import QUIET_MS, Lab
 from tests.browser.notebooks import Gate, kept, write
 from tests.browser.view import LATE
-from tests.world import DEFINITION, World
+from tests.support.world import DEFINITION, World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed]
 

@@ -12,7 +12,7 @@ from tests.browser.jupyter import Jupyter
 from tests.browser.lab import Lab
 from tests.browser.notebooks import LOAD, Gate, write
 from tests.browser.view import LATE
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = [pytest.mark.browser, pytest.mark.distributed, pytest.mark.notebook]
 

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Locator, expect
 
-from tests.world import until
+from tests.support.world import until
 
 SOON, LATE = 60_000, 180_000  # milliseconds: for the page alone; where something is to be started or trained
 # What observes sizes hears of a new one in the first frame, and has drawn in the next.

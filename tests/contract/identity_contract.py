@@ -9,7 +9,7 @@ import pytest
 
 from kernel_backend.errors import Forbidden, ServiceUnreachable
 from kernel_backend.identity.base import Identity
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 
 
 class Site(Protocol):

@@ -11,8 +11,8 @@ from store_contract import GANG, draft, placed
 
 from kernel_backend.errors import Forbidden, NotFound
 from kernel_backend.model import events
+from kernel_backend.model.cluster.accounts import Deed
 from kernel_backend.model.experiment import Config, Experiment
-from kernel_backend.model.sharing import Deed
 from kernel_backend.model.states import ExperimentState, IllegalTransition, Outcome
 from kernel_backend.store.base import Store
 

@@ -16,25 +16,35 @@ from sqlalchemy import text
 
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.model import events
-from kernel_backend.model.claims import Claim, Spell
-from kernel_backend.model.curves import Told, join
-from kernel_backend.model.effects import Added, Moved
+from kernel_backend.model.cluster.usage import Claim, Spell
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.looked_at import Glance, looked_at
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Committed, Fact, Kept, Kind, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
-from kernel_backend.model.search import Continue, Create, Decision, Entry, Pause, Reported, Resume, Search, Vacancy
-from kernel_backend.model.space import Choices, Parameter, Range, Space, When
+from kernel_backend.model.search.effects import Added, Moved
+from kernel_backend.model.search.records import (
+    Continue,
+    Create,
+    Decision,
+    Entry,
+    Pause,
+    Reported,
+    Resume,
+    Search,
+    Vacancy,
+)
+from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, IllegalTransition, Outcome, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Failure
+from kernel_backend.model.views.curves import Told, join
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.shown_trials import Glance, looked_at
 from kernel_backend.store import connect as connecting
 from kernel_backend.store.base import Draft, Store
 from kernel_backend.store.connect import connect, database_url
 from kernel_backend.store.sql import SqlStore
-from tests.builders import update_trial
+from tests.support.builders import update_trial
 
 MIGRATIONS = str(Path(connecting.__file__).parent / "migrations")
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0, 1)),)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernel_backend.checkpoints.base import dump, parse
 from kernel_backend.checkpoints.directory import Directory
-from kernel_backend.checkpoints.places import Places, open_place
+from kernel_backend.checkpoints.storage import Places, open_place
 from kernel_backend.errors import CheckpointDamaged
 from tests.contract.checkpoints_contract import CheckpointsContract, commit, ids, manifest
 from tests.torture.files import Files

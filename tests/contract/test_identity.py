@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 from tests.api.people import FakeHub
 from tests.contract.identity_contract import IdentityContract
 

@@ -21,7 +21,7 @@ from store_contract import StoreContract, check_bests_of_before, draft, placed, 
 from kernel_backend.store.base import StoreUnavailable
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.store.tables import metadata
-from tests.world import until
+from tests.support.world import until
 
 
 def _programs() -> Path | None:

@@ -17,16 +17,16 @@ from kernel_backend import NUMERICS, __version__
 from kernel_backend.checkpoints.base import Manifest
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.writer import load_model
+from kernel_backend.definition.contract import CONTRACT
+from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.model.definition import CONTRACT
 from kernel_backend.model.experiment import Config, parse_cadence
-from kernel_backend.model.job import Job
-from kernel_backend.model.parse import parse
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.trial import Failure
-from tests.spools import read_after
+from tests.support.spools import read_after
 
 PATIENCE_S = 120  # until a gang that does not end is a failed test
 

@@ -11,7 +11,7 @@ from gang import DIGITS, Attempt, Trial
 
 from kernel_backend.durable import TEMPORARY
 from kernel_backend.model.facts import Observed
-from kernel_backend.model.job import Job
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.reports import Fact, Kept
 
 pytestmark = pytest.mark.distributed

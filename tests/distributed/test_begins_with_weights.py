@@ -10,8 +10,8 @@ import pytest
 import torch
 from gang import Trial
 
-from kernel_backend.checkpoints.places import Places
-from kernel_backend.checkpoints.taken import take_over
+from kernel_backend.checkpoints.copy import take_over
+from kernel_backend.checkpoints.storage import Places
 
 pytestmark = pytest.mark.distributed
 

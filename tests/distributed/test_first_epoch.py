@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gang import STAND, Attempt, Trial
 
-from kernel_backend.model.code import code_id
+from kernel_backend.definition.code import code_id
 from kernel_backend.model.facts import Delivered
 from kernel_backend.model.reports import Fact
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from gang import DIGITS, Trial
 
-from kernel_backend.launch.forkserver import warmth
+from kernel_backend.launch.forkserver import cache_key
 from kernel_backend.launch.gang import forkserver_env, rank_env
 from kernel_backend.launch.rendezvous import Meeting, seats
 
@@ -118,6 +118,6 @@ def test_a_forkserver_has_every_variable_that_its_ranks_need_before_torch_is_imp
     job = job.model_copy(update={"config": job.config.model_copy(update={"reproducible": scope, "threads": 3})})
     common = forkserver_env({**os.environ, "DAYLIGHT_ATTEMPT": "/here"}, job)
     rank = rank_env(os.environ, job, seats(job.placement)[0], Meeting("127.0.0.1", "lo", 1, 2))
-    assert warmth.variables(common) == warmth.variables(rank)
+    assert cache_key.variables(common) == cache_key.variables(rank)
     assert "DAYLIGHT_ATTEMPT" not in common
     assert common["OMP_NUM_THREADS"] == "3"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.disks import small_disk
+from tests.support.disks import small_disk
 
 pytestmark = pytest.mark.distributed
 

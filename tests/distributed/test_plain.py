@@ -7,8 +7,8 @@ import importlib.util
 import pytest
 import torch
 
-from kernel_backend.runner.data.order import Order
-from kernel_backend.runner.seeds import mix, reseed
+from kernel_backend.runner.data.permutation import Order
+from kernel_backend.runner.determinism.seeds import mix, reseed
 
 pytestmark = pytest.mark.distributed
 

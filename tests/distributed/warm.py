@@ -11,7 +11,7 @@ import termios
 from pathlib import Path
 
 from kernel_backend.launch.gang import Gang
-from tests.world import World
+from tests.support.world import World
 
 HOME = Path(tempfile.mkdtemp(prefix="daylight-"))
 

@@ -13,9 +13,9 @@ import pytest
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.launcher import FAREWELL_S
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.job import Job
+from kernel_backend.model.launch.launch_spec import Job
 from kernel_backend.model.reports import AttemptResult
-from tests.builders import share
+from tests.support.builders import share
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,10 +16,10 @@ from kernel_backend.engines.base import Engine, GangStatus
 from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job, token_digest
+from kernel_backend.model.launch.launch_spec import Job, token_digest
 from kernel_backend.model.reports import SpoolPosition
 from kernel_backend.model.states import Outcome
-from tests.builders import share
+from tests.support.builders import share
 
 PATIENCE_S = 120.0
 

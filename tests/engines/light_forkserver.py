@@ -11,10 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-from kernel_backend.launch.forkserver.door import Door
-from kernel_backend.launch.forkserver.forked import take_files
-from kernel_backend.launch.forkserver.nursery import Nursery
-from kernel_backend.orphans import die_with
+from kernel_backend.launch.forkserver.child import take_files
+from kernel_backend.launch.forkserver.endpoint import Door
+from kernel_backend.launch.forkserver.server import Nursery
+from kernel_backend.parent_death import die_with
 
 door = Door.at(Path(sys.argv[1]), sys.argv[2])
 if (lock := door.lock()) is None:

@@ -17,12 +17,12 @@ import psutil
 import pytest
 
 from kernel_backend.errors import SearchFailed
-from kernel_backend.launch.asker import ChildAsker
-from kernel_backend.model.search import Create, Settings
+from kernel_backend.launch.search_process import ChildAsker
+from kernel_backend.model.search.records import Create, Settings
+from kernel_backend.model.search.space import Parameter, Range, Space
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
-from kernel_backend.model.space import Parameter, Range, Space
 from kernel_backend.search.custom import Custom
-from tests.world import gone, until
+from tests.support.world import gone, until
 
 ROOT = Path(__file__).parents[2]
 SPACE = Space(parameters=(Parameter(name="lr", domain=Range(low=1e-4, high=1e-1, scale="log")),))
@@ -78,7 +78,7 @@ def children() -> list[psutil.Process]:
     found = []
     for each in psutil.Process().children():
         with contextlib.suppress(psutil.Error):  # what other tests have left may end at this moment
-            if each.status() != psutil.STATUS_ZOMBIE and "kernel_backend.runner.asker" in each.cmdline():
+            if each.status() != psutil.STATUS_ZOMBIE and "kernel_backend.runner.search_process" in each.cmdline():
                 found.append(each)
     return found
 
@@ -153,7 +153,7 @@ def test_the_record_of_an_exception_comes_with_it(asker: Make) -> None:
 def test_a_class_that_never_answers_is_ended_and_told_where_it_was(
     asker: Make, sleeps: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernel_backend.launch.asker.WHERE_S", 60.0)  # on a busy machine it is slow to tell
+    monkeypatch.setattr("kernel_backend.launch.search_process.WHERE_S", 60.0)  # on a busy machine it is slow to tell
     mine = asker(GOOD.replace("return {", f"{sleeps}\n        return {{"), answer_s=1.0)
     with pytest.raises(SearchFailed) as failed:
         mine.ask(1)
@@ -193,9 +193,9 @@ def test_it_ends_with_whoever_asks_even_in_the_midst_of_an_answer(asker: Make, t
     script = f"""
 import os, sys, threading
 from pathlib import Path
-from kernel_backend.launch.asker import ChildAsker
-from kernel_backend.model.search import Settings
-from kernel_backend.model.space import Space
+from kernel_backend.launch.search_process import ChildAsker
+from kernel_backend.model.search.records import Settings
+from kernel_backend.model.search.space import Space
 settings = Settings.model_validate_json({SETTINGS.model_dump_json()!r})
 space = Space.model_validate_json({SPACE.model_dump_json()!r})
 mine = ChildAsker(sys.executable, Path({str(tmp_path / "code0")!r}), Path.cwd(), settings, space, Path("log"))

@@ -23,16 +23,16 @@ import pytest
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.forkserver import line
-from kernel_backend.launch.forkserver.door import Door, accept
-from kernel_backend.launch.forkserver.warm import Forkserver, NoForkserver, WarmRanks
+from kernel_backend.launch.forkserver import protocol as line
+from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, WarmRanks
+from kernel_backend.launch.forkserver.endpoint import Door, accept
 from kernel_backend.launch.gang import Gang
-from kernel_backend.launch.orders import Order, Request
+from kernel_backend.launch.rank_spec import Order, Request
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.job import Job
-from tests.builders import share
-from tests.world import until
+from kernel_backend.model.launch.launch_spec import Job
+from tests.support.builders import share
+from tests.support.world import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has what forked ranks need")
 ROOT = Path(__file__).parents[2]
@@ -205,8 +205,8 @@ def test_a_stopped_forkserver_is_waited_for_so_long_and_gives_its_ranks_up(ranks
     until(lambda: first.logs[0].read_text().endswith("\n"), "it has said its line")
     server = server_of(first)
     server.suspend()
-    monkeypatch.setattr("kernel_backend.launch.forkserver.warm.START_S", 0.3)
-    monkeypatch.setattr("kernel_backend.launch.forkserver.warm.ANSWER_S", 0.3)
+    monkeypatch.setattr("kernel_backend.launch.forkserver.client.START_S", 0.3)
+    monkeypatch.setattr("kernel_backend.launch.forkserver.client.ANSWER_S", 0.3)
     second = ranks({"SECONDS": "60"})
     with pytest.raises(NoForkserver, match="gave no ranks within"):
         until(lambda: second.warm.codes() and False, "never")

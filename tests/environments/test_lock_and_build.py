@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.environments import uv
-from kernel_backend.environments.kept import Environments
 from kernel_backend.environments.present import present
+from kernel_backend.environments.storage import Environments
 from kernel_backend.errors import NoEnvironment
 from kernel_backend.model.environments import packages
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.archive import digest, pack
 from kernel_backend.snapshots.environment import record
-from tests.disks import small_disk
 from tests.environments.index import needs_index
+from tests.support.disks import small_disk
 
 PYTHON = Path(sys.executable)
 pytestmark = [needs_index, pytest.mark.usefixtures("online")]

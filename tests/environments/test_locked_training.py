@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from kernel_backend.environments.kept import Environments
 from kernel_backend.environments.present import present
+from kernel_backend.environments.storage import Environments
 from kernel_backend.model.environments import packages
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.environment import record
 from tests.environments.index import needs_index
-from tests.world import DEFINITION, World, until
+from tests.support.world import DEFINITION, World, until
 
 pytestmark = [pytest.mark.distributed, needs_index, pytest.mark.timeout(600)]
 

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_backend.areas.own import OneArea, OwnArea
 from kernel_backend.environments.lock import Lock
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.snapshot import Environment, Snapshot
 from kernel_backend.model.states import ExperimentState
-from kernel_backend.service.preparation import FRESH_S, Preparation
+from kernel_backend.service.environments import FRESH_S, Preparation
 from kernel_backend.snapshots.archive import Archive, pack_snapshot
 from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.installed import own_root
+from kernel_backend.workspaces.own import OneArea, OwnArea
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def test_nothing_is_said_right_after_a_submission_nor_where_nothing_changed(
 ):
     preparation, made = experiment(tmp_path, older())
     now = [made.created_at]
-    monkeypatch.setattr("kernel_backend.service.preparation.time", SimpleNamespace(time=lambda: now[0]))
+    monkeypatch.setattr("kernel_backend.service.environments.time", SimpleNamespace(time=lambda: now[0]))
     assert preparation.note(made, 0) is None
     now[0] += FRESH_S + 1
     assert preparation.note(made, 0) == preparation.note(made, 1) is not None

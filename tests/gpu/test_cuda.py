@@ -6,9 +6,9 @@ import pytest
 import torch
 from gang import DIGITS, Trial
 
-from kernel_backend.runner import seeds
-from kernel_backend.runner.random_states import RandomStates
-from kernel_backend.runner.saving import HostCopy
+from kernel_backend.runner.checkpoint.saving import HostCopy
+from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.random_states import RandomStates
 
 pytestmark = pytest.mark.gpu
 

@@ -23,7 +23,7 @@ from websockets.sync.client import connect
 
 from kernel_backend import discovery
 from kernel_backend.client import Client
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ pytest.importorskip("jupyterhub", reason="daylight[hub] is not installed")
 from jupyterhub.services.auth import HubAuth
 
 from kernel_backend.identity.hub import HubIdentity
-from kernel_backend.model.people import Person
+from kernel_backend.model.cluster.people import Person
 from tests.contract.identity_contract import IdentityContract
 from tests.hub.hub import Hub
 

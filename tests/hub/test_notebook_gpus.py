@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.hub.hub import Hub
-from tests.world import DEFINITION
+from tests.support.world import DEFINITION
 
 
 @pytest.fixture(autouse=True, scope="module")

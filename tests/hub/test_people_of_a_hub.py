@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from jupyter_ext.job import Job
+from jupyter_ext.job.job import Job
 from kernel_backend.errors import Forbidden, ImpossibleAsk, NotFound, Unauthenticated
+from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
-from kernel_backend.model.people import Person
 from tests.hub.hub import PASSWORD, Hub
-from tests.world import DEFINITION
+from tests.support.world import DEFINITION
 
 FOREVER = f"%%dlsubmit --slots 1 --epochs 100000 --name endless pause=0.05\n{DEFINITION}"
 

@@ -20,10 +20,10 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from jupyter_ext.hub.offers import Standing, describe, most, offers, refusal
 from jupyter_ext.hub.profiles import check_server, profiles
-from kernel_backend.model.overview import NodeUse
-from kernel_backend.model.quotas import Quota, Use
-from kernel_backend.model.servers import Asked
-from kernel_backend.model.sharing import Account
+from kernel_backend.model.cluster.accounts import Account
+from kernel_backend.model.cluster.quotas import Quota, Use
+from kernel_backend.model.cluster.servers import Asked
+from kernel_backend.model.views.overview import NodeUse
 
 GPU = "nvidia.com/gpu"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "jupyterhub" / "kubespawner_config.py"

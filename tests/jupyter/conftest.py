@@ -11,7 +11,7 @@ from kernel_backend import discovery
 from kernel_backend.client import Client
 from tests.api.served import TOKEN, Served, StillEngine
 from tests.jupyter.hosted import Hosted
-from tests.world import World
+from tests.support.world import World
 
 
 @pytest.fixture

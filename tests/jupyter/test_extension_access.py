@@ -15,7 +15,7 @@ from jupyter_server.utils import JupyterServerAuthWarning
 from tornado.web import RequestHandler
 from websockets.exceptions import InvalidStatus
 
-from jupyter_ext.extension import ACTS, CHANGES, NUMBER, ONE, READS, DaylightExtension
+from jupyter_ext.server.extension import ACTS, CHANGES, NUMBER, ONE, READS, DaylightExtension
 from kernel_backend import discovery
 from kernel_backend.model.ids import AttemptId
 from tests.api.served import TOKEN as SERVICES

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from jupyter_ext.views.saved import MIME_TYPE
+from jupyter_ext.views.saved_state import MIME_TYPE
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import Delivery
 from kernel_backend.model.versions import read
+from kernel_backend.model.views.overview import Overview
 from tests.api.served import report, started, submit, token_of
 from tests.api.test_searching import begun, search, trained
 
@@ -74,7 +74,7 @@ def test_a_mistake_of_ours_is_500_without_its_insides(served, client, hosted, mo
         raise RuntimeError("secret insides")
 
     submit(client)
-    monkeypatch.setattr("jupyter_ext.handlers.bundle", broken)
+    monkeypatch.setattr("jupyter_ext.server.handlers.bundle", broken)
     answer = hosted.post("/bundle/1", json={"captured": []})
     assert (answer.status_code, answer.json()["error"]) == (500, "InternalServerError")
     assert "log has the details" in answer.json()["message"]

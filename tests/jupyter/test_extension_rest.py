@@ -15,7 +15,7 @@ from tests.api.served import TOKEN, keep, report, started, submit, token_of
 from tests.jupyter import standin
 from tests.jupyter.hosted import TOKEN as JUPYTERS
 from tests.jupyter.standin import StandIn
-from tests.world import until
+from tests.support.world import until
 
 READS = [
     "/api/experiments",

@@ -26,7 +26,7 @@ from tests.api.served import TOKEN, Served, StillEngine, submit
 from tests.jupyter import standin
 from tests.jupyter.hosted import Hosted
 from tests.jupyter.standin import StandIn
-from tests.world import World, until
+from tests.support.world import World, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -191,7 +191,7 @@ def test_a_disk_that_does_not_answer_keeps_nobody_waiting_for_ever(home, hasty, 
 
     monkeypatch.setattr(discovery, "find", slowly)
     with monkeypatch.context() as impatient:
-        impatient.setattr("jupyter_ext.finder.GRACE_S", -0.5)
+        impatient.setattr("jupyter_ext.server.finder.GRACE_S", -0.5)
         answer = hasty.get("/api/nodes")
     assert (answer.status_code, answer.json()["error"]) == (503, "ServiceUnreachable")
     assert "within 0.5 s" in answer.json()["message"]
@@ -203,7 +203,7 @@ def test_a_disk_that_does_not_answer_keeps_nobody_waiting_for_ever(home, hasty, 
 
 
 def test_a_service_that_stands_still_is_noticed_by_its_watchers(world, hosted, monkeypatch):
-    monkeypatch.setattr("jupyter_ext.proxy.PING_S", 0.3)
+    monkeypatch.setattr("jupyter_ext.server.proxy.PING_S", 0.3)
     world.serve()
     with hosted.stream("?after=0") as browser:
         address = discovery.find(world.home)
@@ -223,7 +223,7 @@ def test_many_views_of_a_service_that_cannot_start_do_not_start_a_process_each(h
         raise discovery.CannotStart("not today")
 
     monkeypatch.setattr(discovery, "start", fail)
-    monkeypatch.setattr("jupyter_ext.finder.REST_S", 3600.0)
+    monkeypatch.setattr("jupyter_ext.server.finder.REST_S", 3600.0)
     assert [hosted.get("/api/nodes").status_code for _ in range(5)] == [503] * 5
     assert starts == [discovery.START_LIMIT]
 

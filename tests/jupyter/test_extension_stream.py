@@ -20,7 +20,7 @@ from kernel_backend.model.reports import Delivery
 from tests.api.served import report, started, submit, token_of
 from tests.jupyter.hosted import Hosted
 from tests.jupyter.standin import Streamer
-from tests.world import until
+from tests.support.world import until
 
 FRAMES, SIZE = 10_000, 8_000
 

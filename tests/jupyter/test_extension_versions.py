@@ -7,11 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from jupyter_ext.extension import ACTS, CHANGES, FILE, READS
-from jupyter_ext.views.saved import MIME_TYPE
+from jupyter_ext.server.extension import ACTS, CHANGES, FILE, READS
+from jupyter_ext.views.saved_state import MIME_TYPE
 from kernel_backend import __version__
 from kernel_backend.client import Client
-from kernel_backend.model.overview import Overview
+from kernel_backend.model.views.overview import Overview
 from tests.api.later import LATER, SEARCH, Later, told
 from tests.api.served import Served
 from tests.jupyter.hosted import Hosted

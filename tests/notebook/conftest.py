@@ -12,7 +12,7 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
 from tests.notebook.cells import Kernel, Run
-from tests.world import World
+from tests.support.world import World
 
 
 @pytest.fixture(scope="module")

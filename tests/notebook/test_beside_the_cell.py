@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from tests.notebook.cells import error, printed
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = pytest.mark.notebook
 

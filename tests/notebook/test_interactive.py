@@ -9,7 +9,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
 from tests.notebook.cells import Kernel
-from tests.world import DEFINITION, World, until
+from tests.support.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.notebook
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from websockets.sync.client import connect
 
-from tests.world import DEFINITION, World, until
+from tests.support.world import DEFINITION, World, until
 
 pytestmark = [pytest.mark.notebook, pytest.mark.distributed]
 

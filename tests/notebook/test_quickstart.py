@@ -10,7 +10,7 @@ import nbformat
 import psutil
 import pytest
 
-from tests.world import until
+from tests.support.world import until
 
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
 

@@ -15,7 +15,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_ext.views import MIME_TYPE
 from kernel_backend.errors import NotFound
 from tests.notebook.cells import Kernel, Run, error, shown
-from tests.world import DEFINITION, PATIENCE_S, World, until
+from tests.support.world import DEFINITION, PATIENCE_S, World, until
 
 pytestmark = pytest.mark.notebook
 

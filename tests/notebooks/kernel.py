@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from jupyter_ext.recorder import Recorder
-from kernel_backend.runner.load import executed
+from jupyter_ext.magics.recorder import Recorder
+from kernel_backend.runner.definition.load import executed
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.model import search_registry
+from kernel_backend.model.search import registry
 
 ANNEALING = Path(__file__).parent / "annealing"
 
@@ -34,5 +34,5 @@ def written(site: Path, package: str, text: str, *names: str) -> None:
 def importable(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process import the packages of a folder, with nothing known yet of what is in it."""
     monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setattr(search_registry, "_found", None)
-    monkeypatch.setattr(search_registry, "_loaded", {})
+    monkeypatch.setattr(registry, "_found", None)
+    monkeypatch.setattr(registry, "_loaded", {})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.world import World
+from tests.support.world import World
 
 
 @pytest.fixture(scope="session")

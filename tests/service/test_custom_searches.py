@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.search import Create
+from kernel_backend.model.search.records import Create
 from kernel_backend.search.log import fold, happen
 from kernel_backend.search.settings import settings_of
 from kernel_backend.store.sql import SqlStore
-from tests.world import DEFINITION, World, until
+from tests.support.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.distributed
 

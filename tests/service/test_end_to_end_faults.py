@@ -15,7 +15,7 @@ from kernel_backend import discovery
 from kernel_backend.errors import DaylightError
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.trial import checkpoint_step
-from tests.world import DEFINITION, World, until
+from tests.support.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.distributed
 

@@ -6,7 +6,7 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.model.facts import Delivered, Observed, Weights, known
-from tests.world import LASTING, World
+from tests.support.world import LASTING, World
 
 pytestmark = pytest.mark.distributed
 

@@ -7,13 +7,13 @@ import time
 import pytest
 
 from kernel_backend.store.sql import SqlStore
-from tests.builders import update_trial
-from tests.world import LASTING, until
+from tests.support.builders import update_trial
+from tests.support.world import LASTING, until
 
 pytestmark = pytest.mark.distributed
 
 # Ranks that wait for the test, too, which may be held up.
-PATIENT = "import kernel_backend.runner.target as target\ntarget.ANSWER_S = 60.0\n" + LASTING.lstrip()
+PATIENT = "import kernel_backend.runner.loop.target as target\ntarget.ANSWER_S = 60.0\n" + LASTING.lstrip()
 
 
 def test_a_target_that_is_decided_on_while_the_ranks_wait_reaches_them_in_time(own_world):

@@ -16,9 +16,9 @@ from tornado.web import Application, RequestHandler
 pytest.importorskip("jupyterhub", reason="daylight[hub] is not installed")
 
 from kernel_backend.errors import ServiceUnreachable
-from kernel_backend.model.directory import Directory
-from kernel_backend.model.quotas import Quota
-from kernel_backend.under_hub import UnderHub
+from kernel_backend.hub_mode import UnderHub
+from kernel_backend.model.cluster.directory import Directory
+from kernel_backend.model.cluster.quotas import Quota
 
 PEOPLE = [{"name": f"user{number}", "groups": ["vision"]} for number in range(450)]
 GROUPS = [{"name": "vision", "properties": {"daylight": {"limit": 8}}}]

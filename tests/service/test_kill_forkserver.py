@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = pytest.mark.distributed
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend import discovery
-from tests.world import PATIENCE_S, World, gone, until
+from tests.support.world import PATIENCE_S, World, gone, until
 
 pytestmark = pytest.mark.distributed
 

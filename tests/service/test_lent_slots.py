@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lent import BORROWS, OWNS, Lent
-from tests.world import gone, until
+from tests.support.shared_cluster import BORROWS, OWNS, Lent
+from tests.support.world import gone, until
 
 pytestmark = pytest.mark.distributed
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from jupyter_ext import magics
+from jupyter_ext.magics import magics
 from kernel_backend.client import Client
 from kernel_backend.commands.attribution import attribute
 from kernel_backend.model.diff import Diff
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = pytest.mark.distributed
 

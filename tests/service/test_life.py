@@ -8,7 +8,7 @@ import pytest
 
 from kernel_backend.client import Client
 from kernel_backend.errors import Conflict, ImpossibleAsk, InvalidDefinition, InvalidRequest, NotFound
-from tests.world import DEFINITION, World, until
+from tests.support.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.distributed
 

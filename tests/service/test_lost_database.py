@@ -8,7 +8,7 @@ import pytest
 
 from kernel_backend import discovery
 from kernel_backend.backup import back_up, restore
-from tests.world import World, until
+from tests.support.world import World, until
 
 pytestmark = pytest.mark.distributed
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.model.search import Create
+from kernel_backend.model.search.records import Create
 from kernel_backend.search.log import fold, happen
 from kernel_backend.search.settings import settings_of
 from kernel_backend.store.sql import SqlStore
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = pytest.mark.distributed
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from tests.support.world import World
 from tests.torture import kills
-from tests.world import World
 
 pytestmark = pytest.mark.distributed
 

@@ -15,8 +15,8 @@ from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Submission
+from tests.support.world import DEFINITION, World, until
 from tests.torture import reruns
-from tests.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.distributed
 

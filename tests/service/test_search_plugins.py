@@ -12,7 +12,7 @@ import pytest
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Metric
 from tests.plugins import ANNEALING, install, written
-from tests.world import LASTING, World, until
+from tests.support.world import LASTING, World, until
 
 pytestmark = pytest.mark.distributed
 

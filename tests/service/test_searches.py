@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.model.overview import Overview
-from kernel_backend.model.search import Continue, Create, Reported, Resume
+from kernel_backend.model.search.records import Continue, Create, Reported, Resume
 from kernel_backend.model.states import HOLDING_SLOTS
+from kernel_backend.model.views.overview import Overview
+from tests.support.world import DEFINITION, World, until
 from tests.torture.searches import holds_together, logged, same_as_alone
-from tests.world import DEFINITION, World, until
 
 pytestmark = pytest.mark.distributed
 

@@ -7,12 +7,12 @@ import io
 
 import pytest
 
-from jupyter_ext.job import raise_if_failed
+from jupyter_ext.job.job import raise_if_failed
 from kernel_backend.cli.follow import wait
 from kernel_backend.commands.answer import FAILED
 from kernel_backend.errors import ExperimentFailed
 from kernel_backend.model.trial import checkpoint_step
-from tests.world import DEFINITION, until
+from tests.support.world import DEFINITION, until
 
 pytestmark = pytest.mark.distributed
 

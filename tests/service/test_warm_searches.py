@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kernel_backend.errors import InvalidRequest, NotFound
-from kernel_backend.model.search import Create, Entry, Reported
+from kernel_backend.model.search.records import Create, Entry, Reported
 from kernel_backend.search.log import happen, replay
 from kernel_backend.search.make import make
 from kernel_backend.search.settings import settings_of
 from kernel_backend.store.sql import SqlStore
-from tests.world import World
+from tests.support.world import World
 
 pytestmark = pytest.mark.distributed
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, checkpoint_id
-from kernel_backend.checkpoints.places import open_place
+from kernel_backend.checkpoints.storage import open_place
 from kernel_backend.checkpoints.writer import pieces
 from tests.torture.files import Files
 

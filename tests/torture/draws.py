@@ -11,7 +11,7 @@ import random
 import torch
 
 from kernel_backend.runner.data import Batches, source
-from tests.samples import Noisy
+from tests.support.samples import Noisy
 
 RANKS, WORKERS, EPOCHS = 3, 2, 4
 GENERATORS = ("python", "numpy", "torch")

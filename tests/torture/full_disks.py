@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kernel_backend.checkpoints.base import Manifest, checkpoint_id
 from kernel_backend.checkpoints.directory import Directory
-from tests.disks import mounted
+from tests.support.disks import mounted
 
 FITTED = "saves just fitted in"
 DISK = 2 * 2**20

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernel_backend.checkpoints.base import Manifest
-from kernel_backend.checkpoints.places import Places
+from kernel_backend.checkpoints.storage import Places
 from kernel_backend.model.reports import Report
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.trial import checkpoint_step
-from tests.spools import read_after
+from tests.support.spools import read_after
+from tests.support.world import World, until
 from tests.torture.model import EVERY, OPTIONS, SOURCE
 from tests.torture.victims import VICTIMS, kill
-from tests.world import World, until
 
 EPOCHS = 24  # of the long proof: there is time for many kills in one training
 

@@ -13,12 +13,12 @@ import random
 from dataclasses import dataclass, field
 
 from kernel_backend.model.resources import Node
-from kernel_backend.scheduler.asks import Ask, Key, Run
 from kernel_backend.scheduler.decisions import Decisions
-from kernel_backend.scheduler.picture import Picture
+from kernel_backend.scheduler.requests import Ask, Key, Run
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.scheduler.simulate import Played, simulate
-from kernel_backend.scheduler.traces import Job
+from kernel_backend.scheduler.simulation.simulate import Played, simulate
+from kernel_backend.scheduler.simulation.workloads import Job
+from kernel_backend.scheduler.state import Picture
 
 RULES = Rules(half_life=3600.0, advance=300.0, min_run=20.0, grace=20.0, soon=60.0, patience=900.0, starving=86400.0)
 CHECKPOINT_EVERY = 60.0

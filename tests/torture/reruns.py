@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from kernel_backend.client import Client
+from tests.support.world import World
 from tests.torture.model import OPTIONS, SOURCE
-from tests.world import World
 
 
 def run(count: int, world: World, slots: int = 2) -> str:

@@ -14,21 +14,21 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from kernel_backend.model.quotas import Quota, SlotHours
+from kernel_backend.model.cluster.quotas import Quota, SlotHours
 from kernel_backend.model.resources import Node
-from kernel_backend.scheduler.asks import Ask, Run
 from kernel_backend.scheduler.backfill import fit
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
-from kernel_backend.scheduler.explain import explain
+from kernel_backend.scheduler.explain.explain import explain
+from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.order import kept_for
-from kernel_backend.scheduler.picture import Picture
 from kernel_backend.scheduler.placement import Room, feasible
-from kernel_backend.scheduler.possible import impossible
 from kernel_backend.scheduler.quotas import Ledger, lent
+from kernel_backend.scheduler.requests import Ask, Run
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.scheduler.simulate import Outage, Played, simulate
-from kernel_backend.scheduler.traces import Job
+from kernel_backend.scheduler.simulation.simulate import Outage, Played, simulate
+from kernel_backend.scheduler.simulation.workloads import Job
+from kernel_backend.scheduler.state import Picture
 
 RULES = Rules(half_life=3600.0, advance=300.0, min_run=20.0, grace=20.0, soon=30.0, patience=300.0, starving=3600.0)
 

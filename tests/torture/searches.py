@@ -17,15 +17,15 @@ from collections import Counter
 from pathlib import Path
 
 from kernel_backend.client import Client
-from kernel_backend.model.overview import Overview
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.search import Create, Entry, Reported
+from kernel_backend.model.search.records import Create, Entry, Reported
+from kernel_backend.model.views.overview import Overview
 from kernel_backend.search.log import happen, replay
 from kernel_backend.search.make import make
-from kernel_backend.service.searches import settings_of
+from kernel_backend.service.search.runner import settings_of
 from kernel_backend.store.sql import SqlStore
+from tests.support.world import World
 from tests.torture.victims import kill
-from tests.world import World
 
 EPOCHS = 16
 LINE = (

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import psutil
 
-from tests.world import World
+from tests.support.world import World
 
 VICTIMS = ("rank", "loader worker", "launcher", "service", "forkserver", "rank 0 in a save")
 

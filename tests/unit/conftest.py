@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.samples import batches
+from tests.support.samples import batches
 
 
 @pytest.fixture

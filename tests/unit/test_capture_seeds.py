@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from jupyter_ext.capture import Capture, capture_cell
-from jupyter_ext.process import notebook_process
+from jupyter_ext.submit.process import notebook_process
 from kernel_backend.model.snapshot import Process
-from kernel_backend.runner.process_check import ProcessCheck
+from kernel_backend.runner.definition.process_check import ProcessCheck
 from kernel_backend.snapshots.process import cell_of
 from tests.notebooks.kernel import apart, execute, load, shell
 

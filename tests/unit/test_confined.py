@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from kernel_backend.confined import SMALL, Confined
+from kernel_backend.definition.parse import parse
 from kernel_backend.errors import InvalidDefinition, InvalidRequest
-from kernel_backend.model.parse import parse
 
 
 def run(work: Callable[[Confined], Coroutine[Any, Any, Any]], **limits: Any) -> Any:

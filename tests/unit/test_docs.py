@@ -11,19 +11,19 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from jupyter_ext.commands import HELP
-from jupyter_ext.job import Job
-from jupyter_ext.searched import bounds_text, parameter_text
+from jupyter_ext.job.job import Job
+from jupyter_ext.magics.commands import HELP
+from jupyter_ext.submit.search_summary import bounds_text, parameter_text
 from kernel_backend import errors
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.cli import verbs
+from kernel_backend.definition.contract import LOOP_VALUES, ROLES, TRAINED
 from kernel_backend.errors import DaylightError
-from kernel_backend.model.assignments import parse_line
-from kernel_backend.model.definition import LOOP_VALUES, ROLES, TRAINED
-from kernel_backend.model.options import OPTIONS
-from kernel_backend.model.search_rules import check_search
-from kernel_backend.model.spelling import to_config
-from tests.builders import parse_options
+from kernel_backend.spec.assignments import parse_line
+from kernel_backend.spec.config_text import to_config
+from kernel_backend.spec.options import OPTIONS
+from kernel_backend.spec.search_rules import check_search
+from tests.support.builders import parse_options
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/**/*.md")])

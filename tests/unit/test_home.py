@@ -14,7 +14,7 @@ from kernel_backend import discovery
 from kernel_backend.cli import main
 from kernel_backend.errors import HomeUnusable
 from kernel_backend.home import home, make_database, make_private
-from tests.disks import small_disk
+from tests.support.disks import small_disk
 
 
 def mode(path: Path) -> int:

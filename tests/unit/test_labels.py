@@ -10,7 +10,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.labels import LabelEdit, apply_edit, edit_text, split_tags
 from kernel_backend.text.labels import label_lines
-from tests.unit.test_text import experiment
+from tests.unit.text.test_text import experiment
 
 
 def labelled(**labels: Any) -> Experiment:

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.searched import bounds_text, forecast_text
+from jupyter_ext.submit.search_summary import bounds_text, forecast_text
 from kernel_backend.errors import InvalidRequest
-from kernel_backend.model import search_registry
-from kernel_backend.model.assignments import parse_line
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.options import OptionParser, add_options
-from kernel_backend.model.search import Search, Settings
-from kernel_backend.model.search_methods import BUILT_IN, COMMON, MethodOption
-from kernel_backend.model.search_rules import check_search
-from kernel_backend.model.spelling import to_config, to_words
+from kernel_backend.model.search import registry
+from kernel_backend.model.search.methods import BUILT_IN, COMMON, MethodOption
+from kernel_backend.model.search.records import Search, Settings
 from kernel_backend.search.log import fold
 from kernel_backend.search.make import make, plan
-from tests.builders import parse_options
+from kernel_backend.spec.assignments import parse_line
+from kernel_backend.spec.config_text import to_config, to_words
+from kernel_backend.spec.options import OptionParser, add_options
+from kernel_backend.spec.search_rules import check_search
 from tests.plugins import ANNEALING, importable, install, written
-from tests.search_builders import SPACE, Logged, create
+from tests.support.builders import parse_options
+from tests.support.search_builders import SPACE, Logged, create
 
 METHOD = """
 from daylight.search import SearchMethod
@@ -63,7 +63,7 @@ def checked(line: str) -> Config:
 
 @pytest.mark.parametrize("method", BUILT_IN, ids=lambda method: method.name)
 def test_what_a_record_names_is_there(method) -> None:
-    assert all(callable(search_registry.function_of(method, path)) for path in (method.factory, method.plan) if path)
+    assert all(callable(registry.function_of(method, path)) for path in (method.factory, method.plan) if path)
     assert {*method.uses, *COMMON} <= set(Search.model_fields)
 
 
@@ -73,7 +73,7 @@ def test_a_method_of_a_package_is_asked_for_as_a_built_in_one() -> None:
     found = checked(f"{line} lr=1e-4..1e-1:log").search
     assert found == Search(method="annealing", options={"temperature": 0.25})
     assert (found.limit, found.learns) == (12, True)
-    assert search_registry.method_of("annealing").package == "daylight-annealing 1.0"
+    assert registry.method_of("annealing").package == "daylight-annealing 1.0"
     assert to_config(parse_options(to_words(config(line)), "terminal")) == config(line)
     space = parse_line(["lr=1e-4..1e-1:log"]).space
     assert bounds_text(config(line), space) == (
@@ -141,8 +141,8 @@ def test_a_package_that_cannot_be_imported_fails_its_own_method_alone(site: Path
     with pytest.raises(InvalidRequest, match=r"(?s)package torn-search 1.0 .* ModuleNotFoundError: .*upgrade or unins"):
         checked("--search torn lr=1,2")
     assert checked("--search random lr=1,2").search == Search(method="random")
-    assert "mine" in {method.name for method in search_registry.methods()}
-    assert [each.split(":")[0] for each in search_registry.problems()] == ["--search torn"]
+    assert "mine" in {method.name for method in registry.methods()}
+    assert [each.split(":")[0] for each in registry.problems()] == ["--search torn"]
     assert Search(method="torn").limit is None
 
 
@@ -160,7 +160,7 @@ def test_a_package_that_cannot_be_imported_fails_its_own_method_alone(site: Path
 def test_what_is_no_method_is_refused_with_the_name_of_its_package(site: Path, text: str, said: str) -> None:
     written(site, "odd-search", text, "mine")
     with pytest.raises(InvalidRequest, match=f"(?s)package odd-search 1.0 cannot be used: .*{said}"):
-        search_registry.method_of("mine")
+        registry.method_of("mine")
 
 
 def test_a_factory_that_is_not_there_is_told_with_the_name_of_its_package(site: Path) -> None:
@@ -173,9 +173,9 @@ def test_a_factory_that_is_not_there_is_told_with_the_name_of_its_package(site: 
 
 def test_a_built_in_method_is_not_replaced_and_that_is_told(site: Path) -> None:
     written(site, "shadow-search", METHOD.replace('"mine", s', '"asha", s'), "asha")
-    assert search_registry.method_of("asha").package == ""
-    assert search_registry.problems() == search_registry.shadowing()
-    assert search_registry.shadowing() == [
+    assert registry.method_of("asha").package == ""
+    assert registry.problems() == registry.shadowing()
+    assert registry.shadowing() == [
         "the search method asha of package shadow-search 1.0 is not used: a built-in method has this name"
     ]
 
@@ -184,16 +184,16 @@ def test_of_two_packages_with_one_name_neither_is_used(site: Path) -> None:
     written(site, "one-search", METHOD, "mine")
     written(site, "two-search", METHOD, "mine")
     with pytest.raises(InvalidRequest, match=r"one-search 1.0 and two-search 1.0 both|two-search 1.0 and one-search"):
-        search_registry.method_of("mine")
+        registry.method_of("mine")
 
 
 def test_a_package_that_is_installed_later_is_found_and_a_stored_search_of_one_that_is_gone_is_read(site: Path) -> None:
     stored = Search.model_validate_json(Search(method="mine").model_dump_json())
     assert (stored.limit, stored.samples_by, stored.learns) == (None, "random", False)
     with pytest.raises(InvalidRequest, match=r"--search mine: must be single, .* needs that package where the service"):
-        search_registry.method_of("mine")
+        registry.method_of("mine")
     written(site, "good-search", METHOD, "mine")
-    assert search_registry.method_of("mine").package == "good-search 1.0"
+    assert registry.method_of("mine").package == "good-search 1.0"
 
 
 @pytest.mark.parametrize(

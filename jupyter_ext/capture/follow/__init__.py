@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from jupyter_ext.capture.follow.abstract_state import Outcome
 from jupyter_ext.capture.follow.effects import Follower
-from jupyter_ext.capture.follow.world import Outcome
 
 __all__ = ["Follower", "Outcome"]

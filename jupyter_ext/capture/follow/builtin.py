@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.changes import change, change_root
+from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, Thing, Value, parts_of
+from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.mutations import change, change_root
 from jupyter_ext.capture.follow.objects import attribute, attribute_value
-from jupyter_ext.capture.follow.things import ELEMENTS, NOTHING, Thing, Value, parts_of
-from jupyter_ext.capture.follow.world import World
 from jupyter_ext.capture.names import root, scan
 
 

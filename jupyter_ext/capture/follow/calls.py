@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.follow import libraries
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value
+from jupyter_ext.capture.follow.abstract_state import Visits, World
 from jupyter_ext.capture.follow.builtin import call_builtin
-from jupyter_ext.capture.follow.changes import change, contain
+from jupyter_ext.capture.follow.external_calls import call_outside
+from jupyter_ext.capture.follow.mutations import change, contain
 from jupyter_ext.capture.follow.objects import apply, attribute, methods_of_bases
-from jupyter_ext.capture.follow.outside import call_outside
-from jupyter_ext.capture.follow.places import bind_globals
 from jupyter_ext.capture.follow.syntax import is_globals, is_super
-from jupyter_ext.capture.follow.things import NOTHING, Thing, Value
-from jupyter_ext.capture.follow.world import Visits, World
+from jupyter_ext.capture.follow.targets import bind_globals
 
 _SPREAD = 8  # arguments that `*xs` may be
 

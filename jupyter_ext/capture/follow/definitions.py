@@ -6,11 +6,11 @@ import ast
 
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.changes import change, change_package
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value
+from jupyter_ext.capture.follow.abstract_state import Visits, World
 from jupyter_ext.capture.follow.functions import function, invoke
+from jupyter_ext.capture.follow.mutations import change, change_package
 from jupyter_ext.capture.follow.objects import apply, call_methods
-from jupyter_ext.capture.follow.things import NOTHING, Thing, Value
-from jupyter_ext.capture.follow.world import Visits, World
 from jupyter_ext.capture.names import local_names, root
 
 

@@ -6,8 +6,8 @@ import ast
 
 from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.follow import calls, definitions, expressions, statements
-from jupyter_ext.capture.follow.things import holders_of, names_of
-from jupyter_ext.capture.follow.world import Outcome, World
+from jupyter_ext.capture.follow.abstract_objects import holders_of, names_of
+from jupyter_ext.capture.follow.abstract_state import Outcome, World
 
 _VISITS = {**statements.VISITS, **definitions.VISITS, **expressions.VISITS, **calls.VISITS}
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.changes import change, use
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value, parts_of
+from jupyter_ext.capture.follow.abstract_state import Visits, World
 from jupyter_ext.capture.follow.functions import function
 from jupyter_ext.capture.follow.iteration import iterate
+from jupyter_ext.capture.follow.mutations import change, use
 from jupyter_ext.capture.follow.objects import TRUTH, ask_truth, attribute_value, call_methods
-from jupyter_ext.capture.follow.places import store
 from jupyter_ext.capture.follow.syntax import as_function
-from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of
-from jupyter_ext.capture.follow.world import Visits, World
+from jupyter_ext.capture.follow.targets import store
 
 _OPERATORS: dict[type[ast.operator], tuple[str, ...]] = {
     ast.Add: ("__add__", "__radd__"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.facts import FunctionNode
-from jupyter_ext.capture.follow.glance import glance
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, Function, Thing, Value
+from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.function_summary import glance
 from jupyter_ext.capture.follow.syntax import last_name
-from jupyter_ext.capture.follow.things import NOTHING, Function, Thing, Value
-from jupyter_ext.capture.follow.world import World
 from jupyter_ext.capture.names import body
 
 _STEPS_OF_ONE = 4_000  # nodes within functions that are followed for one statement; see World.left

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.changes import contain, draw, in_order, use
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value, parts_of, reach
+from jupyter_ext.capture.follow.abstract_state import World
 from jupyter_ext.capture.follow.functions import enter
+from jupyter_ext.capture.follow.mutations import contain, draw, in_order, use
 from jupyter_ext.capture.follow.objects import apply, call_methods
-from jupyter_ext.capture.follow.things import NOTHING, Thing, Value, parts_of, reach
-from jupyter_ext.capture.follow.world import World
 from jupyter_ext.capture.names import body
 
 _NOWHERE = ast.Pass()  # in the code: the loop itself calls these

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterable
 
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.changes import draw
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value
+from jupyter_ext.capture.follow.abstract_state import World
 from jupyter_ext.capture.follow.functions import invoke
-from jupyter_ext.capture.follow.things import NOTHING, Thing, Value
-from jupyter_ext.capture.follow.world import World
+from jupyter_ext.capture.follow.mutations import draw
 
 TRUTH = ("__bool__", "__len__")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, Value, parts_of
+from jupyter_ext.capture.follow.abstract_state import Visits, World
 from jupyter_ext.capture.follow.calls import call
-from jupyter_ext.capture.follow.changes import change, use_random
 from jupyter_ext.capture.follow.iteration import iterate
+from jupyter_ext.capture.follow.mutations import change, use_random
 from jupyter_ext.capture.follow.objects import ask_truth, call_methods
-from jupyter_ext.capture.follow.places import rebind, store
 from jupyter_ext.capture.follow.sources import module_imported_by, random_use
 from jupyter_ext.capture.follow.syntax import loaded
-from jupyter_ext.capture.follow.things import NOTHING, Value, parts_of
-from jupyter_ext.capture.follow.world import Visits, World
+from jupyter_ext.capture.follow.targets import rebind, store
 from jupyter_ext.capture.loaded import star_names
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.things import Value
+from jupyter_ext.capture.follow.abstract_objects import Value
 from jupyter_ext.capture.names import local_names, parts, root
 
 

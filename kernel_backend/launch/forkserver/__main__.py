@@ -1,6 +1,6 @@
 """`python -m kernel_backend.launch.forkserver HOME KEY IDLE_S`: torch imported once, for all ranks forked from here.
 
-The first launcher that wants ranks of its key (`warmth.py`) starts it, later ones find it, and it ends by itself. It
+The first launcher that wants ranks of its key (`cache_key.py`) starts it, later ones find it, and it ends by itself. It
 never runs a user's code, never looks at a device and never enters a parallel region: that is for its children.
 """
 
@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kernel_backend.launch.forkserver import warmth
-from kernel_backend.launch.forkserver.door import Door
-from kernel_backend.launch.forkserver.forked import become
-from kernel_backend.launch.forkserver.nursery import Nursery
+from kernel_backend.launch.forkserver import cache_key
+from kernel_backend.launch.forkserver.child import become
+from kernel_backend.launch.forkserver.endpoint import Door
+from kernel_backend.launch.forkserver.server import Nursery
 
 # An optimizer's first step imports torch._dynamo.
 PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.worker")
@@ -33,10 +33,10 @@ def serve(door: Door, idle_s: float) -> None:
     if lock is None:
         return
     server, listener = os.getpid(), door.listen()  # launchers may ask while torch is being imported
-    origin = warmth.installed()
+    origin = cache_key.installed()
     imported = preload()
     nursery = Nursery(listener, idle_s)
-    mine = nursery.serve(lambda: door.address.exists() and warmth.installed() == origin)
+    mine = nursery.serve(lambda: door.address.exists() and cache_key.installed() == origin)
     if mine is None:
         door.remove()
         return

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kernel_backend.launch.watch.stacks import in_step_with_others, main_stack, shortened, waits_for_peers
 from kernel_backend.model.frames import Call, Sources, users_frame
-from kernel_backend.model.progress import Phase, Tick, limit
+from kernel_backend.model.launch.progress import Phase, Tick, limit
 from kernel_backend.model.trial import HANG, Failure
 from kernel_backend.text import duration
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.watch.hangs import Standing, hang, overdue
-from kernel_backend.model.progress import BEGINNING, Tick, limit
+from kernel_backend.model.launch.progress import BEGINNING, Tick, limit
 from kernel_backend.model.trial import Failure
 
 AWAKE_S = 1.0  # more than that between two looks: the launcher itself stood still, and its ranks perhaps with it

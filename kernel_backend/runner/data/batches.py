@@ -17,7 +17,7 @@ from kernel_backend.runner.data.loading import Loading
 from kernel_backend.runner.data.shares import Batch, Cut
 from kernel_backend.runner.data.source import Source
 from kernel_backend.runner.data.streams import Stream
-from kernel_backend.runner.random_states import RandomStates
+from kernel_backend.runner.determinism.random_states import RandomStates
 
 
 def _hush(text: str) -> None:

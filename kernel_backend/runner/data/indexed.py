@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from kernel_backend.runner.data.loading import Loading
-from kernel_backend.runner.data.order import Order
-from kernel_backend.runner.data.sampled import Sampled
+from kernel_backend.runner.data.permutation import Order
 from kernel_backend.runner.data.samples import by_index
 from kernel_backend.runner.data.shares import Batch, Cut, Share, Step
 from kernel_backend.runner.data.source import Source
+from kernel_backend.runner.data.user_sampler import Sampled
 
 Indices = Callable[[int, int], Tensor]  # those of the samples at places from the first number to the second
 

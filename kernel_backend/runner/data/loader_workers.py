@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from torch.utils.data import Dataset, get_worker_info
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.orphans import die_with
-from kernel_backend.runner import opened
-from kernel_backend.runner.data.carried import carry
+from kernel_backend.parent_death import die_with
+from kernel_backend.runner import opened_files as opened
+from kernel_backend.runner.data.remote_error import carry
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from kernel_backend.runner import opened
-from kernel_backend.runner.data.carried import Carried
+from kernel_backend.runner import opened_files
 from kernel_backend.runner.data.loader_workers import (
     Brought,
     Guarded,
@@ -24,6 +23,7 @@ from kernel_backend.runner.data.loader_workers import (
     sigchld_kept,
     signals_waiting,
 )
+from kernel_backend.runner.data.remote_error import Carried
 from kernel_backend.runner.data.samples import FromTensors
 from kernel_backend.runner.data.source import Source, Wishes
 
@@ -94,7 +94,7 @@ class Loading:
             if isinstance(found, Carried):
                 raise found.restored()
             if isinstance(found, Brought):
-                opened.add(found.opened)
+                opened_files.add(found.opened)
                 found = found.found
             yield self._asked.next(), found
 
@@ -128,7 +128,7 @@ class Loading:
             "prefetch_factor": wishes.prefetch,
             "timeout": wishes.timeout,
             "persistent_workers": wishes.persistent,
-            "worker_init_fn": Start(_parent(wishes), wishes.start, opened.watching()),
+            "worker_init_fn": Start(_parent(wishes), wishes.start, opened_files.watching()),
             "multiprocessing_context": wishes.context,
         }
         return DataLoader(

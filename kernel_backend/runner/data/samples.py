@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
-from kernel_backend.runner import seeds
-from kernel_backend.runner.data.seen import Seen, are_rows, see, see_rows
+from kernel_backend.runner.data.sample_digest import Seen, are_rows, see, see_rows
 from kernel_backend.runner.data.shares import Read, Share, Step
 from kernel_backend.runner.data.source import Source, draws_nothing
-from kernel_backend.runner.generators import Draws
+from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.generators import Draws
 
 
 class FromTensors(Dataset[Any]):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernel_backend.runner.data.seen import Seen
+from kernel_backend.runner.data.sample_digest import Seen
 
 
 class Read(NamedTuple):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset, default_collate
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.runner.data.sampled import own_sampler
+from kernel_backend.runner.data.user_sampler import own_sampler
 
 AUTO_WORKERS = min(2, os.cpu_count() or 1)
 

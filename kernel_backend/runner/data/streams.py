@@ -11,9 +11,9 @@ from safetensors import torch as safetensors
 
 from kernel_backend.checkpoints.writer import flatten, unflatten
 from kernel_backend.runner.data.loading import Loading
-from kernel_backend.runner.data.passes import Part, Passes, Place, Start
 from kernel_backend.runner.data.shares import Batch, Cut
 from kernel_backend.runner.data.source import Source
+from kernel_backend.runner.data.stream_batches import Part, Passes, Place, Start
 
 
 class Stream:

@@ -21,7 +21,7 @@ from kernel_backend.home import home
 from kernel_backend.model import versions
 from kernel_backend.model.snapshot import CAPTURED, DEFINITION, DESCRIPTION, Snapshot
 from kernel_backend.snapshots.archive import unpack
-from kernel_backend.snapshots.loaded.kept import in_use, remove_unused
+from kernel_backend.snapshots.loaded.cleanup import in_use, remove_unused
 from kernel_backend.snapshots.shipped import shipped_folders
 
 TRAVELLED = f"{CAPTURED}/loaded"  # folder of an archive: the definitions that its captured values are of

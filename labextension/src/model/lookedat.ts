@@ -1,4 +1,4 @@
-/** Which of a search's trials people look at: what `kernel_backend/model/looked_at.py` does. */
+/** Which of a search's trials people look at: what `kernel_backend/model/views/shown_trials.py` does. */
 
 import type { Metric, Trial, TrialState } from '../api/types';
 import { bestFirst } from './best';

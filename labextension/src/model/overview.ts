@@ -1,4 +1,4 @@
-/** An experiment as a person looks at it, moved on message by message: what `kernel_backend/model/overview.py` does. */
+/** An experiment as a person looks at it, moved on message by message: what `kernel_backend/model/views/overview.py` does. */
 
 import type {
   Attempt,

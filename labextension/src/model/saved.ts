@@ -1,4 +1,4 @@
-/** What a notebook's output holds: what `jupyter_ext/views/saved.py` writes there. */
+/** What a notebook's output holds: what `jupyter_ext/views/saved_state.py` writes there. */
 
 import type { Curves, Overview, SearchCurves, Standing } from '../api/types';
 

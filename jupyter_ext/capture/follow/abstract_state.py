@@ -1,0 +1,198 @@
+"""The notebook's names and what they may stand for, while statements are run on things instead of values.
+
+All branches are taken and loops run twice; what a name may be is replaced by a plain assignment and added to within
+a branch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jupyter_ext.capture.facts import Statement
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, Frame, Thing, Value
+from jupyter_ext.capture.follow.syntax import Code
+from jupyter_ext.capture.names import parts
+
+_STEPS = 20_000  # nodes within functions that are followed in all; beyond them their text is all that is looked at
+
+
+@dataclass
+class Outcome:
+    """What running one statement may do to the notebook's names."""
+
+    changed: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)  # by functions that it called
+    bound: set[str] = field(default_factory=set)  # `global` in these, and through `globals()`
+    seeded: set[str] = field(default_factory=set)
+    perhaps_seeded: set[str] = field(default_factory=set)
+    drawn: set[str] = field(default_factory=set)
+    surely_drawn: set[str] = field(default_factory=set)  # by a call that always draws
+    by_chance: bool = False  # asks for what is another in each process: the clock, a generator without a seed
+    by_hash: bool = False  # goes through a set in its order, which is another in each process where texts are in it
+    asks: bool = False  # asks the user: `input()`
+    unseen: bool = False  # runs a text that is made when it runs
+    packages: set[str] = field(default_factory=set)  # whose settings it changes
+    ambient: bool = False  # changes what any statement may depend on, such as sys.path
+
+
+class World:
+    """What names are, what there is, and what the statement that runs has done so far."""
+
+    def __init__(self, visits: Visits, *, counts_subclasses: bool) -> None:
+        self.globals: dict[str, Value] = {}
+        self._packages: dict[str, Thing] = {}
+        self.imported: set[str] = set()  # modules by the statements so far
+        self.trees: list[ast.AST] = []
+        self.code: dict[Thing, Code] = {}  # of functions that were glanced at
+        self.counts_subclasses = counts_subclasses  # somebody asks for `__subclasses__`
+        self._visits = visits
+        self.left = _STEPS
+        self.begin()
+
+    def begin(self, statement: Statement | None = None) -> None:
+        """Forget what belonged to the last statement."""
+        self.out = Outcome()
+        self.changed: set[Thing] = set()
+        self.frame: Frame | None = None
+        self.branches = int(statement is not None and statement.failed)  # its names are bound, or not
+        self.sets_secret = statement is not None and statement.sets_secret
+        self.made: dict[object, Thing] = {}
+        self._boxes: list[Thing] = []
+        self.memo: dict[object, Value] = {}
+        self.stack = 0
+        self.steps = 0
+        self.kept: ast.AST | None = None  # a call whose value is shown: it may have been made for that alone
+
+    def lookup(self, name: str) -> Value:
+        """What a name may be here."""
+        frame = self.frame
+        innermost = True
+        while frame is not None:
+            visible = name in frame.values if frame.is_class else name in frame.local
+            if visible and (innermost or not frame.is_class):
+                return frame.values.get(name, NOTHING)
+            innermost = False
+            frame = frame.outer
+        if self.frame is not None:
+            self.out.read.add(name)
+        return self.globals.get(name, NOTHING)
+
+    def owner(self, name: str) -> Frame | None:
+        """Whose local name it is here; None where it is the notebook's."""
+        frame = self.frame
+        if frame is not None and name in frame.local:
+            return frame
+        while frame is not None and frame.outer is not None:
+            frame = frame.outer
+            if name in frame.local and not frame.is_class:
+                return frame
+        return None
+
+    def bind(self, name: str, value: Value) -> None:
+        """A name is bound where it belongs."""
+        frame = self.frame
+        if frame is None:
+            self.bind_global(name, value)
+            return
+        if name in frame.local:
+            owner: Frame | None = frame
+        else:  # global or nonlocal
+            owner = self.owner(name)
+        if owner is None:
+            self.bind_weakly(name, value)
+            return
+        if owner is not frame:
+            self.changed.add(owner.box)
+        owner.values[name] = owner.values.get(name, NOTHING) | value
+        owner.box.hold(value)
+
+    def bind_global(self, name: str, value: Value) -> None:
+        """A name of the notebook is bound anew, within a branch perhaps."""
+        before = self.globals.get(name, NOTHING)
+        if self.branches and self.frame is None:
+            value |= before
+        for each in before - value:
+            each.names.discard(name)
+        for each in value - before:
+            each.names.add(name)
+        if self.code and value != before and any(each.function for each in value | before):
+            self.code = {thing: code for thing, code in self.code.items() if name not in code.names}
+        self.globals[name] = value
+
+    def bind_weakly(self, name: str, value: Value) -> None:
+        """A name of the notebook is bound by a function or a text: it may have been bound before, too."""
+        self.out.bound.add(name)
+        self.bind_global(name, self.globals.get(name, NOTHING) | value)
+
+    def open(self, local: frozenset[str], outer: Frame | None, *, is_class: bool = False) -> Frame:
+        """The names of a body that is about to run."""
+        frame = Frame(local, outer, is_class)
+        self._boxes.append(frame.box)
+        return frame
+
+    def box(self, value: Value) -> Thing:
+        """A thing that holds these and that no place makes: the rest of a call's arguments."""
+        self._boxes.append(Thing())
+        self._boxes[-1].hold(value)
+        return self._boxes[-1]
+
+    def forget(self) -> None:
+        """Drop what the statement made and nothing that lasts holds: all else would lead to it for ever."""
+        made = {*self.made.values(), *self._boxes}
+        queue = [each for each in made if each.names or not each.holders <= made]
+        kept = set(queue)
+        while queue:
+            for part in queue.pop().linked() & made - kept:
+                kept.add(part)
+                queue.append(part)
+        for each in made - kept:
+            for part in each.linked():
+                part.holders.discard(each)
+
+    def make(self, node: object, **more: Any) -> Thing:
+        """The thing that this place in the code, or a key of several, makes in this statement."""
+        key = (node if isinstance(node, tuple) else id(node), *more)
+        if key not in self.made:
+            self.made[key] = Thing(**more)
+        return self.made[key]
+
+    def holding(self, node: object, value: Iterable[Thing], **more: Any) -> Value:
+        """A thing that this place makes, and that holds these."""
+        thing = self.make(node, **more)
+        thing.hold(value)
+        return frozenset([thing])
+
+    def package(self, package: str, path: str = "") -> Value:
+        """What is imported from a package at a path in it."""
+        key = f"{package}:{path}"
+        if key not in self._packages:
+            thing = self._packages[key] = Thing(package=package, path=path, opaque=True)
+            if path:
+                (top,) = self.package(package)
+                top.holders.add(thing)
+        return frozenset([self._packages[key]])
+
+    def visit(self, node: ast.AST) -> Value:
+        """Run a node; what its value may be."""
+        if self.stack:
+            self.steps += 1
+        visit = self._visits.get(type(node))
+        return visit(self, node) if visit else self.visit_parts(node)
+
+    def visit_all(self, nodes: Iterable[ast.AST]) -> None:
+        """Run nodes one after the other."""
+        for node in nodes:
+            self.visit(node)
+
+    def visit_parts(self, node: ast.AST) -> Value:
+        """What holds whatever its parts are: `a < b`, `a[b:c]`."""
+        inside: set[Thing] = set()
+        for each in parts(node):
+            inside |= self.visit(each)
+        return self.holding(node, inside) if inside and isinstance(node, ast.expr) else NOTHING
+
+
+Visits = Mapping[type[ast.AST], Callable[[World, Any], Value]]  # by the type of the node

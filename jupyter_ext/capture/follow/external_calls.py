@@ -1,0 +1,251 @@
+"""Calls of code that is not in the notebook: `libraries` says what is assumed."""
+
+from __future__ import annotations
+
+import ast
+
+from jupyter_ext.capture.follow import libraries
+from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, Value, parts_of, reach
+from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.iteration import iterate
+from jupyter_ext.capture.follow.mutations import (
+    change,
+    change_package,
+    contain,
+    draw,
+    in_order,
+    mark_unknown,
+    use,
+    use_random,
+)
+from jupyter_ext.capture.follow.objects import apply, call_methods
+from jupyter_ext.capture.follow.sources import random_use, random_use_of_method
+from jupyter_ext.capture.follow.syntax import is_type
+from jupyter_ext.capture.names import root
+
+# What code that is not seen may ask of the objects that it is given.
+_ASKED = (
+    *("__iter__", "__next__", "__len__", "__str__", "__repr__", "__format__", "__float__", "__int__", "__bool__"),
+    *("__index__", "__hash__", "__abs__", "__round__", "__reversed__", "__eq__", "__lt__", "__fspath__"),
+)
+_MAKING = {"__init__", "__new__", "__init_subclass__", ELEMENTS}
+
+
+def call_outside(
+    world: World,
+    node: ast.Call,
+    receiver: Value,
+    callee: Value,
+    arguments: list[Value],
+    keywords: dict[str | None, Value],
+    *,
+    dropped: bool,
+) -> Value:
+    """A call of code that is not in the notebook."""
+    root_name, path = root(node.func)
+    name = path[-1] if path else root_name
+    given = [*arguments, *keywords.values()]
+    every = NOTHING.union(*given)
+    packages = {each for each in callee | receiver if each.package}
+    package = next(iter(packages)).package if packages else None
+    scalar = bool(packages)
+    for each in packages:
+        inner = tuple(each.path.split(".")) if each.path else ()
+        full = (*inner, *path) if isinstance(node.func, ast.Attribute) or not inner else inner
+        name = full[-1] if full else name
+        scalar = scalar and libraries.is_scalar(each.package, name or "")
+        given_one = libraries.seeded(node) or any(value.stateful for value in every)
+        if (own := random_use(each.package or "", full)) is not None and full:
+            use_random(world, own)
+        elif not given_one or libraries.seeds(name or ""):
+            draw(world, each.package or "", full, surely=True)
+        world.out.by_chance = world.out.by_chance or libraries.by_chance(each.package or "", full, node)
+        if isinstance(node.func, ast.Attribute) and libraries.sets(path) and each in receiver:
+            change_package(world, each.package or "", path)
+        elif not isinstance(node.func, ast.Attribute) and libraries.sets(inner):
+            change_package(world, each.package or "", inner)
+    for each in parts_of(callee) - callee:  # of a `partial`
+        if each.package and each.path:
+            draw(world, each.package, tuple(each.path.split(".")))
+    name = name or ""
+    for each in receiver:
+        if each.package is None and each.origin is not None:
+            use_random(world, random_use_of_method(each.origin, name))
+    if not packages and (drawn_from := libraries.draws_by_method(name, node)) is not None:
+        draw(world, drawn_from, ("random", "rand"), surely=True)
+    if name in libraries.ORDERING:
+        in_order(world, every | receiver if name == "pop" else every)
+    if name == "reload":
+        for each in every:
+            if each.package is not None:
+                change_package(world, each.package, (name,))
+    drawing = package in libraries.DRAWING
+    use(world, every)
+    for each in every | parts_of(every):
+        if each.function is not None or each.is_class or each.is_callable():
+            others = frozenset(every - {each})
+            apply(world, each, [others | parts_of(others)] * 2, {}, node)
+        elif each.path and each.bound:
+            contain(world, each.path, each.bound, given)
+    for each in every:
+        if each.stateful or (each.opaque and name in libraries.ORDERING):
+            iterate(world, frozenset([each]))
+    _convert(world, every | parts_of(receiver) if name in libraries.COMPARING else every, node)
+    _called_back(world, receiver | callee, every, node, anything=dropped)
+    if keywords.get("out"):
+        change(world, keywords["out"])
+    objects = frozenset(each for each in receiver if each.package is None)
+    _run_layers(world, callee - receiver)
+    if (packages and not objects) or (isinstance(node.func, ast.Attribute) and is_type(node.func.value, receiver)):
+        found = _of_module(world, node, name, arguments, every, dropped=dropped and not drawing, path=path)
+        for each in found:
+            each.origin = each.origin or _origin(package, name, node, first=arguments[0] if arguments else NOTHING)
+            each.learns = each.learns or "BatchNorm" in name
+            each.draws = each.draws or (name == "DataLoader" and not libraries.seeded(node))
+        if name in libraries.SHARED and package is not None:
+            for each in found:
+                each.holders |= world.package(package)
+        return NOTHING if scalar else found
+    if isinstance(node.func, ast.Attribute):
+        return _of_object(world, node, name, objects, arguments, every, dropped=dropped, path=path)
+    return _of_module(world, node, name, arguments, every | callee, dropped=dropped, path=path)
+
+
+def _run_layers(world: World, called: Value) -> None:
+    """Modules of torch that are called draw (dropout), and some learn by that alone."""
+    layers = [each for each in reach(called) if each.opaque and each.function is None]
+    if any(each.origin == "torch" for each in layers):
+        draw(world, "torch", ("dropout",))
+    change(world, [each for each in layers if each.learns])
+
+
+def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str | None:
+    """The package that an object has to do with: of `mock.patch("os.getlogin")` it is `os`."""
+    named = node.args[0] if node.args else None
+    if name == "patch" and isinstance(named, ast.Constant) and isinstance(named.value, str):
+        return named.value.partition(".")[0]
+    if package == "unittest":
+        return next((each.package for each in first if each.package), package)
+    return package
+
+
+def _called_back(world: World, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
+    """An object of a library is called, or a method of it: it may call what it was given, and its subclass."""
+    known = frozenset(thing for thing in value if thing.opaque and thing.package is None)
+    given |= parts_of(known) - known
+    for each in reach(known):
+        if each.function is not None:
+            apply(world, each, [given, given], {}, node)
+        elif each.path and each.bound:
+            contain(world, each.path, each.bound, [given])
+        elif each.classes and not each.is_class:
+            names = set().union(*[cls.all_fields() for cls in each.classes]) - _MAKING if anything else {"forward"}
+            call_methods(world, frozenset([each]), sorted(names), [given, given], node)
+
+
+def _convert(world: World, value: Value, node: ast.AST) -> None:
+    for each in value | parts_of(value):
+        if each.classes and not each.is_class:
+            call_methods(world, frozenset([each]), _ASKED, [NOTHING], node)
+
+
+def _of_module(
+    world: World,
+    node: ast.Call,
+    name: str,
+    arguments: list[Value],
+    every: Value,
+    *,
+    dropped: bool,
+    path: tuple[str, ...],
+) -> Value:
+    first = arguments[0] if arguments else NOTHING
+    held = NOTHING.union(*arguments[1:]) if arguments else NOTHING
+    unbound = isinstance(node.func, ast.Attribute) and name in libraries.STORING and len(arguments) > 0
+    if name in libraries.CHANGING_FUNCTIONS or libraries.changes(name) or unbound:
+        change(world, first, deep=name not in libraries.CHANGING_FUNCTIONS and not unbound)
+        for each in first:
+            each.hold(held)
+        mark_unknown(world, node.args[:1])
+    elif dropped and not libraries.only_looks(name, path):
+        change(world, every, deep=True)
+        mark_unknown(world, [*node.args, *(each.value for each in node.keywords)])
+    found = _result(world, node, name, every)
+    if name == "SubElement":
+        for each in first:
+            each.hold(found)
+    return found
+
+
+def _of_object(
+    world: World,
+    node: ast.Call,
+    name: str,
+    objects: Value,
+    arguments: list[Value],
+    every: Value,
+    *,
+    dropped: bool,
+    path: tuple[str, ...],
+) -> Value:
+    func = node.func
+    assert isinstance(func, ast.Attribute)
+    for each in objects:
+        if each.stateful:
+            iterate(world, frozenset([each]))
+    if name in libraries.ENTERING:
+        for each in objects | every:
+            if each.origin is not None:
+                change_package(world, each.origin, (name,))
+    inplace = any(each.arg == "inplace" for each in node.keywords)
+    if name in libraries.STORING:
+        contain(world, name, objects, arguments)
+        mark_unknown(world, [func.value])
+    elif libraries.changes(name) or inplace:
+        change(world, objects, deep=True)
+        for each in objects:
+            each.hold(every)
+        mark_unknown(world, [func.value])
+        if name.endswith("_") or dropped:
+            change(world, every, deep=True)
+    elif not dropped and libraries.keeps(name):
+        change(world, objects)
+        for each in objects:
+            each.hold(every)
+        mark_unknown(world, [func.value])
+    elif dropped and not libraries.only_looks(name, path):
+        change(world, objects | every, deep=True)
+        mark_unknown(world, [func.value, *node.args, *(each.value for each in node.keywords)])
+        for each in objects:
+            each.hold(every)
+    for each in objects:
+        if each.stateful:
+            every |= objects
+    if name in libraries.FRESH:
+        return world.holding(node, NOTHING, opaque=True)
+    unordered = any(each.unordered for each in objects) and name in libraries.OF_SETS
+    if name in libraries.COPYING:
+        return world.holding(node, parts_of(objects), unordered=unordered)
+    if not node.args or name in libraries.SAME:
+        found = frozenset(objects | parts_of(objects) | every)
+        return found | world.holding(node, found, opaque=True)
+    used = frozenset(each for each in objects if each.stateful)
+    return used | world.holding(node, objects | every, opaque=True, unordered=unordered)
+
+
+def _result(world: World, node: ast.Call, name: str, every: Value) -> Value:
+    if name in libraries.SCALAR and isinstance(node.func, ast.Name):
+        return NOTHING
+    if name in libraries.STATEFUL:
+        return world.holding(node, every | parts_of(every), stateful=True)
+    if name in libraries.FRESH:
+        return world.holding(node, NOTHING, opaque=True)
+    if name in libraries.COPYING:
+        if name == "defaultdict":
+            return world.holding(node, parts_of(every), grows=True)
+        named = NOTHING.union(*[every & world.visit(each.value) for each in node.keywords])
+        inside = parts_of(every) | named | {each for each in every if each.function or each.is_class}
+        return world.holding(node, inside, unordered=name in ("set", "frozenset"))
+    if name in libraries.SAME:
+        return every | parts_of(every)
+    return world.holding(node, every, opaque=True)

@@ -1,0 +1,86 @@
+"""Instead of running a function: what its text can reach, and whether it changes any of that.
+
+For calls too deep or too many to be followed. It errs on the side of too much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jupyter_ext.capture.follow import libraries
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value
+from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.mutations import change_package
+from jupyter_ext.capture.follow.syntax import Code, text_of
+
+_ANY_CLASS = {"cls", "type", "setattr"}
+
+
+def glance(world: World, thing: Thing, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+    """Call a function without running it: whatever it can reach has changed, if it changes anything."""
+    assert thing.function is not None
+    given = NOTHING.union(*arguments, *keywords.values())
+    code, reached = _reached(world, thing, given)
+    world.out.read |= code.names
+    value = world.holding(thing.function.node, given, opaque=True)
+    for name in code.declared:
+        world.bind_weakly(name, value)
+    for each in reached:
+        if each.package:
+            world.out.drawn |= libraries.random_states(each.package)
+            for method in code.sets:
+                change_package(world, each.package, (*filter(None, each.path.split(".")), method))
+        elif code.writes and each.function is None:
+            if not each.is_class or (each.names | _ANY_CLASS) & code.stored:
+                world.changed.add(each)
+            each.opaque = each.opaque or not each.is_class
+    return value
+
+
+def _reached(world: World, thing: Thing, given: Value) -> tuple[Code, set[Thing]]:
+    """All things that a call can reach, by name or by what it is given, and the code among them."""
+    code = _by_name(world, thing)
+    seen = {thing, *given, *_named(world, code)}
+    queue = list(seen)
+    while queue:
+        each = queue.pop()
+        if each.package:
+            continue
+        found = each.linked()
+        if each.function is not None and each is not thing:
+            more = _by_name(world, each)
+            if not more.names <= code.names:
+                found.update(_named(world, more))
+            code |= more
+        found -= seen
+        seen |= found
+        queue += found
+    return code, seen
+
+
+def _named(world: World, code: Code) -> Iterator[Thing]:
+    """What the names in some code stand for; functions that are no more than their text are a part of it."""
+    for name in code.names:
+        for each in world.globals.get(name, ()):
+            if each.function is None or each.fields or each.bound:
+                yield each
+
+
+def _by_name(world: World, thing: Thing) -> Code:
+    """A function's text with those of all functions that it names; kept until one of the names stands for another."""
+    if thing in world.code:
+        return world.code[thing]
+    assert thing.function is not None
+    code, seen, queue = text_of(thing.function.node), {thing}, [thing]
+    while queue:
+        each = queue.pop()
+        if each in world.code:
+            code |= world.code[each]
+        elif each.function is not None:
+            own = text_of(each.function.node)
+            code |= own
+            named = [other for name in own.names for other in world.globals.get(name, ()) if other.function]
+            queue += [other for other in named if other not in seen]
+            seen.update(named)
+    world.code[thing] = code
+    return code

@@ -1,0 +1,86 @@
+"""Where values are put: names, attributes, elements."""
+
+from __future__ import annotations
+
+import ast
+
+from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, Value
+from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.functions import invoke
+from jupyter_ext.capture.follow.iteration import iterate
+from jupyter_ext.capture.follow.mutations import change, change_package, change_root
+from jupyter_ext.capture.follow.objects import call_methods
+from jupyter_ext.capture.follow.syntax import is_globals
+from jupyter_ext.capture.names import root
+
+
+def store(world: World, target: ast.expr, value: Value) -> None:
+    """Put a value where a target says: a name, an attribute, an element, or several of them."""
+    if isinstance(target, ast.Name):
+        if world.frame is None:
+            rebind(world, target.id, value, target)
+        else:
+            world.bind(target.id, value)
+    elif isinstance(target, ast.Tuple | ast.List):
+        parts = iterate(world, value)
+        for each in target.elts:
+            store(world, each, parts)
+    elif isinstance(target, ast.Starred):
+        store(world, target.value, world.holding(target, value))
+    elif isinstance(target, ast.Attribute | ast.Subscript):
+        _store_part(world, target, value)
+
+
+def rebind(world: World, name: str, value: Value, node: ast.AST) -> None:
+    """Bind a name of the notebook anew; what nothing holds any more is finalized."""
+    before = world.globals.get(name, NOTHING)
+    world.bind_global(name, value)
+    gone = frozenset(each for each in before - value if not each.names and not each.holders - set(each.classes))
+    if any("__del__" in cls.all_fields() for each in gone for cls in each.classes):
+        world.out.read.add(name)
+        call_methods(world, gone, ("__del__",), [], node)
+
+
+def _store_part(world: World, target: ast.Attribute | ast.Subscript, value: Value) -> None:
+    holder = world.visit(target.value)
+    under = target.attr if isinstance(target, ast.Attribute) else ELEMENTS
+    if isinstance(target, ast.Subscript):
+        world.visit(target.slice)
+        call_methods(world, holder, ("__setitem__", "__delitem__"), [NOTHING, value], target)
+        _store_by_name(world, target, value)
+    else:
+        call_methods(world, holder, ("__setattr__",), [NOTHING, value], target)
+        for each in holder:
+            for found in each.find(under):
+                call_methods(world, frozenset([found]), ("__set__",), [holder, value], target)
+                if found.function and found.function.decorators - {"staticmethod", "classmethod"}:
+                    invoke(world, found, [holder, value], {}, target)
+    change(world, holder)
+    for each in holder:
+        each.hold(value, under)
+        if each.package is not None:  # `vars(math)["x"] = 1`
+            change_package(world, each.package, (*filter(None, each.path.split(".")), under))
+        if each.package == "builtins":
+            world.bind_weakly(under, value)
+    name, path = root(target)
+    if name is not None and world.owner(name) is None:
+        change_root(world, name, path)
+
+
+def _store_by_name(world: World, target: ast.Subscript, value: Value) -> None:
+    """`globals()["x"] = 1`."""
+    key = target.slice
+    if is_globals(target.value) and isinstance(key, ast.Constant) and isinstance(key.value, str):
+        world.bind_weakly(key.value, value)
+
+
+def bind_globals(world: World, node: ast.Call) -> None:
+    """`globals().update(x=1)`."""
+    pairs = [(each.arg, each.value) for each in node.keywords]
+    for literal in node.args:
+        if isinstance(literal, ast.Dict):
+            keys = [getattr(each, "value", None) for each in literal.keys]
+            pairs += zip(keys, literal.values, strict=True)
+    for name, value in pairs:
+        if isinstance(name, str):
+            world.bind_weakly(name, world.visit(value))

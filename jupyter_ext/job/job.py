@@ -1,0 +1,321 @@
+"""An experiment as an object of the notebook."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from jupyter_ext.frontend import this_shell, wants_widget
+from jupyter_ext.trials_frame import frame
+from jupyter_ext.views import LiveView, bundle
+from jupyter_ext.views.saved_state import curves_of, picture_of, search_of
+from kernel_backend.client import Client
+from kernel_backend.commands.follow import follow
+from kernel_backend.commands.rerun import plan
+from kernel_backend.commands.search import extension
+from kernel_backend.errors import ExperimentFailed, Forbidden, InvalidRequest, NotFound
+from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.checkpoints import Which, candidates
+from kernel_backend.model.diff import Diff, Results
+from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.record import Value, checked
+from kernel_backend.model.reports import Kind, StoredReport
+from kernel_backend.model.views.overview import CheckpointInfo, Overview
+from kernel_backend.text import already_text, failure_text, head_text, metrics_text, new_notes, search_text
+from kernel_backend.text.terminal import tell
+
+if TYPE_CHECKING:
+    import optuna
+    import pandas
+    import torch
+
+    from jupyter_ext.job.weights import Weights
+
+MOST = 10_000  # curves, and values of each, that a study is given
+
+
+class Job:
+    """Experiment `number`: how it is, what it said, and what came of it. All of it is asked for when it is read."""
+
+    def __init__(self, number: int, client: Client | None = None) -> None:
+        self.number = number
+        self._client = client or Client.connect()
+
+    @property
+    def overview(self) -> Overview:
+        """The experiment as it is now; raises NotFound."""
+        return self._client.experiment(self.number)
+
+    @property
+    def status(self) -> str:
+        """`queued`, `running`, `completed`, `failed`, ..."""
+        return self.overview.state
+
+    @property
+    def params(self) -> dict[str, Value]:
+        """All hyperparameters, defaults included; of a search those that are not searched."""
+        return self.overview.experiment.params
+
+    def metrics(self, kind: Kind | None = None, trial: int | None = None) -> pandas.DataFrame | list[dict[str, Any]]:
+        """A row for each report: kind, step, epoch and the metrics; a DataFrame where pandas is installed.
+
+        Of a search those of `trial`, or of the best.
+        """
+        rows = [_row(report) for report in self._client.reports(self.number, self._meant(trial), kind)]
+        if importlib.util.find_spec("pandas") is None:
+            return rows
+        import pandas
+
+        return pandas.DataFrame(rows, columns=None if rows else ["kind", "step", "epoch"])
+
+    def logs(self, rank: int | None = None, attempt: int | None = None, trial: int | None = None) -> str:
+        """What a rank printed: of the one that failed first, else rank 0, in the newest attempt.
+
+        Of a search that of `trial`, or of the best.
+        """
+        text, offset, trial = "", 0, self._meant(trial)
+        while True:
+            chunk = self._client.logs(self.number, trial, attempt, rank, offset)
+            text += chunk.text
+            if chunk.offset >= chunk.size or chunk.offset == offset:
+                return text
+            # On with the same file, should another attempt begin meanwhile.
+            offset, attempt, rank = chunk.offset, chunk.attempt, chunk.rank
+
+    def checkpoints(self) -> list[CheckpointInfo]:
+        """Its committed checkpoints."""
+        return self._client.checkpoints(self.number)
+
+    def artifacts(self) -> list[Artifact]:
+        """What its trials have kept with `run.artifact`, by trial and name."""
+        return self._client.artifacts(self.number)
+
+    def artifact(self, name: str, trial: int | None = None) -> bytes:
+        """The bytes of what was kept under this name: by the trial, of a search by the best; raises NotFound."""
+        return self._client.artifact(self.number, self._meant(trial), name)
+
+    def source(self) -> str:
+        """The definition that was submitted."""
+        return self._client.source(self.number)[0]
+
+    def diff(self, other: Job | int) -> Diff:
+        """What differs between this experiment and another, the likeliest cause first, and what came of it."""
+        return self._client.diff(self.number, other.number if isinstance(other, Job) else other)
+
+    def rerun(self, *, trust: bool = False, **params: Value) -> Job:
+        """Its snapshot again, with other hyperparameters where they are given; what is not as it was is printed.
+
+        Another person's code runs as yours only with `trust=True`, and raises Forbidden without.
+        """
+        planned = plan(self._client, self.number, params, {}, trust=self.overview.experiment.owner if trust else None)
+        for note in planned.notes:
+            tell(f"note: {note}")
+        return Job(self._client.rerun(self.number, planned.asked).experiment.number, self._client)
+
+    def verify(self, *, trust: bool = False) -> Results:
+        """Its first steps again, from its first checkpoint to its next: whether the bits agree. Waits for it.
+
+        `trust` as for `rerun`.
+        """
+        planned = plan(self._client, self.number, {}, {}, trust=self.overview.experiment.owner if trust else None)
+        again = Job(self._client.retrain(self.number, planned.asked).experiment.number, self._client).wait()
+        return self.diff(again).results
+
+    def best(self) -> dict[str, float]:
+        """What the best validation of its trial found, of a search that of the best trial; empty before the first.
+
+        The best is the one with the best value of the experiment's metric; where none has had one, the newest.
+        """
+        front = self.overview.front
+        if front is None or front.best is None:
+            return dict(front.metrics) if front else {}
+        reports = self._client.reports(self.number, front.index, "validation")
+        return next(dict(report.metrics) for report in reports if report.step == front.best.step)
+
+    @property
+    def best_params(self) -> dict[str, Value]:
+        """The hyperparameters of the best trial so far, those that are not searched among them."""
+        front = self.overview.front
+        return dict(front.params) if front else {}
+
+    def trials(self) -> pandas.DataFrame:
+        """The trials of a search, a row each: state, units, values, what they took, and their hyperparameters.
+
+        Raises InvalidRequest where pandas is not installed, and Conflict where it is no search.
+        """
+        return frame(self._client, self.number)
+
+    def to_optuna(self) -> optuna.Study:
+        """A search as a study of Optuna's, in memory: its plots, its dashboard and its importances work on that.
+
+        Trials that rest or were given up are pruned ones; a trial's value is the best that it has had, and those at
+        the ends of units are its intermediate values. Raises InvalidRequest where Optuna is not installed, and
+        Conflict where it is no search.
+        """
+        from kernel_backend.search.report.study import study
+
+        experiment = self.overview.experiment
+        curves = self._client.search_curves(self.number, limit=MOST, points=MOST)
+        rows = self._client.trial_rows(self.number, sort="trial")
+        name = f"#{self.number} {experiment.name}".strip()
+        return study(name, experiment.config.metric.mode, experiment.space, rows, curves.lines)
+
+    def promote(self, trial: int) -> Job:
+        """Let a trial of a search go on next, whatever its rank; raises Conflict where it has ended."""
+        self._client.promote(self.number, trial)
+        return self
+
+    def prune(self, trial: int) -> Job:
+        """Give a trial of a search up for good; raises Conflict where it has ended."""
+        self._client.prune(self.number, trial)
+        return self
+
+    def extend(
+        self, trials: int | None = None, budget: str | float | None = None, max_time: str | float | None = None
+    ) -> Job:
+        """Let a search have so many trials, so much slot time (`20gpuh`) or time since its submission (`8h`), in all.
+
+        One that has completed goes on. Raises Conflict where that is less than it has had.
+        """
+        self._client.extend(self.number, extension(trials, budget, max_time))
+        return self
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """Return when it has ended, or after `timeout` seconds; raises ExperimentFailed where it failed or is stuck."""
+        for look in follow(self._client, self.overview, timeout):
+            overview = look.overview
+        raise_if_failed(overview)
+        return self
+
+    def rename(self, name: str) -> Job:
+        """Give it another name."""
+        self._client.label(self.number, checked(LabelEdit, name=name))
+        return self
+
+    def note(self, text: str) -> Job:
+        """Write a note on it in place of the one of before; an empty text removes it."""
+        self._client.label(self.number, checked(LabelEdit, note=text))
+        return self
+
+    def tag(self, *add: str, remove: Iterable[str] = ()) -> Job:
+        """Add tags and remove others; raises InvalidRequest for one that cannot be."""
+        self._client.label(self.number, LabelEdit(add_tags=add, remove_tags=tuple(remove)))
+        return self
+
+    def stop(self) -> Job:
+        """End it for good."""
+        self._client.stop(self.number)
+        return self
+
+    def pause(self) -> Job:
+        """Commit a checkpoint and give the slots back."""
+        self._client.pause(self.number)
+        return self
+
+    def resume(self, slots: int | None = None) -> Job:
+        """Queue it again, on another number of slots where one is given: what that means for its bits is printed."""
+        before = self.overview
+        after = self._client.resume(self.number, slots)
+        for note in [*already_text(before), *new_notes(before, after)]:
+            tell(f"note: {note}")
+        return self
+
+    def show(self, view: str | None = None) -> None:
+        """Show it here, as a `card` or a `widget`; by default as the front end needs."""
+        widget = wants_widget(view, this_shell())
+        LiveView(self._client, widget=widget).show(self.overview, final=True)
+
+    def load(
+        self,
+        step: int | None = None,
+        best: bool = False,
+        weights: Weights = "auto",
+        trial: int | None = None,
+        trust: bool = False,
+        wait: bool = True,
+    ) -> torch.nn.Module:
+        """A trial's model in evaluation mode: with the newest weights, those of a step, or the best by its metric.
+
+        Of a search it is the best trial so far, where no `trial` is named; of a training with `--ema` they are the
+        averaged weights, and `weights="model"` takes the plain ones instead. Runs the submitted definition in this
+        process: another person's only with `trust=True`, and raises Forbidden without. Where the newest (or the best)
+        checkpoint is damaged, the next one is taken, and that is said; raises NotFound where there is none.
+        While it trains it is waited for, unless a `step` is named or `wait=False`; an interrupt takes what is there.
+        """
+        from jupyter_ext.job.unfinished import until_trained
+        from jupyter_ext.job.weights import load
+
+        if not trust:
+            self._check_owner()
+        if step is not None and best:
+            raise InvalidRequest(f"load(step={step}, best=True): give one of them")
+        if wait and step is None:
+            until_trained(self._client, self.overview, trial)
+        trial, metric = self._meant(trial), self.overview.experiment.config.metric
+        which = Which(latest=step is None and not best, best=best, step=step)
+        while True:
+            choices = candidates(self._committed(trial), metric, which)
+            try:
+                return load(self._client, self.number, choices, weights)
+            except NotFound:
+                # A training lets its older ones go, also while they are read: by now another one is meant.
+                if step is not None or choices[0].id in {each.id for each in self._committed(trial)}:
+                    raise
+
+    def _check_owner(self) -> None:
+        owner = self.overview.experiment.owner
+        if owner != self._client.me().person.name:
+            raise Forbidden(
+                f"experiment #{self.number} is {owner}'s: its code would run in this process, as you. Read it with "
+                f"%dl source {self.number}; if you trust {owner}, write job.load(trust=True)"
+            )
+
+    def _committed(self, trial: int) -> list[CheckpointInfo]:
+        found = [each for each in self.checkpoints() if each.trial == trial]
+        if not found:
+            raise NotFound(
+                f"trial {self.number}.{trial} has no checkpoint yet: look with %dl checkpoints {self.number}"
+            )
+        return found
+
+    def _meant(self, trial: int | None) -> int:
+        return trial or self._client.front(self.number)
+
+    def __repr__(self) -> str:
+        return head_text(self.overview, time.time())
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        overview = self.overview
+        picture, curves = picture_of(self._client, overview), curves_of(self._client, overview)
+        search = search_of(self._client, overview)
+        return bundle(overview, time.time(), picture=picture, curves=curves, search=search)
+
+
+def raise_if_failed(overview: Overview) -> None:
+    """Raise ExperimentFailed with the first failure's own frames, if the experiment has failed or is stuck."""
+    number = overview.experiment.number
+    if overview.stuck is not None:
+        text = f"experiment #{number} is paused: {overview.stuck.message}; then: %dl resume {number}"
+        raise ExperimentFailed(text, number=number)
+    if overview.state != "failed":
+        return
+    failures = [failure_text(trial.failure) for trial in overview.trials if trial.failure]
+    failures += [*overview.warnings[-1:], "no rank said why"]  # the last is of a search that has failed itself
+    raise ExperimentFailed(
+        f"experiment #{number} failed: {failures[0]}\nwhat its ranks printed: %dl logs {number}",
+        number=number,
+    )
+
+
+def final_lines(overview: Overview) -> list[str]:
+    """How it ended, and each validation metric, of a search the best trial's, on its own line: `accuracy 0.953`."""
+    lines = [line for line in (head_text(overview, time.time()), search_text(overview)) if line]
+    for trial in [overview.front] if overview.front else []:
+        lines += [metrics_text({name: value}) for name, value in trial.metrics.items()]
+    return lines
+
+
+def _row(report: StoredReport) -> dict[str, Any]:
+    return {"kind": report.kind, "step": report.step, "epoch": report.epoch, **report.metrics}

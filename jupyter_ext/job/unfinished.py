@@ -1,0 +1,68 @@
+"""Weights of a training that is not over: waited for, or taken as they are with a word about it."""
+
+from __future__ import annotations
+
+import time
+
+from kernel_backend.client import Client
+from kernel_backend.commands.follow import follow
+from kernel_backend.model.states import TRIAL_ENDED, ExperimentState
+from kernel_backend.model.trial import Trial
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.text import epoch_text
+from kernel_backend.text.terminal import tell
+
+_AGAIN_S = 30.0  # between two lines about the same waiting
+_GOES_ON = (ExperimentState.ACTIVE, ExperimentState.STOPPING)
+
+
+def until_trained(client: Client, overview: Overview, trial: int | None) -> None:
+    """Return when the experiment, or one `trial` of its search, trains no more; an interrupt only ends the waiting.
+
+    Prints what is waited for, and how far it was where its training has not come to its end.
+    """
+    if not _goes_on(overview, trial):
+        _tell_unfinished(overview)
+        return
+    said, told = "", 0.0
+    try:
+        for look in follow(client, overview):
+            overview = look.overview
+            if not _goes_on(overview, trial):
+                break
+            why = f" ({overview.wait.reason})" if overview.wait else ""
+            line = f"waiting for {_how_far(overview, trial)}{why}; interrupt to take what is there"
+            if line != said and (not said or time.monotonic() - told >= _AGAIN_S):
+                tell(line)
+                said, told = line, time.monotonic()
+    except KeyboardInterrupt:
+        tell(f"taken while it trains: {_how_far(overview, trial)}")
+        return
+    _tell_unfinished(overview)
+
+
+def _goes_on(overview: Overview, trial: int | None) -> bool:
+    if trial is not None and any(each.index == trial and each.state in TRIAL_ENDED for each in overview.trials):
+        return False
+    return overview.experiment.state in _GOES_ON
+
+
+def _tell_unfinished(overview: Overview) -> None:
+    if overview.experiment.state not in (*_GOES_ON, ExperimentState.COMPLETED):
+        tell(f"{overview.experiment.state}: {_how_far(overview, None)}; these are the weights of then")
+
+
+def _how_far(overview: Overview, trial: int | None) -> str:
+    """`#127, epoch 3/8`."""
+    name = f"#{overview.experiment.number}" + (f".{trial}" if trial is not None else "")
+    front = _trial(overview, trial)
+    if front is None or front.step == 0:
+        return f"{name}, {overview.state}"
+    config = overview.experiment.config
+    return f"{name}, " + (
+        f"step {front.step}/{config.steps}" if config.steps else epoch_text(front.epoch, config.epochs)
+    )
+
+
+def _trial(overview: Overview, index: int | None) -> Trial | None:
+    return next((each for each in overview.trials if each.index == index), None) if index else overview.front

@@ -1,0 +1,93 @@
+"""A trained model out of a checkpoint: the definition is run here, the weights come over from the service."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from jupyter_ext.job.own_classes import with_own_classes
+from kernel_backend.client import Client
+from kernel_backend.commands.download import fetch_part
+from kernel_backend.definition.parse import parse
+from kernel_backend.errors import CheckpointDamaged, InvalidDefinition, InvalidRequest
+from kernel_backend.model.record import Value
+from kernel_backend.model.views.overview import CheckpointInfo
+from kernel_backend.snapshots.loaded import loaded
+from kernel_backend.text.terminal import tell
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernel_backend.artifacts.run import Run
+    from kernel_backend.checkpoints.base import Manifest
+
+Weights = Literal["auto", "model", "ema"]
+
+
+def load(client: Client, number: int, choices: Sequence[CheckpointInfo], weights: Weights) -> torch.nn.Module:
+    """The model with the weights of the first of these checkpoints that is whole, in evaluation mode.
+
+    Says on standard error which were damaged; raises CheckpointDamaged where all of them are.
+    """
+    if weights not in ("auto", "model", "ema"):
+        raise InvalidRequest(f"weights={weights!r}: must be auto, model or ema")
+    for place, info in enumerate(choices, 1):
+        try:
+            manifest = _manifest(client, number, info)
+            state = _state(client, number, manifest, weights)
+        except CheckpointDamaged as damage:
+            if place == len(choices):
+                raise
+            tell(f"{damage.message}: step {choices[place].step} is taken", file=sys.stderr)
+        else:
+            model = _model(client, number, manifest.params)
+            model.load_state_dict(state)
+            return model.eval()
+    raise AssertionError("there is no choice")
+
+
+def _manifest(client: Client, number: int, info: CheckpointInfo) -> Manifest:
+    from kernel_backend.checkpoints.base import parse as parse_manifest
+
+    return parse_manifest(client.manifest(number, info.trial, info.id))
+
+
+def _state(client: Client, number: int, manifest: Manifest, weights: Weights) -> dict[str, Any]:
+    """The `state_dict` of the averaged weights or of the plain ones."""
+    from kernel_backend.checkpoints.writer import decode, unflatten
+
+    name = "ema" if weights == "ema" or (weights == "auto" and "ema" in manifest.state) else "model"
+    if name not in manifest.state:
+        raise InvalidRequest(f"checkpoint {manifest.id} has no averaged weights: it was trained without --ema")
+    part, buffer = manifest.part(name), io.BytesIO()
+    if part is not None:  # a model without a single tensor has none
+        fetch_part(client, number, manifest, part, buffer)
+    tensors = decode(buffer.getvalue()) if part is not None else {}
+    return cast("dict[str, Any]", unflatten(manifest.state[name], tensors))
+
+
+def _model(client: Client, number: int, params: dict[str, Value]) -> torch.nn.Module:
+    source, snapshot = client.source(number)
+    function = parse(source, snapshot.roles_from, snapshot.contract).functions["model"]
+    asked = {each.name for each in function.parameters if each.kind != "hyperparameter"}
+    others = sorted(asked - {"run"})
+    if others:
+        raise InvalidDefinition(
+            f"model asks for {', '.join(others)}, which only a job has: make it with "
+            f"%dl source {number}, and load the weights into it"
+        )
+    given: dict[str, Any] = {"run": _silent()} if "run" in asked else {}
+    module = loaded(client.experiment(number).experiment.snapshot, lambda: client.archive(number))
+    made = getattr(module, function.attribute)(**function.hyperparameters(params), **given)
+    return with_own_classes(cast("torch.nn.Module", made), module, vars(sys.modules["__main__"]))
+
+
+def _silent() -> Run:
+    """The loop value `run` where a model is only made again: what it would keep was kept when it was trained."""
+    from kernel_backend.artifacts.run import Run
+
+    run = Run()
+    run.begin(None)
+    return run

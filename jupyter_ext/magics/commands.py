@@ -1,0 +1,42 @@
+"""`%dl`: the verbs that a notebook shares with the command line, and their help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_ext.magics.render import Cell
+from kernel_backend.commands.table import VERBS as ALL
+from kernel_backend.commands.verb import Call
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.values import nearest
+from kernel_backend.text.terminal import tell
+
+VERBS = {name: verb for name, verb in ALL.items() if verb.host in ("both", "notebook")}
+HELP = "\n".join(
+    [
+        "%dl VERB ...",
+        "",
+        *(f"  {verb.usage():<42}{verb.help}" for verb in VERBS.values()),
+        f"  {'help [VERB]':<42}this text, or all about a verb",
+    ]
+)
+
+
+def run_command(tokens: Sequence[str]) -> None:
+    """Carry out one `%dl` line; raises InvalidRequest for a verb that is none, with the nearest."""
+    if not tokens or tokens[0] in ("help", "--help", "-h"):
+        tell(_help(*tokens[1:2]))
+        return
+    name, *rest = tokens
+    if name not in VERBS:
+        raise InvalidRequest(f"%dl has no verb {name!r}{nearest(name, VERBS)}; it has: {' '.join(VERBS)}")
+    if {"--help", "-h"} & set(rest):
+        tell(_help(name))
+        return
+    arguments = VERBS[name].parse(rest, "notebook")
+    console = Cell(arguments)
+    console.show(VERBS[name].run(Call(arguments, console)))
+
+
+def _help(name: str = "") -> str:
+    return VERBS[name].parser("notebook").format_help().rstrip() if name in VERBS else HELP

@@ -1,0 +1,198 @@
+"""`%%dlsubmit` and `%dl`: a magic parses its line, captures, calls the client and shows what came back."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
+
+from jupyter_ext.capture import Capture, capture_cell, capture_file
+from jupyter_ext.frontend import headless, notebook_path, wants_widget
+from jupyter_ext.job.job import Job
+from jupyter_ext.magics.commands import HELP, run_command
+from jupyter_ext.magics.completion import complete_line
+from jupyter_ext.magics.line import words
+from jupyter_ext.magics.magic_first import first_line, magic_first
+from jupyter_ext.magics.recorder import Recorder
+from jupyter_ext.submit.dry_run import dry_run
+from jupyter_ext.submit.replacement_cell import offered
+from jupyter_ext.submit.stale_cells import edited
+from jupyter_ext.submit.submit import Checked, Session, Wanted, check, read, send
+from jupyter_ext.submit.waiting import show, wait
+from kernel_backend import discovery
+from kernel_backend.client import Client
+from kernel_backend.definition.contract import Definition
+from kernel_backend.errors import InvalidDefinition, InvalidRequest
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.spec.options import OptionParser, add_options
+from kernel_backend.text import same_text
+from kernel_backend.text.terminal import tell
+
+_ATTRIBUTE = "_daylight_magics"
+
+
+def _parser() -> OptionParser:
+    parser = OptionParser(
+        prog="%%dlsubmit",
+        add_help=False,
+        usage="%%%%dlsubmit [options] [name=value ...]\n       %%dlsubmit [options] FILE.py [name=value ...]",
+        description="Submit this cell, with what it needs of the others, or a file as an experiment.",
+        epilog="name=value sets a hyperparameter: an argument of the cell's functions, such as lr=1e-2.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_options(parser, "notebook")
+    parser.add_argument("--help", "-h", action="store_true", help="show this")
+    parser.set_defaults(words=[])
+    return parser
+
+
+@magics_class
+class DaylightMagics(Magics):
+    """The two magics of one kernel, and what it has executed."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self.kernel: Any = shell
+        self.recorder = Recorder(shell)
+        self.told: set[str] = set()  # notes that need no second reading
+
+    @no_var_expand
+    @line_cell_magic
+    def dlsubmit(self, line: str, cell: str | None = None) -> None:
+        """Submit this cell, or a file, as an experiment."""
+        parser = _parser()
+        options, wrong = parser.parse_telling(words(line, self.kernel.user_ns))
+        if options.help:
+            tell(parser.format_help().rstrip())
+            return
+        file = _file(options.words) if cell is None else None
+        if options.out and not options.out.isidentifier():
+            wrong.append(f"--out {options.out}: this is no name of a variable")
+        asked = read(options, wrong)
+        capture = capture_file(file) if file is not None else self._capture(cell or "", asked.wanted)
+        widget = wants_widget(options.view, self.kernel)
+        session = Session(self.kernel.user_ns, self.recorder.imported, self.told) if file is None else None
+        try:
+            checked = check(capture, asked.given, asked.wanted, file, session, asked.wrong, asked.space)
+        except InvalidDefinition as refused:
+            raise offered(refused, line) if cell is not None else refused from None
+        if options.dry_run:
+            tell(dry_run(checked, asked, "%%dlsubmit" if file is None else f"%dlsubmit {file}"))
+            return
+        self.told |= set(capture.kept_out)
+        client = _client()
+        notebook = notebook_path(self.kernel)
+        overview, new = send(
+            checked, asked.config, asked.given, name=options.name, notebook=notebook, client=client, again=options.again
+        )
+        if not new and not options.quiet:
+            tell(same_text("this cell" if file is None else str(file), overview))
+        if options.out:
+            self.kernel.user_ns[options.out] = Job(overview.experiment.number, client)
+        if cell is not None:
+            self._define(cell, checked.definition)
+        self._follow(client, overview, checked, options, widget)
+
+    @no_var_expand
+    @line_magic
+    def dl(self, line: str) -> None:
+        """Look at experiments and act on them."""
+        run_command(words(line, self.kernel.user_ns))
+
+    def _follow(
+        self, client: Client, overview: Overview, checked: Checked, options: argparse.Namespace, widget: bool
+    ) -> None:
+        captured, nobody_looks = _captured(checked, overview), headless(self.kernel)
+        if options.quiet:
+            tell(overview.experiment.number)
+        if nobody_looks if options.wait is None else options.wait:
+            wait(client, overview, captured, plain=nobody_looks, quiet=options.quiet, widget=widget)
+        elif not options.quiet:
+            show(client, overview, captured, widget=widget)
+
+    def _capture(self, cell: str, wanted: Wanted) -> Capture:
+        number = len(self.kernel.history_manager.input_hist_raw) - 1
+        line = first_line(self.recorder.running)
+        cells = self.recorder.cells
+        capture = capture_cell(
+            cells,
+            cell,
+            self.kernel.user_ns,
+            number=number,
+            line=line,
+            captured=wanted.captured,
+            draws_anew=not wanted.state_check,
+        )
+        needed = {piece.cell for piece in capture.pieces if piece.cell is not None}
+        changed = edited(notebook_path(self.kernel), cells, needed, self.recorder.started)
+        return replace(capture, warnings=(*capture.warnings, *changed))
+
+    def _define(self, cell: str, definition: Definition) -> None:
+        """The cell's definitions, in the notebook too; an error is shown and changes nothing about the experiment.
+
+        A role takes no name from a value of the notebook that is no function: a trained `model` stays what it is.
+        """
+        names, held = {each.attribute for each in definition.functions.values()}, self.kernel.user_ns
+        values = {name: held[name] for name in names if name in held and not isinstance(held[name], FunctionType)}
+        result = self.kernel.run_cell(cell, silent=True, store_history=False)
+        kept = [name for name in values if isinstance(held.get(name), FunctionType)]
+        held.update({name: values[name] for name in kept})
+        self.recorder.body_ran(None if result.success else 1, kept)
+        if kept:
+            tell(
+                f"{', '.join(sorted(kept))}: the notebook keeps its value; the function of this name is the job's alone"
+            )
+        if not result.success:
+            tell("the experiment was submitted; in the notebook the cell failed as shown above", file=sys.stderr)
+
+
+DaylightMagics.dlsubmit.__doc__ = _parser().format_help()
+DaylightMagics.dl.__doc__ = HELP
+
+
+def load(shell: Any) -> None:
+    """Register the magics, and remember what is executed from here on."""
+    if getattr(shell, _ATTRIBUTE, None) is None:
+        magics = DaylightMagics(shell)
+        magics.recorder.register()
+        shell.register_magics(magics)
+        shell.set_hook("complete_command", complete_line, str_key="%dl")
+        shell.input_transformers_cleanup.insert(0, magic_first)
+        setattr(shell, _ATTRIBUTE, magics)
+
+
+def unload(shell: Any) -> None:
+    """Stop listening to the kernel."""
+    magics = getattr(shell, _ATTRIBUTE, None)
+    if magics is not None:
+        magics.recorder.unregister()
+        shell.input_transformers_cleanup.remove(magic_first)
+        setattr(shell, _ATTRIBUTE, None)
+
+
+def _client() -> Client:
+    if discovery.find() is None:
+        tell("starting Daylight's service; it goes on by itself and ends when it is idle")
+    return Client.connect()
+
+
+def _file(words: list[str]) -> Path:
+    """The file that the words name, which is taken out of them."""
+    named = next((word for word in words if "=" not in word), None)
+    if named is None:
+        raise InvalidRequest("nothing to submit: write functions below %%dlsubmit, or name a file: %dlsubmit train.py")
+    words.remove(named)
+    return Path(named)
+
+
+def _captured(checked: Checked, overview: Overview) -> list[str]:
+    config = overview.experiment.config
+    slots = f"{config.slots} slot{'' if config.slots == 1 else 's'}"
+    backend = "" if config.backend == "auto" else f"{config.backend} on "
+    notes = [f"note: {each}" for each in checked.passing]
+    return [checked.capture.described, f"{checked.definition.summary} -> {backend}{slots}", *notes]

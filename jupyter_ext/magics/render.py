@@ -1,0 +1,107 @@
+"""Answers in a cell: a renderer for each kind."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jupyter_ext.frontend import headless, this_shell, wants_widget
+from jupyter_ext.submit.waiting import show, wait
+from jupyter_ext.views import LiveView, table
+from jupyter_ext.views.compare import diff_bundle
+from kernel_backend.client import Client
+from kernel_backend.commands.answer import (
+    Answer,
+    Card,
+    Comparison,
+    File,
+    Log,
+    Shown,
+    Started,
+    Table,
+    Text,
+    Waited,
+)
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.text.terminal import tell
+
+
+class Cell:
+    """The console of one `%dl` line: tables and cards as MIME bundles, the rest as text."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._view: str | None = getattr(arguments, "view", None)
+
+    def show(self, answer: Answer) -> None:
+        """Show an answer below the cell."""
+        for each in answer.shown:
+            _RENDERERS[type(each)](self, each)
+        for note in answer.notes:
+            tell(note)
+
+    def say(self, text: str) -> None:
+        """Print it."""
+        tell(text)
+
+    def note(self, text: str) -> None:
+        """Leave it to the experiment's card."""
+
+    def agrees(self, question: str) -> bool:
+        """Take the line for the answer."""
+        return True
+
+    def waits(self, asked: bool | None) -> bool:
+        """Wait where nobody looks, unless the line says otherwise."""
+        return headless(this_shell()) if asked is None else asked
+
+    def wait(self, client: Client, overview: Overview, captured: Sequence[str], quiet: bool = False) -> Waited:
+        """Show a card, or lines where nobody looks, until it has ended; raises ExperimentFailed."""
+        return Waited(wait(client, overview, captured, plain=headless(this_shell()), quiet=quiet))
+
+    def table(self, found: Table) -> None:
+        """Show a table."""
+        _display(table(found.head, found.rows, found.empty))
+
+    def text(self, text: Text) -> None:
+        """Print lines."""
+        if text.lines:
+            tell("\n".join(text.lines))
+
+    def file(self, file: File) -> None:
+        """Print text."""
+        tell(file.text.rstrip() if file.python else file.text)
+
+    def log(self, log: Log) -> None:
+        """Print all lines at once."""
+        tell("".join(log.lines).rstrip() or log.empty, log=True)
+
+    def comparison(self, found: Comparison) -> None:
+        """Show what differs."""
+        _display(diff_bundle(found.diff))
+
+    def card(self, card: Card) -> None:
+        """Show an experiment, as a card or a widget."""
+        widget = wants_widget(self._view, this_shell())
+        LiveView(card.client, widget=widget).show(card.overview, final=True)
+
+    def started(self, started: Started) -> None:
+        """Show a new experiment as it goes on."""
+        show(started.client, started.overview, started.captured)
+
+
+_RENDERERS: dict[type[Shown], Callable[[Cell, Any], None]] = {
+    Table: Cell.table,
+    Text: Cell.text,
+    File: Cell.file,
+    Log: Cell.log,
+    Comparison: Cell.comparison,
+    Card: Cell.card,
+    Started: Cell.started,
+}
+
+
+def _display(bundle: dict[str, str]) -> None:
+    from IPython.display import display
+
+    display(bundle, raw=True)  # type: ignore[no-untyped-call]

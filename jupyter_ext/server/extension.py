@@ -1,0 +1,83 @@
+"""The Jupyter server extension: its settings, its routes, and how a server loads it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from jupyter_server.serverapp import ServerApp
+from jupyter_server.utils import url_path_join
+from traitlets import Float
+from traitlets.config import LoggingConfigurable
+
+from jupyter_ext.server.finder import Finder
+from jupyter_ext.server.handlers import Act, Bundle, Change, File, Quickstart, Read, Unknown
+from jupyter_ext.server.proxy import Proxy
+from jupyter_ext.server.relay import Relay
+from kernel_backend.discovery import START_LIMIT
+from kernel_backend.model.record import Record
+from kernel_backend.routes import ENDPOINTS, PARTS, Operation
+
+NUMBER = f"({PARTS['number']})"
+ONE = "/api/experiments/{}"
+NAME = f"({PARTS['artifact']})"
+
+
+def _passed_on(method: str) -> dict[str, Operation]:
+    """Return what pages may ask for, by path with `{}` for each number."""
+    return {
+        re.sub(r"{\w+}", "{}", endpoint.path): operation
+        for endpoint in ENDPOINTS
+        for name, operation in endpoint.operations.items()
+        if operation.page and name == method
+    }
+
+
+def _record(operation: Operation) -> type[Record] | None:
+    """Return the record that the body of a request must be; None where there is none, or it may be left out."""
+    return operation.body if isinstance(operation.body, type) and not operation.optional else None
+
+
+# What a browser may ask of the service: these, and nothing else of it.
+FILE = "/api/experiments/{}/trials/{}/artifacts/{}"
+READS = tuple(path for path in _passed_on("GET") if path != FILE)
+ACTS = tuple(path for path, operation in _passed_on("POST").items() if _record(operation) is None)
+CHANGES = {path: body for path, operation in _passed_on("POST").items() if (body := _record(operation))}
+
+Route = tuple[str, type, dict[str, Any]]
+
+
+class DaylightExtension(LoggingConfigurable):
+    """Lets the pages of this Jupyter server reach their user's Daylight service."""
+
+    start_limit = Float(START_LIMIT, min=0.0, help="seconds that the service may take until it listens").tag(
+        config=True
+    )
+    answer_limit = Float(30.0, min=0.1, help="seconds to wait for an answer of the service").tag(config=True)
+
+    def routes(self) -> list[Route]:
+        """Pattern below the base URL, handler, and what the handler is given."""
+        proxy = Proxy(Finder(self.start_limit, self.log), self.answer_limit, self.log)
+        return [
+            *((_pattern(path), Read, {"proxy": proxy, "path": path}) for path in READS),
+            *((_pattern(path), Act, {"proxy": proxy, "path": path}) for path in ACTS),
+            *((_pattern(path), Change, {"proxy": proxy, "path": path, "body": body}) for path, body in CHANGES.items()),
+            (_pattern(FILE.removesuffix("{}")) + NAME, File, {"proxy": proxy, "path": FILE}),
+            ("daylight/api/stream", Relay, {"proxy": proxy}),
+            (f"daylight/bundle/{NUMBER}", Bundle, {"proxy": proxy}),
+            ("daylight/quickstart", Quickstart, {"proxy": proxy}),
+            ("daylight(?:/.*)?", Unknown, {"proxy": proxy}),
+        ]
+
+
+def _pattern(path: str) -> str:
+    return f"daylight{re.escape(path)}".replace(re.escape("{}"), NUMBER)
+
+
+def _load_jupyter_server_extension(server: ServerApp) -> None:
+    """Add the routes to a server."""
+    base = re.escape(url_path_join(server.base_url, "/"))
+    routes = DaylightExtension(parent=server).routes()
+    rules = [(base + pattern, handler, given) for pattern, handler, given in routes]
+    server.web_app.add_handlers(".*$", rules)  # type: ignore[no-untyped-call]
+    server.log.debug("Daylight's routes are below %sdaylight/", server.base_url)

@@ -1,0 +1,165 @@
+"""What the server extension asks the user's service, with the service's token, which never goes further."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from logging import Logger
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import unquote_plus
+
+from tornado.httpclient import HTTPClientError, HTTPRequest, HTTPResponse
+from tornado.netutil import DefaultExecutorResolver
+from tornado.simple_httpclient import HTTPStreamClosedError, HTTPTimeoutError, SimpleAsyncHTTPClient
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+from jupyter_ext.server.finder import Finder
+from kernel_backend.discovery import Address
+from kernel_backend.errors import ServiceUnreachable
+from kernel_backend.model.versions import VERSION
+from kernel_backend.peers import check_listener
+from kernel_backend.peers.end import End
+from kernel_backend.reconnect import remedy
+from kernel_backend.retry import RetryPolicy
+
+AT_ONCE = 100  # requests
+RETRY = RetryPolicy((0.2,), tries=2)
+PING_S = 20.0  # between looks whether the service still listens to its stream
+FRAME_LIMIT = 16 * 2**20  # bytes of one message of the stream
+
+_GONE = (OSError, HTTPStreamClosedError)  # refused or cut: it has ended, or is just about to
+_T = TypeVar("_T")
+
+
+class Answer(NamedTuple):
+    """Hold an answer of the service: status, media type, body, whether to show or save it, and its version."""
+
+    status: int
+    type: str
+    body: bytes
+    disposition: str = ""
+    version: str = ""
+
+
+class Proxy:
+    """Requests to the service that is there at this moment; one that has come back on another port is found.
+
+    Everything that is asked here may be said twice without harm, so what a dying service cut off is asked again.
+    """
+
+    def __init__(self, finder: Finder, limit: float, log: Logger) -> None:
+        self._finder, self._limit, self._log = finder, limit, log
+        self._kept: tuple[Address | None, SimpleAsyncHTTPClient | None] = (None, None)
+
+    async def ask(self, method: str, path: str, query: str = "", body: bytes = b"") -> Answer:
+        """The service's answer, of whatever status; raises ServiceUnreachable where there is none."""
+
+        async def fetch(address: Address) -> HTTPResponse:
+            said = body if method == "POST" else None
+            request = self._request(address, address.url, path, query, method=method, body=said)
+            return await self._client(address).fetch(request, raise_error=False)
+
+        self._log.debug("Daylight: asking for %s %s", method, path)
+        return _answer(await self._twice(fetch))
+
+    async def watch(self, query: str) -> WebSocketClientConnection | Answer:
+        """An open stream, or the answer by which the service refused it; raises ServiceUnreachable.
+
+        A frame is read from the socket only when the one before was taken.
+        """
+
+        async def connect(address: Address) -> WebSocketClientConnection:
+            url = f"ws{address.url.removeprefix('http')}"
+            request = self._request(address, url, "/api/stream", query)
+            looking = _Looking(address)
+            return await websocket_connect(
+                request, ping_interval=PING_S, max_message_size=FRAME_LIMIT, resolver=looking
+            )
+
+        self._log.debug("Daylight: watching")
+        try:
+            return await self._twice(connect)
+        except HTTPClientError as error:
+            if error.response is None:
+                raise
+            return _answer(error.response)
+
+    def _client(self, address: Address) -> SimpleAsyncHTTPClient:
+        """The one for this address, which stays the same while the service does."""
+        before, client = self._kept
+        if client is None or before != address:
+            # Of our own, whatever the server has configured for itself: it knows no proxy of the environment.
+            # The one before ends with the requests that it still has.
+            looking = _Looking(address)
+            client = SimpleAsyncHTTPClient(force_instance=True, max_clients=AT_ONCE, resolver=looking)
+            self._kept = address, client
+        return client
+
+    def _request(
+        self, address: Address, url: str, path: str, query: str, method: str = "GET", body: bytes | None = None
+    ) -> HTTPRequest:
+        return HTTPRequest(
+            f"{url}{path}?{without_token(query)}",
+            method=method,
+            headers={"Authorization": f"Bearer {address.token}"},
+            body=body,
+            connect_timeout=self._limit,
+            request_timeout=self._limit,
+            follow_redirects=False,  # the token goes to this address and nowhere else
+        )
+
+    async def _twice(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
+        """What the service answers, at the second try if it was on its way out at the first."""
+        waits = RETRY.waits()
+        while True:
+            try:
+                return await self._once(attempt)
+            except _GONE as error:
+                pause = next(waits, None)
+                if pause is None:
+                    raise ServiceUnreachable(
+                        f"Daylight's service does not answer ({error}): try again, or {remedy()}"
+                    ) from error
+            await asyncio.sleep(pause)
+
+    async def _once(self, attempt: Callable[[Address], Awaitable[_T]]) -> _T:
+        address = await self._finder.address()
+        try:
+            return await attempt(address)
+        except HTTPTimeoutError:
+            which = f"pid {address.pid}" if address.pid else address.url
+            help = "end that process, and the next request starts another" if address.pid else "tell the hub's admins"
+            late = ServiceUnreachable(
+                f"Daylight's service ({which}) has not answered within {self._limit:g} s: "
+                f"try again; if it stays so, {help}"
+            )
+            late.http_status = 504
+            raise late from None
+
+
+class _Looking(DefaultExecutorResolver):
+    """Says where a host is, but for addresses at which a process listens that the token is not for."""
+
+    def initialize(self, address: Address) -> None:
+        """Look for this service."""
+        self._address = address
+
+    async def resolve(self, host: str, port: int, family: int = socket.AF_UNSPEC) -> list[tuple[int, Any]]:
+        """Where it is; raises ServiceUnreachable where another user's process listens."""
+        found = await super().resolve(host, port, socket.AddressFamily(family))
+        if not self._address.encrypted:
+            for _, end in found:
+                check_listener(End.of(end), self._address.trusted)
+        return found
+
+
+def without_token(query: str) -> str:
+    """The query as it was written, but for Jupyter's own token, which is none of the service's business."""
+    return "&".join(part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token")
+
+
+def _answer(response: HTTPResponse) -> Answer:
+    headers = response.headers
+    media, disposition = headers.get("Content-Type", "application/json"), headers.get("Content-Disposition", "")
+    return Answer(response.code, media, response.body, disposition, headers.get(VERSION, ""))

@@ -1,0 +1,53 @@
+"""What `--dry-run` prints: all that would be sent, and the same submission with everything spelled out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from jupyter_ext.submit.submit import Asked, Checked
+from kernel_backend.spec.config_text import to_words
+from kernel_backend.text import counted, size
+
+
+def dry_run(checked: Checked, asked: Asked, command: str) -> str:
+    """The text; `command` is what the words come behind: `%%dlsubmit` or `daylight submit train.py`."""
+    head = [f"# {line}" for line in _about(checked, asked)]
+    values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
+    values += map(str, checked.space.parameters)
+    words = [*to_words(asked.config), *asked.wanted.words(), *asked.others, *values]
+    quote = _quoted if command.startswith("%") else shlex.quote
+    same = f"# {command} {' '.join(map(quote, words))}"
+    return "\n".join([*head, "# nothing was sent; the same, spelled out:", same, "", checked.capture.source.rstrip()])
+
+
+def _about(checked: Checked, asked: Asked) -> Iterator[str]:
+    yield checked.capture.described
+    yield checked.definition.summary
+    yield from (f"{name} = {value!r}" for name, value in checked.params.items())
+    if asked.config.search is not None:
+        # Searchers hold numpy, which a kernel need not load to submit.
+        from jupyter_ext.submit.search_summary import bounds_text, forecast_text, parameter_text
+
+        yield "searched:"
+        yield from (f"  {parameter_text(each)}" for each in checked.space.parameters)
+        yield bounds_text(asked.config, checked.space)
+        if foretold := forecast_text(asked.config, checked.space):
+            yield foretold
+    yield from (f"requires {requirement}" for requirement in checked.capture.requirements)
+    files = checked.travelling.files
+    if files:
+        yield f"{counted(len(files), 'file')} of the project, {size(sum(map(len, files.values())))}:"
+        yield from (f"  {name.partition('/')[2]} ({size(len(data))})" for name, data in sorted(files.items()))
+    yield from (f"captured: {each.name} ({size(each.bytes)}, {each.format})" for each in checked.capture.captured)
+    yield from (
+        f"data: {each.name} ({counted(each.files, 'file')}, {size(each.bytes)})" for each in checked.declared.data
+    )
+    if checked.state:
+        yield f"compared before the first step: {', '.join(checked.state)}"
+    yield from (f"note: {warning}" for warning in checked.warnings)
+
+
+def _quoted(word: str) -> str:
+    """As a magic's line reads it: quotes within `name='a b'` are the value's own."""
+    return word if "=" in word or not set(word) & set(" \t'\"") else f'"{word}"'

@@ -1,0 +1,86 @@
+"""What goes into a snapshot without being asked, since results may depend on it; secrets stay behind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from jupyter_ext.project.ignored import Ignored
+from kernel_backend.model.snapshot import EDITABLE, GIT_DIFF
+from kernel_backend.secret_scan import find_secrets, is_code
+from kernel_backend.snapshots import git
+from kernel_backend.snapshots.environment import beside
+from kernel_backend.text import size
+
+_BEGINNING = 8192  # bytes that tell a text from anything else
+_PART = re.compile(r"^(?=diff --git )", re.MULTILINE)
+_MARK = re.compile(r"^[-+ ]", re.MULTILINE)
+
+
+class Room(NamedTuple):
+    """What a snapshot still has room for."""
+
+    members: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Members of a snapshot, and sentences about those that were left out of it."""
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def surroundings(folder: Path, known: Sequence[str], room: Room) -> Surroundings:
+    """Sources of editable distributions, and how the files of `folder` differ from git's commit.
+
+    One that holds what looks like a secret, or one of the `known` ones, is left out: nobody asked for it to travel. So
+    is what there is no `room` for, and of git's difference what ignored files have to do with it.
+    """
+    files, warnings = {}, []
+    for name, data in beside(folder, Ignored(git.root(folder) or folder).file).items():
+        found = next(_secrets(name, data, known), None)
+        if found is not None:
+            line, kind = found
+            warnings.append(f"{name} is not kept with the snapshot: line {line} holds what looks like {kind}")
+        else:
+            files[name] = data
+    return _fitting(files, warnings, room)
+
+
+def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int, str]]:
+    if b"\0" in data[:_BEGINNING]:
+        return
+    text = data.decode(errors="replace")
+    if name != GIT_DIFF:
+        yield from find_secrets(text, known, is_code(name))
+        return
+    above = 0
+    for part in _PART.split(text):  # a file each
+        path = part.partition("\n")[0].strip('"')
+        for line, kind in find_secrets(_MARK.sub("", part), known, is_code(path)):
+            yield above + line, kind
+        above += part.count("\n")
+
+
+def _fitting(files: Mapping[str, bytes], warnings: list[str], room: Room) -> Surroundings:
+    """Those that there is room for, the smallest first; an editable distribution travels whole or not at all."""
+    groups: dict[str, dict[str, bytes]] = {}
+    for name, data in files.items():
+        parts = name.split("/")
+        groups.setdefault(parts[1] if parts[0] == EDITABLE else name, {})[name] = data
+    kept: dict[str, bytes] = {}
+    for of, members in sorted(groups.items(), key=lambda group: len(group[1])):
+        count = sum(map(len, members.values()))
+        if len(kept) + len(members) <= room.members and sum(map(len, kept.values())) + count <= room.bytes:
+            kept |= members
+        else:
+            what = (
+                of if of in members else f"the code of {of}, an editable install ({len(members)} files, {size(count)}),"
+            )
+            warnings.append(f"{what} is not kept with the snapshot: all that travels would be more than one holds")
+    return Surroundings({name: data for name, data in files.items() if name in kept}, tuple(warnings))

@@ -1,0 +1,397 @@
+"""From a capture to an experiment: checked here, so that what is wrong is said before anything is sent."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from jupyter_ext.capture import Capture, Problem
+from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
+from jupyter_ext.recognise import recognise
+from jupyter_ext.submit.implicit_context import Room, Surroundings, surroundings
+from jupyter_ext.submit.process import notebook_process
+from jupyter_ext.submit.secret_check import leaks, without_secrets
+from kernel_backend import NUMERICS, __version__
+from kernel_backend.client import Client
+from kernel_backend.data import Declared, declare
+from kernel_backend.definition.binding import bind_space
+from kernel_backend.definition.contract import CONTRACT, Definition
+from kernel_backend.definition.parse import parse
+from kernel_backend.errors import CaptureError, InvalidDefinition, InvalidRequest
+from kernel_backend.model.experiment import LONGEST_NAME, Config, Submission, parse_size
+from kernel_backend.model.record import Value
+from kernel_backend.model.record import checked as record_of
+from kernel_backend.model.search.space import UNSEARCHED, Choices, Space
+from kernel_backend.model.snapshot import Process, Snapshot, State
+from kernel_backend.model.values import nearest
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets, text_of
+from kernel_backend.snapshots.archive import MAX_BYTES, MAX_MEMBERS, pack_snapshot
+from kernel_backend.snapshots.environment import record
+from kernel_backend.snapshots.state import state_of
+from kernel_backend.spec.assignments import Line, parse_line
+from kernel_backend.spec.config_text import given_words, size_word, to_config
+from kernel_backend.spec.options import OPTIONS
+from kernel_backend.spec.search_rules import check_search
+from kernel_backend.text import size
+
+T = TypeVar("T")
+_OURS = 100  # members that are kept for the definition, its description and what is recorded beside it
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a person asks for beside the configuration: what travels, and what is checked."""
+
+    include: tuple[str, ...] = ()
+    captured: tuple[str, ...] = ()  # names of the notebook
+    state_check: bool = True  # whether the job compares its values with the notebook's
+    limit: int = LIMIT  # bytes of project files
+    data: tuple[str, ...] = ()  # folders, files and URLs that are fingerprinted
+    commits: tuple[str, ...] = ()  # external versions of data
+    name: str | None = None
+    allow_unused: bool = False  # whether what is named much like a role may stay unused
+
+    @property
+    def texts(self) -> dict[str, Value]:
+        """Options whose words are stored as they were written."""
+        return {"--data": " ".join(self.data), "--commit": " ".join(self.commits), "--name": self.name}
+
+    def words(self) -> list[str]:
+        """The options that ask for it."""
+        found = [word for path in self.include for word in ("--include", path)]
+        found += ["--capture", ",".join(self.captured)] if self.captured else []
+        found += [word for path in self.data for word in ("--data", path)]
+        found += [word for commit in self.commits for word in ("--commit", commit)]
+        found += [] if self.state_check else ["--no-state-check"]
+        found += ["--allow-unused"] if self.allow_unused else []
+        found += ["--project-limit", size_word(self.limit)] if self.limit != LIMIT else []
+        return found
+
+
+def wanted(options: Namespace) -> Wanted:
+    """What these options ask for; raises InvalidRequest."""
+    named = getattr(options, "capture", None) or ()
+    try:
+        limit = parse_size(options.project_limit) if options.project_limit else LIMIT
+    except InvalidRequest as error:
+        raise InvalidRequest(f"--project-limit {options.project_limit[:50]}: {error.message}") from None
+    if len(name := getattr(options, "name", None) or "") > LONGEST_NAME:
+        raise InvalidRequest(f"--name {name[:50]}...: it has {len(name)} characters; write {LONGEST_NAME} at most")
+    return Wanted(
+        include=tuple(options.include or ()),
+        captured=tuple(dict.fromkeys(name for each in named for name in each.split(",") if name)),
+        state_check=not getattr(options, "no_state_check", False),
+        limit=limit,
+        data=tuple(options.data or ()),
+        commits=tuple(options.commit or ()),
+        name=getattr(options, "name", None),
+        allow_unused=getattr(options, "allow_unused", False),
+    )
+
+
+class Asked(NamedTuple):
+    """A line of options and `name=value` words, read; `wrong` is all that cannot be."""
+
+    config: Config
+    given: dict[str, Value]
+    space: Space
+    wanted: Wanted
+    wrong: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # the words of options that only say how it is called, shown and waited for
+
+
+def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
+    """What these options and their `words` ask for; of what cannot be read the default is taken."""
+    complaints = list(wrong)
+
+    def tried(read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except InvalidRequest as error:
+            complaints.append(error.message)
+            return otherwise
+
+    config = tried(lambda: to_config(options), Config())
+    given, space = tried(lambda: parse_line(options.words), Line({}, Space()))
+    asked = tried(lambda: wanted(options), Wanted())
+    if not complaints:
+        tried(lambda: check_search(config, space), None)
+    return Asked(config, given, space, asked, tuple(complaints), tuple(given_words(options)))
+
+
+class Session(NamedTuple):
+    """A live notebook: its names, what it has imported of the project, and notes that its person has read."""
+
+    namespace: Mapping[str, object]
+    imported: Imported
+    told: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A capture that can be trained, all its hyperparameters, and what travels beside it."""
+
+    capture: Capture
+    definition: Definition
+    params: dict[str, Value]  # but those that are searched
+    space: Space
+    travelling: Travelling
+    declared: Declared
+    commits: tuple[str, ...]
+    state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
+    around: Surroundings = field(default_factory=Surroundings)
+    passing: tuple[str, ...] = ()  # what only whoever submits it here and now should know
+    process: Process | None = None  # what the job's settings are compared with
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What travels beside the definition, by the names in the archive."""
+        return {**self.around.files, **self.travelling.files, **self.capture.files, **self.declared.files}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the person should know before slots are spent."""
+        return (*self.passing, *self.lasting)
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """Those of the warnings that hold for whoever trains the snapshot again, too."""
+        hints = map(self.capture.relocate, (*self.definition.hints, *self.definition.unused))
+        missing = [each for each in self.capture.requirements if "==" not in each]
+        lacks = [
+            f"{each}, of a pip install in a cell, is not installed in this Python: a job lacks it" for each in missing
+        ]
+        return (
+            *(each for each in self.capture.warnings if each not in self.capture.kept_out),
+            *self.travelling.warnings,
+            *self.declared.warnings,
+            *self.around.warnings,
+            *lacks,
+            *hints,
+        )
+
+
+def check(
+    capture: Capture,
+    given: Mapping[str, Value],
+    asked: Wanted = Wanted(),
+    file: Path | None = None,
+    session: Session | None = None,
+    wrong: Sequence[str] = (),
+    space: Space = UNSEARCHED,
+) -> Checked:
+    """The definition of a capture, with a value or a domain for each hyperparameter and the files that it needs.
+
+    `file` is where the capture came from, if not from a notebook: modules beside it are found first. `session` is
+    the notebook that it came from, `wrong` what was found wrong already about how it was asked for.
+    Raises CaptureError with all that stands in the way (InvalidRequest where something of it is in `wrong`), or
+    InvalidDefinition where it is the definition alone; all of them name cells and lines.
+    """
+    travelling = _travelling(capture, asked, file)
+    declared, unreadable = _declared(asked)
+    files = {**capture.files, **travelling.files}
+    problems = [
+        *(Problem("option", "", None, each) for each in wrong),
+        *capture.problems,
+        *travelling.problems,
+        *_too_large({**files, **declared.files}),
+        *leaks(capture, files, {**given, **_choices(space), **asked.texts}, known_secrets()),
+        *unreadable,
+    ]
+    try:
+        definition = _definition(capture)
+        problems += [] if asked.allow_unused else _unused(capture, definition)
+        params, searched = ({}, Space()) if wrong else bind_space(definition, given, space)
+    except InvalidDefinition as error:
+        message = capture.relocate(error.message) + error.details.get("shown", "")
+        if all(each.code == "syntax" for each in problems):  # which is the definition's, too
+            raise InvalidDefinition(message, **error.details) from None
+        problems = [each for each in problems if each.code != "syntax"]
+        problems.append(Problem("definition", "", None, message))
+    if problems:
+        kind = InvalidRequest if wrong else CaptureError
+        raise kind("\n".join(each.message for each in problems), problems=[vars(each) for each in problems])
+    compares = session is not None and asked.state_check
+    state = _state(capture, session) if session is not None and compares else {}
+    process = notebook_process(capture, files) if compares else None
+    sent = {**files, **declared.files}
+    room = Room(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
+    around = surroundings(Path.cwd(), known_secrets(), room)
+    passing = _passing(capture, travelling, session)
+    return Checked(
+        capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing, process
+    )
+
+
+def _definition(capture: Capture) -> Definition:
+    """What a capture defines.
+
+    Raises InvalidDefinition that says what a cell without roles is instead; where it can be written as functions these
+    are `details["cell"]`, with `details["options"]` for its first line, and their text ends the message.
+    """
+    try:
+        return parse(capture.source, capture.roles_from)
+    except InvalidDefinition as error:
+        found = recognise(capture.source, capture.roles_from) if error.details.get("roles") else None
+        if found is None:
+            raise
+        details = {"cell": found.cell, "options": found.options, "shown": found.shown} if found.cell else {}
+        raise InvalidDefinition(found.text, **details) from None
+
+
+def _unused(capture: Capture, definition: Definition) -> list[Problem]:
+    way_out = "Rename it, use it, or add --allow-unused."
+    return [Problem("unused", "", None, f"{capture.relocate(each)} {way_out}") for each in definition.unused]
+
+
+def _choices(space: Space) -> dict[str, Value]:
+    """What is chosen from, as one text for each."""
+    return {each.label: str(each.domain) for each in space.parameters if isinstance(each.domain, Choices)}
+
+
+def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travelling:
+    cwd = Path.cwd()
+    search = [file.absolute().parent, cwd] if file else []
+    place = place_of(search[0], cwd) if file else place_of(cwd)
+    where, include = capture.where, asked.include
+    return collect(capture.source, place, where=where, search=search, include=include, limit=asked.limit)
+
+
+def _passing(capture: Capture, travelling: Travelling, session: Session | None) -> tuple[str, ...]:
+    if session is None:
+        return capture.kept_out
+    untold = (each for each in capture.kept_out if each not in session.told)
+    return (*untold, *session.imported.changed(travelling.modules))
+
+
+def _declared(asked: Wanted) -> tuple[Declared, list[Problem]]:
+    try:
+        return declare(
+            without_secrets(asked.data, known_secrets()), Path.cwd(), partial(print, file=sys.stderr, flush=True)
+        ), []
+    except InvalidRequest as error:
+        return Declared(), [Problem("data", "", None, error.message)]
+
+
+def _state(capture: Capture, session: Session) -> dict[str, State]:
+    """States of the values that the job must have too; a secret is not even shown as a digest."""
+    known = known_secrets()
+    values = {name: session.namespace[name] for name in capture.compared if name in session.namespace}
+    states = {name: state_of(value) for name, value in values.items() if not is_secret(name, value)}
+    return {
+        name: state
+        for name, state in states.items()
+        if state is not None and not find_secrets(f"{name} = {text_of(values[name])}\n{state.shown}", known)
+    }
+
+
+def _too_large(files: Mapping[str, bytes]) -> Iterator[Problem]:
+    count = sum(map(len, files.values()))
+    if len(files) > MAX_MEMBERS - _OURS:
+        what = f"all that travels are {len(files)} files, more than a snapshot holds ({MAX_MEMBERS})"
+        yield Problem("size", "snapshot", None, f"{what}. Name what the job does not need in .daylightignore.")
+    if count > MAX_BYTES:
+        largest = sorted(files, key=lambda name: len(files[name]), reverse=True)[:5]
+        listed = ", ".join(f"{name} ({size(len(files[name]))})" for name in largest)
+        what = f"all that travels has {size(count)}, more than a snapshot holds ({size(MAX_BYTES)})"
+        yield Problem("size", "snapshot", None, f"{what}. The largest: {listed}.")
+
+
+def submit(
+    capture: Capture,
+    config: Config,
+    given: Mapping[str, Value],
+    *,
+    space: Space = UNSEARCHED,
+    file: Path | None = None,
+    name: str | None = None,
+    notebook: str | None = None,
+    client: Client | None = None,
+    asked: Wanted = Wanted(),
+    again: bool = False,
+) -> Overview:
+    """The new experiment, with the service started where none runs.
+
+    Raises CaptureError or InvalidDefinition before anything is sent, and what the service answers.
+    """
+    check_search(config, space)
+    checked = check(capture, given, asked, file, space=space)
+    return send(checked, config, given, name=name, notebook=notebook, client=client, again=again).overview
+
+
+class Sent(NamedTuple):
+    """An experiment, and whether it is new."""
+
+    overview: Overview
+    new: bool
+
+
+def send(
+    checked: Checked,
+    config: Config,
+    given: Mapping[str, Value],
+    *,
+    name: str | None = None,
+    notebook: str | None = None,
+    client: Client | None = None,
+    again: bool = False,
+) -> Sent:
+    """Upload a checked capture and make an experiment of it; raises what the service answers.
+
+    Where the same goes on already, that is the answer, unless another is wanted (`again`).
+    """
+    id, data = pack_snapshot(checked.capture.source, describe(checked), checked.files)
+    client = client or Client.connect()
+    client.upload_snapshot(id, data)
+    submission = record_of(
+        Submission,
+        snapshot=id,
+        config=config,
+        params=dict(given),
+        space=checked.space,
+        name=name,
+        python=sys.executable,
+        cwd=os.getcwd(),
+        notebook=notebook,
+        again=again,
+    )
+    return Sent(*client.submit_once(submission))
+
+
+def config_from(options: Mapping[str, Any]) -> Config:
+    """The configuration with these options by name (`slots=2, checkpoint_every="60s", search="asha", trials=64`).
+
+    Raises InvalidRequest with the offending one, and the nearest where there is none of that name.
+    """
+    known = {*Config.model_fields, *(option.dest for option in OPTIONS if option.config)}
+    for name in options:
+        if name not in known:
+            raise InvalidRequest(f"there is no option {name}{nearest(name, known)}")
+    return to_config(Namespace(**options))
+
+
+def describe(checked: Checked) -> Snapshot:
+    """What is recorded beside the definition: our version, where each line came from, and the environment."""
+    return Snapshot(
+        version=__version__,
+        numerics=NUMERICS,
+        pieces=checked.capture.pieces,
+        roles_from=checked.capture.roles_from,
+        contract=CONTRACT,
+        environment=record(),
+        warnings=checked.lasting,
+        requirements=checked.capture.requirements,
+        project=checked.travelling.project,
+        captured=checked.capture.captured,
+        data=checked.declared.data,
+        commits=checked.commits,
+        state=checked.state,
+        process=checked.process,
+    )

@@ -1,0 +1,57 @@
+"""`daylight submit FILE.py`: a file captured and sent, as `%%dlsubmit` does with a cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jupyter_ext.capture import capture_file
+from jupyter_ext.submit.dry_run import dry_run
+from jupyter_ext.submit.submit import check, read, send
+from kernel_backend.commands.answer import Answer, Started, Text
+from kernel_backend.commands.verb import Call
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.text import same_text
+
+
+def submit(call: Call) -> Answer:
+    """Submit the file that the words name, or show what would be sent; wait for it where that is asked."""
+    options = call.arguments
+    path = _file(options.words)
+    asked = read(options)
+    checked = check(capture_file(path), asked.given, asked.wanted, path, wrong=asked.wrong, space=asked.space)
+    for warning in checked.warnings:
+        call.console.note(warning)
+    if options.dry_run:
+        return Answer(None, [Text([dry_run(checked, asked, f"{call.command} {path}")])])
+    name = options.name or path.stem
+    overview, new = send(checked, asked.config, asked.given, name=name, client=call.client, again=options.again)
+    if not new:
+        call.console.say(same_text(str(path), overview))
+    if not call.console.waits(options.wait):
+        number = overview.experiment.number
+        hint = f"daylight show {number} --follow to watch it, daylight stop {number} to end it"
+        return Answer(overview, [Started(call.client, overview, (), "" if options.quiet else hint)])
+    ended, code = call.console.wait(call.client, overview, ())
+    if ended is None:
+        return Answer(None, code=code)
+    return Answer(ended, [Started(call.client, ended, ())], code=code)
+
+
+def _file(words: list[str]) -> Path:
+    """The file that the words name, which is taken out of them."""
+    files = [word for word in words if "=" not in word or _is_file(Path(word))]
+    if len(files) != 1:
+        found = f"not {len(files)}: {' '.join(files)[:500]}" if files else "which is missing"
+        raise InvalidRequest(f"submit takes one file, {found}; write daylight submit FILE.py name=value ...")
+    path = Path(files[0])
+    if not _is_file(path):
+        raise InvalidRequest(f"there is no file {files[0][:500]}")
+    words.remove(files[0])
+    return path
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no file has a name as long, or with a NUL
+        return False

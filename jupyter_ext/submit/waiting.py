@@ -1,0 +1,74 @@
+"""What is shown after a submission: a card at once, one that is drawn again, or plain lines as it goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from jupyter_ext.job.job import final_lines, raise_if_failed
+from jupyter_ext.views import LiveView
+from kernel_backend.client import Client
+from kernel_backend.commands.follow import follow
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.text import duration, head_text, progress_line
+from kernel_backend.text.terminal import tell
+
+QUIET_S = 30.0  # a plain log says something at least this often
+
+
+def show(client: Client, overview: Overview, captured: Sequence[str], *, widget: bool = False) -> None:
+    """The experiment from here on: a card or a widget."""
+    LiveView(client, captured, widget=widget).show(overview, final=True)
+
+
+def wait(
+    client: Client, overview: Overview, captured: Sequence[str], *, plain: bool, quiet: bool, widget: bool = False
+) -> Overview | None:
+    """Return the experiment when it has ended; raises ExperimentFailed. An interrupt ends the waiting alone: None.
+
+    `plain` prints lines, for where nobody looks at a card that changes; `quiet` prints nothing.
+    """
+    number = overview.experiment.number
+    try:
+        if quiet:
+            *_, last = follow(client, overview)
+            overview = last.overview
+        elif plain:
+            overview = _plainly(client, overview, captured)
+        else:
+            overview = _drawing(client, overview, LiveView(client, captured, widget=widget))
+    except KeyboardInterrupt:
+        tell(f"#{number} goes on without you; %dl stop {number} ends it")
+        return None
+    raise_if_failed(overview)
+    return overview
+
+
+def _plainly(client: Client, overview: Overview, captured: Sequence[str]) -> Overview:
+    notes = [f"note: {text}" for text in overview.warnings]
+    tell("\n".join([head_text(overview, time.time()), *captured, *notes]))
+    said = time.monotonic()
+    for look in follow(client, overview):
+        overview, lines = look.overview, look.lines
+        if not lines and time.monotonic() - said >= QUIET_S:
+            lines = [_still(overview)]
+        if lines:
+            tell("\n".join(lines))
+            said = time.monotonic()
+    tell("\n".join(final_lines(overview)))
+    LiveView(client, captured).show(overview, final=True)
+    return overview
+
+
+def _still(overview: Overview) -> str:
+    age = duration(time.time() - overview.experiment.created_at)
+    progress = f"{progress_line(overview.front, overview.experiment.config)}  " if overview.front else ""
+    return f"{progress}{overview.state} for {age}"
+
+
+def _drawing(client: Client, overview: Overview, view: LiveView) -> Overview:
+    for look in follow(client, overview):
+        overview = look.overview
+        view.show(overview)
+    view.show(overview, final=True)
+    return overview

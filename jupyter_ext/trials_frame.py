@@ -1,0 +1,36 @@
+"""A search's trials as a DataFrame."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from kernel_backend.client import Client
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.record import Value
+from kernel_backend.model.views.search_status import TrialRow
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def frame(client: Client, number: int) -> pandas.DataFrame:
+    """All trials of a search, a row each, in their order; hyperparameters are columns, too.
+
+    Raises InvalidRequest where pandas is not installed, and Conflict where it is no search.
+    """
+    if importlib.util.find_spec("pandas") is None:
+        raise InvalidRequest("job.trials() makes a DataFrame: pip install pandas, or look with %dl trials")
+    import pandas
+
+    rows = client.trial_rows(number, sort="trial")
+    found = pandas.DataFrame([_row(row) for row in rows], columns=None if rows else ["trial"])
+    return found.set_index("trial")
+
+
+def _row(row: TrialRow) -> dict[str, Any]:
+    """Hyperparameters after what is told of every trial; one of the same name as that is `params_state`."""
+    told = {name: getattr(row, name) for name in TrialRow.model_fields if name != "params"}
+    told["state"] = str(row.state)
+    params: dict[str, Value] = {f"params_{name}" if name in told else name: value for name, value in row.params.items()}
+    return {**told, **params}

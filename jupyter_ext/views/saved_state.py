@@ -1,0 +1,117 @@
+"""What a notebook's output keeps of an experiment, and what is asked of the service for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+from kernel_backend.client import Client
+from kernel_backend.model.record import Record
+from kernel_backend.model.views.curves import Curves
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.model.views.search_status import SearchCurves, Standing
+
+MIME_TYPE = "application/vnd.daylight.experiment+json"
+SAVED_POINTS = 200  # of each curve: what a saved notebook has room for
+SAVED_TRIALS, SAVED_LINES, SAVED_UNITS = 50, 30, 40  # of a search: rows, learning curves, and points of each
+SAVED_SEARCH = 60_000  # bytes of JSON that all of that may have, else there is less of it
+
+_T = TypeVar("_T")
+
+
+class SavedSearch(Record):
+    """How a search stood, thinned: who was the best by when, its rungs, the best of its trials and of their curves."""
+
+    standing: Standing
+    curves: SearchCurves
+
+
+class Saved(Record):
+    """Enough to draw an experiment with no service at all; `Saved` of the front end's words."""
+
+    version: Literal[1] = 1
+    number: int
+    at: float  # when this was true: seconds since the epoch
+    captured: tuple[str, ...] = ()  # sentences about the submission
+    names: tuple[str, ...] = ()  # of the hyperparameters, in their order: notebooks are saved with sorted keys
+    overview: Overview
+    curves: Curves | None = None
+    search: SavedSearch | None = None
+
+
+def saved_json(
+    overview: Overview,
+    now: float,
+    captured: Sequence[str] = (),
+    curves: Curves | None = None,
+    search: SavedSearch | None = None,
+) -> dict[str, Any]:
+    """The value under MIME_TYPE: plain JSON, where NaN is text."""
+    return Saved(
+        number=overview.experiment.number,
+        at=now,
+        captured=tuple(captured),
+        names=tuple(overview.experiment.params),
+        overview=overview,
+        curves=curves,
+        search=search,
+    ).to_json()
+
+
+def curves_of(client: Client, overview: Overview) -> Curves | None:
+    """Its curves, as many points as a notebook keeps; None where it has no reports, or they cannot be had."""
+    number, front = overview.experiment.number, overview.front
+    return _if_told(overview, lambda: client.curves(number, front.index if front else 1, SAVED_POINTS))
+
+
+def search_of(client: Client, overview: Overview) -> SavedSearch | None:
+    """How it stands, as much as a notebook keeps; None where it is no search, has no reports, or it cannot be had."""
+    if overview.experiment.config.search is None:
+        return None
+    number = overview.experiment.number
+    return _if_told(
+        overview,
+        lambda: fitted(
+            client.search(number, limit=SAVED_TRIALS), client.search_curves(number, SAVED_LINES, SAVED_UNITS)
+        ),
+    )
+
+
+def fitted(standing: Standing, curves: SearchCurves) -> SavedSearch:
+    """Both with the best trials, results and curves alone, as many as SAVED_SEARCH has room for."""
+    kept = SAVED_TRIALS
+    while True:
+        found = SavedSearch(standing=_best_of(standing, kept), curves=_lines_of(curves, kept))
+        if kept == 1 or len(found.model_dump_json()) <= SAVED_SEARCH:
+            return found
+        kept //= 2
+
+
+def _best_of(standing: Standing, kept: int) -> Standing:
+    """So many trials and results of each rung, and the newest of who was the best by when."""
+    brackets = tuple(
+        bracket.model_copy(
+            update={"rungs": tuple(rung.model_copy(update={"entries": rung.entries[:kept]}) for rung in bracket.rungs)}
+        )
+        for bracket in standing.brackets
+    )
+    changed = {"trials": standing.trials[:kept], "brackets": brackets, "incumbent": standing.incumbent[-2 * kept :]}
+    return standing.model_copy(update=changed)
+
+
+def _lines_of(curves: SearchCurves, kept: int) -> SearchCurves:
+    return curves.model_copy(update={"lines": curves.lines[:kept]})
+
+
+def picture_of(client: Client, overview: Overview) -> bytes | None:
+    """Its curves as a PNG; None where it has no reports, or it cannot be had."""
+    return _if_told(overview, lambda: client.picture(overview.experiment.number))
+
+
+def _if_told(overview: Overview, ask: Callable[[], _T]) -> _T | None:
+    if not any(trial.step for trial in overview.trials):
+        return None
+    try:
+        return ask()
+    except Exception:  # a card without curves is still a card
+        return None

@@ -1,0 +1,218 @@
+"""What an agent does for the service, a method an operation: all of it as its user, in that user's area."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kernel_backend.agent.records import Greeting, Listed
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed, dump, parse
+from kernel_backend.checkpoints.storage import Places, open_place
+from kernel_backend.checkpoints.verify import files_of
+from kernel_backend.engines.local import LocalEngine
+from kernel_backend.home import attempt_folder
+from kernel_backend.model.ids import parse_attempt
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.reports import SpoolPosition
+from kernel_backend.model.snapshot import Environment
+from kernel_backend.workspaces.base import Asked, Contents, SearchClass
+from kernel_backend.workspaces.own import OwnArea
+
+T = TypeVar("T")
+
+
+class Hands:
+    """The operations by their names. What they take is plain JSON, records as their own text; `body` is what follows.
+
+    An answer is whatever JSON can be made of, or Contents.
+    """
+
+    def __init__(self, home: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self._home, self._loop = home, loop
+        self._area, self._engine = OwnArea(home), LocalEngine(home)
+        self._places = Places(str(home / "checkpoints"))
+
+    def hello(self, body: Iterator[bytes]) -> Greeting:
+        """Who this is."""
+        return Greeting(uid=os.getuid(), pid=os.getpid(), home=str(self._home))
+
+    # Gangs
+
+    def submit(self, body: Iterator[bytes], job: str, token: str) -> None:
+        """Start a gang."""
+        self._done(self._engine.submit(self._here(job), token))
+
+    def statuses(self, body: Iterator[bytes], of: list[str]) -> Any:
+        """How these gangs are."""
+        return self._done(self._engine.statuses([parse_attempt(key) for key in of]))
+
+    def release(self, body: Iterator[bytes], key: str) -> None:
+        """Ask a gang to leave."""
+        self._done(self._engine.release(parse_attempt(key)))
+
+    def kill(self, body: Iterator[bytes], key: str) -> None:
+        """End a gang."""
+        self._done(self._engine.kill(parse_attempt(key)))
+
+    def records(self, body: Iterator[bytes], key: str, after: int, begin: dict[str, int]) -> Any:
+        """Return a page of its spool."""
+        return self._done(self._engine.records(parse_attempt(key), after, SpoolPosition.model_validate(begin)))
+
+    def logs(self, body: Iterator[bytes], key: str, rank: int, offset: int, tail: int | None) -> Any:
+        """A piece of a rank's log."""
+        return self._done(self._engine.logs(parse_attempt(key), rank, offset, tail))
+
+    def set_gang_aside(self, body: Iterator[bytes], key: str) -> None:
+        """End a gang, and put its folder out of the way."""
+        self._done(self._engine.set_aside(parse_attempt(key)))
+
+    def forget(self, body: Iterator[bytes], key: str) -> None:
+        """List a gang no more."""
+        self._done(self._engine.forget(parse_attempt(key)))
+
+    # Code, artifacts, searches, environments
+
+    def unpack(self, body: Iterator[bytes], job: str) -> Any:
+        """Put code in its place."""
+        return self._area.unpack(self._here(job), b"".join(body))
+
+    def largest_number(self, body: Iterator[bytes]) -> int:
+        """The largest number of an experiment that a folder names."""
+        return self._area.largest_number()
+
+    def last_attempt(self, body: Iterator[bytes], experiment: int, trial: int, since: int) -> int:
+        """The last of the attempts that follow one by one and have a folder."""
+        return self._area.last_attempt(experiment, trial, since)
+
+    def artifact(self, body: Iterator[bytes], experiment: int, trial: int, name: str) -> Contents:
+        """The bytes of an artifact."""
+        return self._area.artifact(experiment, trial, name)
+
+    def asker(self, body: Iterator[bytes], asked: str) -> Asked:
+        """A search class; further questions come on the same socket."""
+        return self._area.asker(SearchClass.model_validate_json(asked), b"".join(body))
+
+    def lock(self, body: Iterator[bytes], environment: str) -> Any:
+        """A lock."""
+        return self._area.environments.lock(Environment.model_validate_json(environment))
+
+    def make_lock(self, body: Iterator[bytes], environment: str, python: str) -> Any:
+        """A lock, made."""
+        return self._area.environments.make_lock(Environment.model_validate_json(environment), Path(python))
+
+    def python(self, body: Iterator[bytes], environment: str) -> Any:
+        """An interpreter."""
+        return self._area.environments.python(Environment.model_validate_json(environment))
+
+    def version(self, body: Iterator[bytes], environment: str) -> Any:
+        """Its version."""
+        return self._area.environments.version(Environment.model_validate_json(environment))
+
+    def build(self, body: Iterator[bytes], environment: str, python: str) -> Any:
+        """An interpreter, built."""
+        return self._area.environments.build(Environment.model_validate_json(environment), Path(python))
+
+    def present(self, body: Iterator[bytes], python: str) -> Any:
+        """What an interpreter holds."""
+        return self._area.environments.present(Path(python))
+
+    # Checkpoints
+
+    def free(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int | None:
+        """How much room there is."""
+        return self._place(experiment, trial, uid).free()
+
+    def write(
+        self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, name: str, size: int
+    ) -> Any:
+        """Store a part."""
+        return self._place(experiment, trial, uid).write(checkpoint, name, Streamed(size, lambda: body))
+
+    def commit(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
+        """Make a checkpoint exist."""
+        self._place(experiment, trial, uid).commit(parse(b"".join(body)))
+
+    def committed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> list[Listed]:
+        """All there are."""
+        return [_listed(each) for each in self._place(experiment, trial, uid).committed()]
+
+    def newest_verified(
+        self, body: Iterator[bytes], experiment: int, trial: int, uid: str, fence: int | None, upto: list[int] | None
+    ) -> Any:
+        """The newest whole one."""
+        limit = (upto[0], upto[1]) if upto else None
+        found, problems = self._place(experiment, trial, uid).newest_verified(fence, limit)
+        return (_listed(found) if found else None), problems
+
+    def verify(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> None:
+        """Read every part of a checkpoint."""
+        place, manifest = self._kept(body, experiment, trial, uid)
+        place.verify(manifest)
+
+    def stream(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, name: str, offset: int) -> Contents:
+        """The verified bytes of a part."""
+        place, manifest = self._kept(body, experiment, trial, uid)
+        stream, part = place.stream(manifest, name, offset), manifest.part(name)
+        assert part is not None  # else it has raised
+        return Contents(max(0, part.size - offset), (bytes(piece) for piece in stream))
+
+    def set_aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
+        """Keep a damaged one where nothing lists it."""
+        self._place(experiment, trial, uid).set_aside(checkpoint)
+
+    def aside(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
+        """What was set aside."""
+        return self._place(experiment, trial, uid).aside()
+
+    def discard(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str) -> None:
+        """Delete one."""
+        self._place(experiment, trial, uid).discard(checkpoint)
+
+    def sweep(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
+        """Delete what was never committed."""
+        self._place(experiment, trial, uid).sweep(attempt)
+
+    def pin(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, checkpoint: str, pinned: bool) -> None:
+        """Have one kept."""
+        self._place(experiment, trial, uid).pin(checkpoint, pinned)
+
+    def claim(self, body: Iterator[bytes], experiment: int, trial: int, uid: str, attempt: int) -> None:
+        """Say that an attempt goes on from here."""
+        self._place(experiment, trial, uid).claim(attempt)
+
+    def names(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> Any:
+        """The names of all that lies there."""
+        return self._place(experiment, trial, uid).names()
+
+    def claimed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> int:
+        """The highest claim."""
+        return self._place(experiment, trial, uid).claimed()
+
+    # Small parts
+
+    def _done(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _here(self, text: str) -> Job:
+        """A job with the folders of this area: the service cannot know them."""
+        job = Job.model_validate_json(text)
+        here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
+        if "://" not in job.checkpoints:
+            here["checkpoints"] = self._places.where(job.experiment, job.trial)
+        return job.model_copy(update=here)
+
+    def _place(self, experiment: int, trial: int, uid: str) -> Checkpoints:
+        return open_place(self._places.where(experiment, trial), uid)
+
+    def _kept(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> tuple[Checkpoints, Manifest]:
+        return self._place(experiment, trial, uid), parse(b"".join(body))
+
+
+def _listed(manifest: Manifest) -> Listed:
+    return Listed(manifest=dump(manifest).decode(), pinned=manifest.pinned, files=files_of(manifest))
+
+
+OPERATIONS = frozenset(name for name in vars(Hands) if not name.startswith("_"))

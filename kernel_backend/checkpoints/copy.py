@@ -1,0 +1,58 @@
+"""One trial's checkpoint as the beginning of another."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed
+from kernel_backend.checkpoints.storage import Places
+from kernel_backend.errors import CheckpointDamaged, NotFound
+from kernel_backend.model.trial import BEFORE, WEIGHTS, checkpoint_order
+
+
+def take_over(
+    places: Places, source: str, place: Checkpoints, experiment: int, trial: int, *, or_newer: bool = False
+) -> None:
+    """Copy checkpoint `41.1/500-2` to the place of a trial, every byte verified; its last act is the commit.
+
+    Of `41.1/500-2:weights` the model alone is copied, the averaged one where there is one: as a checkpoint of step 0.
+    Where another one is gone, `or_newer` takes the newest after it: a trial that trains on deletes what it has left
+    behind. Raises NotFound where there is none to take, CheckpointDamaged, OSError.
+    """
+    owner, _, what = source.partition("/")
+    id, weights = what.removesuffix(WEIGHTS), what.endswith(WEIGHTS)
+    number, index = map(int, owner.split("."))
+    there = places.open(number, index)
+    while True:
+        found = _chosen(there, id, or_newer and not weights)
+        if found is None:
+            raise NotFound(f"checkpoint {id} of {owner}, from which this was to begin, has been deleted")
+        whose = {"experiment": experiment, "trial": trial, "uid": places.uid(experiment, trial)}
+        copy = found.model_copy(update={**whose, "attempt": BEFORE})
+        try:
+            _copy(there, found, place, _weights(copy) if weights else copy)
+            return
+        except NotFound:  # deleted meanwhile
+            if not or_newer or weights:
+                raise
+
+
+def _chosen(there: Checkpoints, id: str, or_newer: bool) -> Manifest | None:
+    committed = there.committed()
+    newer = [manifest for manifest in committed if manifest.order > checkpoint_order(id)] if or_newer else []
+    return next((manifest for manifest in committed if manifest.id == id), newer[-1] if newer else None)
+
+
+def _weights(manifest: Manifest) -> Manifest:
+    name = "ema" if manifest.part("ema") else "model"  # what was validated
+    parts = tuple(part for part in manifest.parts if part.name == name)
+    state = {"model": manifest.state.get(name)}
+    return manifest.model_copy(update={"step": 0, "epoch": 0.0, "metrics": {}, "parts": parts, "state": state})
+
+
+def _copy(there: Checkpoints, found: Manifest, place: Checkpoints, copy: Manifest) -> None:
+    for part in copy.parts:
+        pieces = Streamed(part.size, partial(there.stream, found, part.name))
+        if place.write(copy.id, part.name, pieces) != part:
+            raise CheckpointDamaged(f"{part.name} of checkpoint {found.id} has changed while it was copied")
+    place.commit(copy)

@@ -1,0 +1,86 @@
+"""Other names that people give to roles and to their arguments, and which role or loop value is meant by them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+
+from kernel_backend.definition.contract import TRAINED, Parameter
+
+_DATA = r"_?(data|dataset|set|loader|dataloader|data_loader|ds|dl)"
+_MAKES = r"(make|get|build|create|setup)_"
+_OTHER_NAMES = {
+    "model": rf"net|network|{_MAKES}(model|net|network)",
+    "train_data": rf"({_MAKES}|load_)?(train|training){_DATA}",
+    "validation_data": rf"({_MAKES}|load_)?(val|valid|validation|validate|dev|eval|evaluation){_DATA}",
+    "optimizer": rf"optim|optimiser|configure_optimizers?|{_MAKES}(optimizer|optimiser|optim)",
+    "loss": r"criterion|loss_fn|loss_func|loss_function|compute_loss|calc_loss",
+    "metrics": r"metric|metric_fn|metrics_fn",
+    "schedule": rf"lr_schedule|(lr_)?scheduler|({_MAKES})(lr_)?(schedule|scheduler)",
+}
+# What is meant is less certain: said, and not guessed.
+_NEARLY = {
+    "metrics": r"compute_metrics|calc_metrics|accuracy",
+    "prepare": r"prepare_data|setup|download|download_data",
+    "step": r"(training|train|validation)_step",
+}
+# What an optimizer's or a schedule's arguments are that stand for themselves.
+_NUMBER = re.compile(
+    r"(base_|max_|min_|init_)?lr|learning_rate|weight_decay|wd|momentum|betas?|beta\d|eps|alpha|gamma|name"
+)
+_NUMBERS = ("float", "int", "bool", "str")  # annotations
+_CLOSE = 0.8  # likeness of a name that is a slip of the pen
+_OUTPUT = re.compile(
+    r"(y_?)?(pred|preds|prediction|predictions|predicted|hat|score|scores|prob|probs)|logits?|outputs?|out"
+)
+_TARGET = re.compile(r"y|y_?true|true|truth|gt|ground_truth|labels?|targets?|tgt|actual|expected|answers?")
+
+
+def role_of(name: str) -> str | None:
+    """The role that a function of this other name is certainly meant as."""
+    return next((role for role, names in _OTHER_NAMES.items() if re.fullmatch(names, name)), None)
+
+
+def looks_like(name: str) -> str | None:
+    """The role that a name which is none was probably meant as."""
+    certain = role_of(name) or next((role for role, names in _NEARLY.items() if re.fullmatch(names, name)), None)
+    close = difflib.get_close_matches(name, TRAINED, n=1, cutoff=_CLOSE)
+    return certain or (close[0] if close else None)
+
+
+def by_place(role: str, parameters: Sequence[Parameter]) -> Mapping[str, str]:
+    """The loop value that is meant by each argument of a role that asks for none of those without which it is nothing.
+
+    They are arguments without a default whose names say nothing to the contract, in written order.
+    """
+    free = [
+        each.name
+        for each in parameters
+        if each.required and each.kind == "hyperparameter" and each.annotation not in _NUMBERS
+    ]
+    asked = {each.value_of for each in parameters if each.kind != "hyperparameter"}
+    if role in ("loss", "metrics"):
+        if parameters and parameters[0].name == "input" and "output" not in asked:
+            free.insert(0, "input")  # as torch calls it: a loss without an output trains nothing
+        return _of_a_step(free, asked)
+    free = [each for each in free if not _NUMBER.fullmatch(each)]
+    if role == "optimizer" and not asked & {"params", "named_params", "model"}:
+        return dict(zip(free[:1], ["params"], strict=False))
+    if role == "schedule" and "optimizer" not in asked:
+        return dict(zip(free[:1], ["optimizer"], strict=False))
+    return {}
+
+
+def _of_a_step(free: Sequence[str], asked: set[str]) -> Mapping[str, str]:
+    if "output" in asked and "target" in asked:
+        return {}
+    outputs = [name for name in free if _OUTPUT.fullmatch(name)]
+    targets = [name for name in free if _TARGET.fullmatch(name)]
+    if "output" in asked:  # the author knows our names: any other may be a hyperparameter
+        return dict.fromkeys(targets[:1], "target")
+    if "target" in asked:
+        return dict.fromkeys((outputs or free)[:1], "output")
+    if len(outputs) == 1 and len(targets) == 1:  # (y_true, y_pred), as Keras and scikit-learn have it
+        return {outputs[0]: "output", targets[0]: "target"}
+    return dict(zip(free[:2], ["output", "target"], strict=False))

@@ -1,0 +1,101 @@
+"""A definition's hyperparameters, with what is given of them and what is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from kernel_backend.definition.contract import Definition
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.record import Value
+from kernel_backend.model.search.space import Choices, Parameter, Range, Space
+
+
+class Bound(NamedTuple):
+    """The hyperparameters of an experiment: those that all of its trials have, and what is searched."""
+
+    params: dict[str, Value]  # where a searched one does not always count, its default for the trials without it
+    space: Space  # with values of the types that the functions take
+
+
+def bind_space(definition: Definition, given: Mapping[str, Value], space: Space) -> Bound:
+    """Every hyperparameter with its value or its domain, as `Definition.bind` does for values alone.
+
+    Raises InvalidDefinition that tells all at once, also: what is searched and no hyperparameter (with the nearest),
+    both given and searched, of the wrong type, without a default for the trials in which it does not count, or asked
+    for by `prepare`, which runs once for all trials.
+    """
+    problems: list[str] = []
+    fitted: list[Parameter] = []
+    for parameter in space.parameters:
+        try:
+            fitted.append(_fitted(definition, given, parameter, space))
+        except ValueError as error:
+            problems.append(str(error))
+    if space.parameters and "validation_data" not in definition.roles:
+        problems.append("a search goes by the validation, and there is none: add validation_data")
+    problems += _searched_by_prepare(definition, space)
+    hyperparameters = definition.hyperparameters
+    may_lack = {each.name for each in space.of(None) if each.when and each.name in hyperparameters}
+    without = {each for each in may_lack if not hyperparameters[each].required}
+    params: dict[str, Value] = {}
+    try:
+        params = definition.bind(given, but=set(space.names) - without)
+    except InvalidDefinition as error:
+        problems.insert(0, error.message)
+    if problems:
+        raise InvalidDefinition("\n".join(problems))
+    return Bound(params, Space(parameters=tuple(fitted)))
+
+
+def _searched_by_prepare(definition: Definition, space: Space) -> Iterator[str]:
+    if "prepare" not in definition.roles:
+        return
+    searched = {each.name: each for each in space.of(None) if not _is_given(each, space)}
+    for function in definition.needs("prepare"):
+        for own in function.parameters:
+            if own.kind == "hyperparameter" and own.name in searched:
+                yield (
+                    f"{function.name} (line {own.line}) asks for {own.name}, which is searched "
+                    f"({searched[own.name]}), and prepare runs once for all trials: give {own.name} one value, or have "
+                    "another function ask for it"
+                )
+
+
+def _is_given(parameter: Parameter, space: Space) -> bool:
+    """Whether all trials have the same value of it: it is in the space because others hang on it."""
+    one = isinstance(parameter.domain, Choices) and len(parameter.domain.values) == 1
+    return one and parameter.when is None and not space.of(parameter.name)
+
+
+def _fitted(definition: Definition, given: Mapping[str, Value], parameter: Parameter, space: Space) -> Parameter:
+    """The parameter with values as the functions take them; raises ValueError."""
+    if parameter.each is not None:
+        return parameter  # what is in a block's dictionary is between the line and the functions
+    name = parameter.name
+    if name not in definition.hyperparameters:
+        raise ValueError(definition.unknown(name))
+    if name in given:
+        raise ValueError(f"{name} is both given, {given[name]!r}, and searched, {parameter.domain}: leave one out")
+    own = definition.hyperparameters[name]
+    if parameter.when is not None and own.required:
+        elsewhere = f"{name} ({own.place}) counts only where {parameter.when}"
+        raise ValueError(f"{elsewhere}: write a default for the other trials into the signature")
+    if space.of(name):
+        definition.fitted(name, [])  # the functions get a list of blocks by this name
+        return parameter
+    try:
+        return parameter.model_copy(update={"domain": _domain(definition, name, parameter.domain)})
+    except ValueError as error:
+        raise ValueError(f"{parameter}: {error}") from None
+
+
+def _domain(definition: Definition, name: str, domain: Range | Choices) -> Range | Choices:
+    if isinstance(domain, Choices):
+        return Choices(values=tuple(definition.fitted(name, value) for value in domain.values))
+    if not domain.whole:
+        definition.fitted(name, 0.5)  # a range of fractions: any of them tells whether they are taken
+        return domain
+    low, high = (definition.fitted(name, int(end)) for end in (domain.low, domain.high))
+    # Of `dropout=0..1` a function that takes any number gets any number.
+    return domain if isinstance(low, int) and isinstance(high, int) else domain.model_copy(update={"whole": False})

@@ -1,0 +1,307 @@
+"""A definition from its source, found by AST alone, so that all sides agree before anything runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kernel_backend.definition.aliases import by_place, role_of
+from kernel_backend.definition.contract import (
+    CONTRACT,
+    LOOP_VALUES,
+    REQUIRED,
+    ROLES,
+    Definition,
+    Function,
+    Parameter,
+    is_role,
+    is_step,
+)
+from kernel_backend.definition.unused import bound, hints, taken_as, unused
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.record import Value
+from kernel_backend.model.syntax import FunctionNode, module_tree
+from kernel_backend.model.values import as_value, coerce, literal
+
+# What exists only once a model trains: a function that is called before that cannot ask for it.
+_WHILE_TRAINING = LOOP_VALUES - {"device", "rank", "world", "run", "steps", "epochs"}
+_INSTEAD = {
+    "model": "def model(width=64):\n    return nn.Sequential(...)",
+    "train_data": "def train_data():\n    return torch.utils.data.TensorDataset(x, y)",
+    "loss": "def loss(output, target):\n    return nn.functional.cross_entropy(output, target)",
+}
+_SHOWN = 500  # characters of a line that is wrong
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The functions of a module by the names of the roles that they are, else by their own."""
+
+    nodes: Mapping[str, FunctionNode]
+    taken: Mapping[str, str]  # other names of roles -> the role
+    keys: frozenset[str]  # of the models that `model` returns
+    guesses: bool  # other names of arguments are accepted, too
+
+
+def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definition:
+    """What `source` defines, where functions above line `roles_from` are helpers and no roles.
+
+    `contract` is the one by which its snapshot was made. Raises InvalidDefinition (`details["line"]`,
+    `details["text"]`; `details["roles"]` where it is about roles) for a syntax error, a missing role, a role that
+    is no function, an argument that cannot be injected, one name with two defaults, or what is nested too deeply.
+    """
+    try:
+        return _parsed(_tree(source), roles_from, contract)
+    except (RecursionError, MemoryError):  # which Python raises for one that is deeper than its parser goes
+        raise InvalidDefinition("an expression is nested too deeply to be read: split it into several") from None
+
+
+def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
+    nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
+    own = [node for node in nodes.values() if node.lineno >= roles_from]
+    taken = taken_as(tree, own) if contract > 1 else {}
+    roles = [role for node in sorted(own, key=_line) if (role := taken.get(node.name, node.name)) and is_role(role)]
+    nodes |= {role: nodes[name] for name, role in taken.items()}
+    _require(tree, roles, roles_from)
+    found = _Found(nodes, taken, _model_keys(nodes["model"]), contract > 1)
+    functions: dict[str, Function] = {}
+    for role in roles:
+        _add(role, found, functions, within=())
+    definition = Definition(
+        roles=tuple(roles),
+        functions=functions,
+        hyperparameters=_merged(functions) | (_of_adamw(functions) if contract > 1 else {}),
+        hints=(*_by_place(functions), *hints(tree, own, taken)),
+        unused=tuple(unused(tree, own, taken, roles, roles_from)),
+    )
+    if "prepare" in roles:
+        _check_prepare(definition)
+    return definition
+
+
+def _line(node: FunctionNode) -> int:
+    return node.lineno
+
+
+def _tree(source: str) -> ast.Module:
+    try:
+        return module_tree(source)
+    except SyntaxError as error:
+        text = (error.text or "").strip()[:_SHOWN]
+        where = f"line {error.lineno}: " if error.lineno else ""  # none of null characters
+        raise InvalidDefinition(f"{where}{error.msg}: {text}", line=error.lineno, text=text) from None
+    except ValueError as error:  # null bytes
+        raise InvalidDefinition(f"this is no Python source: {error}", line=1, text="") from None
+
+
+def _require(tree: ast.Module, roles: list[str], roles_from: int) -> None:
+    for name, line, how in bound(tree, roles_from):
+        if how is None or name not in ROLES:
+            continue
+        raise InvalidDefinition(
+            f"{name} is {how} on line {line}, and a role is a function: write def {name}(...), or take another name",
+            line=line,
+            text=name,
+            roles=[name],
+        )
+    missing = [role for role in REQUIRED if role not in roles]
+    if any(is_step(role) for role in roles) and "loss" in missing:
+        missing.remove("loss")
+    if missing:
+        examples = "\n".join(_INSTEAD[role] for role in missing)
+        raise InvalidDefinition(
+            f"this cell has no {' and no '.join(missing)}; {_there_is(tree, roles, roles_from)}. "
+            f"Write for example\n{examples}",
+            roles=missing,
+        )
+
+
+def _there_is(tree: ast.Module, roles: list[str], roles_from: int) -> str:
+    others = [
+        f"{'class' if isinstance(node, ast.ClassDef) else 'function'} {node.name}"
+        for node in tree.body
+        if isinstance(node, ast.ClassDef | FunctionNode) and node.lineno >= roles_from and node.name not in roles
+    ]
+    found = roles + others
+    return f"it has {', '.join(found)}" if found else "it defines no function"
+
+
+def _model_keys(node: FunctionNode) -> frozenset[str]:
+    """The keys of a dict display that `model` returns: other roles may ask for its parts by name."""
+    dicts = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and isinstance(each.value, ast.Dict)]
+    keys = [key.value for each in dicts for key in each.keys if isinstance(key, ast.Constant)]
+    return frozenset(key for key in keys if isinstance(key, str))
+
+
+def _add(name: str, found: _Found, functions: dict[str, Function], within: tuple[str, ...]) -> None:
+    if name in within:
+        circle = " -> ".join([*within[within.index(name) :], name])
+        raise InvalidDefinition(
+            f"these functions wait for each other's results: {circle}", line=found.nodes[name].lineno
+        )
+    if name in functions:
+        return
+    function = _function(name, found)
+    for parameter in function.parameters:
+        if parameter.kind == "function":
+            _add(parameter.value_of, found, functions, (*within, name))
+    functions[name] = function
+
+
+def _function(name: str, found: _Found) -> Function:
+    node = found.nodes[name]
+    arguments = node.args
+    star = arguments.vararg or arguments.kwarg
+    if star or arguments.posonlyargs:
+        what = "positional-only arguments" if star is None else f"{'*' if arguments.vararg else '**'}{star.arg}"
+        raise InvalidDefinition(
+            f"{node.name} (line {node.lineno}) has {what}, and arguments are given by name: name each",
+            line=node.lineno,
+            text=node.name,
+        )
+    positional = len(arguments.args) - len(arguments.defaults)
+    defaults: list[ast.expr | None] = [*[None] * positional, *arguments.defaults, *arguments.kw_defaults]
+    named = zip([*arguments.args, *arguments.kwonlyargs], defaults, strict=True)
+    parameters = [_parameter(name, argument, default, found) for argument, default in named]
+    meant = by_place(name, parameters) if found.guesses else {}
+    placed = [
+        each.model_copy(update={"kind": "loop", "source": meant[each.name]}) if each.name in meant else each
+        for each in parameters
+    ]
+    written = node.name if node.name != name else ""
+    return Function(name=name, written=written, line=node.lineno, parameters=tuple(placed))
+
+
+def _parameter(function: str, argument: ast.arg, default: ast.expr | None, found: _Found) -> Parameter:
+    node = found.nodes[function]
+    name, required = argument.arg, default is None
+    value_of = found.taken.get(name, name)
+    if function == "optimizer" and found.guesses and required and name not in found.nodes and role_of(name) == "model":
+        value_of = "model"
+    annotation = ast.unparse(argument.annotation) if argument.annotation else None
+    kind: Literal["loop", "function", "hyperparameter"] = "hyperparameter"
+    is_part = name in found.keys and (function == "optimizer" or function.startswith("step"))
+    if name in LOOP_VALUES or is_part or (required and value_of in LOOP_VALUES):
+        _check_available(function, node, argument, value_of)
+        kind = "loop"
+    elif required and value_of in found.nodes:
+        kind = "function"
+    value = _default(node, argument, default) if kind == "hyperparameter" else None
+    parameter = Parameter(
+        name=name,
+        source=value_of if value_of != name and kind != "hyperparameter" else "",
+        kind=kind,
+        required=required,
+        annotation=annotation,
+        line=argument.lineno,
+        is_tuple=isinstance(value, tuple),
+    )
+    return parameter if required or kind != "hyperparameter" else _with_default(parameter, as_value(value))
+
+
+def _with_default(parameter: Parameter, default: Value) -> Parameter:
+    try:
+        value = coerce(default, parameter.annotation, default)
+    except ValueError:  # `width: int = "auto"` is the author's business
+        value = default
+    return parameter.model_copy(update={"default": value})
+
+
+def _default(node: FunctionNode, argument: ast.arg, default: ast.expr | None) -> Any:
+    if default is None:
+        return None
+    try:
+        return literal(default)
+    except ValueError:
+        name, text = argument.arg, ast.unparse(default)
+        raise InvalidDefinition(
+            f"{name}={text} of {node.name} (line {argument.lineno}): a hyperparameter is recorded as a "
+            f"plain value. Write the value itself, a name such as {name}='relu' that {node.name} looks up, "
+            f"or use {text} in the body",
+            line=argument.lineno,
+            text=text,
+        ) from None
+
+
+def _check_available(function: str, node: FunctionNode, argument: ast.arg, value: str) -> None:
+    early = function in ("model", "train_data", "validation_data", "test_data", "prepare") or not is_role(function)
+    if early and value in _WHILE_TRAINING:
+        raise InvalidDefinition(
+            f"{node.name} (line {argument.lineno}) asks for {argument.arg}, which exists only while "
+            f"a model trains: give this argument another name, such as {argument.arg}_size",
+            line=argument.lineno,
+            text=argument.arg,
+        )
+
+
+def _check_prepare(definition: Definition) -> None:
+    """It runs before there is anything of a trial, and most processes of an experiment never see it run."""
+    for function in definition.needs("prepare"):
+        for parameter in function.parameters:
+            if parameter.kind == "loop" or (parameter.kind == "function" and parameter.value_of in definition.roles):
+                raise InvalidDefinition(
+                    f"{function.name} (line {parameter.line}) asks for {parameter.name}, and prepare runs before there "
+                    "is any: it can have hyperparameters, and results of functions that ask for nothing else",
+                    line=parameter.line,
+                    text=parameter.name,
+                )
+    for function in definition.functions.values():
+        for parameter in function.parameters:
+            if parameter.kind == "function" and parameter.value_of == "prepare":
+                raise InvalidDefinition(
+                    f"{function.name} (line {parameter.line}) asks for what prepare returns, which runs once for all "
+                    f"trials and gives nothing on: have prepare write files, and {function.name} read them",
+                    line=parameter.line,
+                    text="prepare",
+                )
+
+
+def _merged(functions: Mapping[str, Function]) -> dict[str, Parameter]:
+    """One parameter a name; a default or an annotation that one place leaves out is taken from another."""
+    merged: dict[str, Parameter] = {}
+    owners: dict[str, str] = {}
+    for function in sorted(functions.values(), key=lambda each: each.line):
+        for new in function.parameters:
+            if new.kind != "hyperparameter":
+                continue
+            old = merged.get(new.name)
+            merged[new.name] = _one(old, owners[new.name], new, function.name) if old else new
+            if old is None or old.required:
+                owners[new.name] = function.name
+    return merged
+
+
+def _one(old: Parameter, owner: str, new: Parameter, function: str) -> Parameter:
+    if not (old.required or new.required) and not _same(old.default, new.default):
+        raise InvalidDefinition(
+            f"{old.name} has two defaults: {old.default!r} in {owner} (line {old.line}) and "
+            f"{new.default!r} in {function} (line {new.line}). It is one hyperparameter: make them equal, "
+            "leave one out, or rename one",
+            line=new.line,
+            text=new.name,
+        )
+    kept = new if old.required and not new.required else old
+    return kept.model_copy(update={"annotation": old.annotation or new.annotation})
+
+
+def _same(one: Value, other: Value) -> bool:
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _of_adamw(functions: Mapping[str, Function]) -> dict[str, Parameter]:
+    """The hyperparameter of the optimizer that is made where the definition has none."""
+    if "optimizer" in functions or any(each.name == "lr" for one in functions.values() for each in one.parameters):
+        return {}
+    return {"lr": Parameter(name="lr", kind="hyperparameter", required=False, default=1e-3, annotation="float", line=0)}
+
+
+def _by_place(functions: Mapping[str, Function]) -> Iterator[str]:
+    for function in functions.values():
+        taken = [each for each in function.parameters if each.kind == "loop" and each.source]
+        if taken:
+            names, values = (
+                ", ".join(map(str, each)) for each in zip(*((p.name, p.source) for p in taken), strict=True)
+            )
+            yield f"{names} of {function.attribute} (line {function.line}): taken as {values}"

@@ -1,0 +1,94 @@
+"""What the functions of a cell are for: roles by another name, helpers, and what nothing uses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+
+from kernel_backend.definition.aliases import looks_like, role_of
+from kernel_backend.definition.contract import REQUIRED, TRAINED, is_role
+from kernel_backend.model.syntax import FunctionNode
+from kernel_backend.model.values import nearest
+
+
+def taken_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, str]:
+    """Functions of the cell that are roles by another name, where there is none of the role's own."""
+    names, used = {node.name for node in own}, _used(tree)
+    asked = {each.arg for node in own for each in node.args.args}
+    taken: dict[str, str] = {}
+    for role in TRAINED:
+        candidates = [name for name in names if role not in names and role_of(name) == role]
+        idle = [name for name in candidates if name not in used]
+        if len(idle) > 1:  # def train_loader(train_set)
+            idle = [name for name in idle if name not in asked]
+        if len(idle) == 1:
+            taken[idle[0]] = role
+        elif not idle and len(candidates) == 1 and role in REQUIRED:
+            taken[candidates[0]] = role
+    return taken
+
+
+def _used(tree: ast.Module) -> set[str]:
+    """Names of the module that its code reads."""
+    used: set[str] = set()
+    queue: list[tuple[ast.AST, frozenset[str]]] = [(tree, frozenset())]
+    while queue:
+        node, local = queue.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in local:
+            used.add(node.id)
+        inner = local | _local(node) if isinstance(node, FunctionNode | ast.Lambda) else local
+        queue += [(each, inner) for each in ast.iter_child_nodes(node)]
+    return used
+
+
+def _local(node: FunctionNode | ast.Lambda) -> set[str]:
+    within = list(ast.walk(node))
+    stored = {each.id for each in within if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+    return stored | {each.arg for each in within if isinstance(each, ast.arg)}
+
+
+def bound(tree: ast.Module, roles_from: int) -> Iterator[tuple[str, int, str | None]]:
+    """Names of the cell, where they are bound last, and as what, unless as functions: `loss = nn.MSELoss()`."""
+    last: dict[str, tuple[int, str | None]] = {}
+    for node in tree.body:
+        if node.lineno < roles_from:
+            continue
+        if isinstance(node, FunctionNode):
+            last[node.name] = node.lineno, "asynchronous" if isinstance(node, ast.AsyncFunctionDef) else None
+        elif isinstance(node, ast.ClassDef):
+            last[node.name] = node.lineno, "a class"
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            last |= {each.id: (node.lineno, "assigned") for each in targets if isinstance(each, ast.Name)}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            last |= {each.asname or each.name: (node.lineno, "imported") for each in node.names}
+    return ((name, line, how) for name, (line, how) in last.items())
+
+
+def _idle(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[FunctionNode]:
+    """Functions of the cell that are no roles, and that nothing calls or asks for."""
+    asked = {node.arg for each in tree.body if isinstance(each, FunctionNode) for node in each.args.args}
+    busy = _used(tree) | asked | set(taken)
+    return (node for node in own if not is_role(node.name) and node.name not in busy)
+
+
+def hints(tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str]) -> Iterator[str]:
+    """Functions of the cell that nothing uses and whose name is a little like a role's."""
+    for node in _idle(tree, own, taken):
+        near = nearest(node.name, TRAINED)
+        if near and not looks_like(node.name):
+            yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it{near}"
+
+
+def unused(
+    tree: ast.Module, own: Sequence[FunctionNode], taken: Mapping[str, str], roles: Sequence[str], roles_from: int
+) -> Iterator[str]:
+    """What of the cell nothing uses although it is named as a role is, or nearly."""
+    for node in _idle(tree, own, taken):
+        if meant := looks_like(node.name):
+            yield f"{node.name} (line {node.lineno}) is no role, and nothing uses it: did you mean {meant}?"
+    used = _used(tree)
+    for name, line, how in bound(tree, roles_from):
+        role = None if name in used else role_of(name)
+        if how == "assigned" and role not in (None, "model", *roles):
+            yield f"{name} is assigned on line {line}, and nothing uses it: write def {role}(...) that returns it"

@@ -1,0 +1,139 @@
+"""What is other about a service that JupyterHub runs: where it listens, whom it knows, and what groups may have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from jupyterhub.services.auth import HubOAuth
+from pydantic import ValidationError
+from tornado.web import RequestHandler
+
+from kernel_backend.discovery import write_private
+from kernel_backend.errors import DaylightError, InvalidRequest, ServiceUnreachable
+from kernel_backend.identity.browsers import HubBrowsers
+from kernel_backend.identity.directory import HubDirectory
+from kernel_backend.identity.hub import HubIdentity
+from kernel_backend.identity.hub_api import HubApi
+from kernel_backend.identity.servers import HubServers
+from kernel_backend.model.cluster.directory import Directory
+from kernel_backend.model.cluster.servers import Server
+
+READ_S = 30.0  # between looks at the hub's groups
+SERVERS_S = 10.0  # and at its notebook servers
+SECRETS = ("JUPYTERHUB_API_TOKEN", "JPY_API_TOKEN")
+FILE = "hub.json"  # in the home: the directory as it was read last
+
+_log = logging.getLogger(__name__)
+
+
+class UnderHub:
+    """The hub as its environment describes it; raises InvalidRequest where this is no service of a hub."""
+
+    def __init__(self, age: int, home: Path) -> None:
+        url = urlsplit(os.environ.get("JUPYTERHUB_SERVICE_URL", ""))
+        prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX", "")
+        if not (url.hostname and url.port and prefix and os.environ.get("JUPYTERHUB_API_TOKEN")):
+            raise InvalidRequest(
+                "--hub: this process is no service of a JupyterHub with a url of its own: "
+                "its configuration says how, with jupyter_ext.hub.daylight(c)"
+            )
+        self.host, self.port, self.prefix = url.hostname, url.port, prefix.rstrip("/")
+        # No page of ours needs the stream, and pages of notebook servers on the same host shall not have it.
+        auth = HubOAuth(cache_max_age=age, allow_websocket_cookie_auth=False)
+        _ = auth.api_token, auth.oauth_client_id, auth.access_scopes  # read while they are there
+        for name in SECRETS:  # what is started from here on is other people's
+            os.environ.pop(name, None)
+        self.identity = HubIdentity(auth)
+        self.browsers = HubBrowsers(auth, self.identity)
+        api = HubApi(auth)
+        self.servers = HubServers(api)
+        self._directory, self._kept = HubDirectory(api), home / FILE
+
+    @property
+    def url(self) -> str:
+        """Where launchers reach the service: where it stays, however often it is started anew."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}{self.prefix}"
+
+    @property
+    def pages(self) -> list[tuple[str, type[RequestHandler]]]:
+        """Where the hub sends browsers back to."""
+        return [("/oauth_callback", self.browsers.callback())]
+
+    async def keep_telling(self, give: Callable[[Directory], None], every: float = READ_S) -> None:
+        """Give the directory, and again whenever it has changed; no end. While the hub is away it stays as it was."""
+        before: Directory | None = None
+
+        async def look() -> None:
+            nonlocal before
+            now = await self._directory.read()
+            if now != before:
+                self._tell(now, before)
+                give(now)
+                before = now
+                await self._keep(now)
+
+        await _again_and_again(look, "groups and quotas", every)
+
+    async def keep_counting(self, give: Callable[[tuple[Server, ...]], None], every: float = SERVERS_S) -> None:
+        """Give the notebook servers that hold slots; no end. While the hub is away those stay that were there."""
+
+        async def look() -> None:
+            give(await self.servers.read())
+
+        await _again_and_again(look, "notebook servers", every)
+
+    async def counted(self) -> tuple[Server, ...]:
+        """The notebook servers that hold slots now; none, and a line in the log, where the hub does not answer."""
+        try:
+            return await self.servers.read()
+        except ServiceUnreachable as error:
+            _log.warning("what notebook servers hold is not known yet: %s", error.message)
+            return ()
+
+    async def _keep(self, directory: Directory) -> None:
+        try:
+            await asyncio.to_thread(write_private, self._kept, json.dumps(directory.to_json()))
+        except OSError as error:  # a full disk; what the hub says is in force all the same
+            _log.warning("%s cannot be written: %s", self._kept, error)
+
+    async def first(self) -> Directory:
+        """The directory to begin with: the hub's, else the one that was read last; raises ServiceUnreachable.
+
+        A service that knew of no limits would hand out everything.
+        """
+        try:
+            return await self._directory.read()
+        except ServiceUnreachable:
+            try:
+                return Directory.model_validate_json(self._kept.read_bytes())
+            except (OSError, ValidationError):
+                pass
+            raise
+
+    def _tell(self, now: Directory, before: Directory | None) -> None:
+        for group, complaints in now.complaints.items():
+            if before is None or before.complaints.get(group) != complaints:
+                for complaint in complaints:
+                    _log.warning("the hub's properties of group %s: %s; it is ignored", group, complaint)
+
+
+async def _again_and_again(look: Callable[[], Awaitable[None]], what: str, every: float) -> None:
+    """Look again and again, whatever comes of it: a look that fails must not be the last."""
+    failed = False
+    while True:
+        try:
+            await look()
+            failed = False
+        except Exception as error:
+            if not failed:
+                expected = isinstance(error, DaylightError)
+                _log.warning("%s stay as they are: %s", what, error, exc_info=None if expected else error)
+            failed = True
+        await asyncio.sleep(every)

@@ -1,0 +1,59 @@
+"""From a fork of the forkserver to a rank: its files, its environment, its folder, then the runner as `__main__`."""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing.process
+import os
+import runpy
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernel_backend.launch.rank_spec import Request
+from kernel_backend.parent_death import die_with
+
+_PR_SET_NAME = 15
+
+
+def become(rank: int, request: Request, server: int, imported: Mapping[str, str]) -> None:
+    """Run this process as one of the ranks that were asked for, to its end: raises SystemExit.
+
+    From here on it is what a cold rank is with torch imported already; `imported` are the variables that those
+    imports have set. A launcher that dies now has closed its rank's stdin, which the runner reads first of all.
+    """
+    die_with(server)
+    os.setsid()
+    show_as(
+        f"rank {rank} {Path(request.folder).name}", f"{sys.orig_argv[0]} -P -m kernel_backend.runner {request.folder}"
+    )
+    take_files(request, rank)
+    os.environ.clear()
+    os.environ.update({**imported, **request.orders[rank].env})
+    os.chdir(request.cwd)
+    multiprocessing.process.ORIGINAL_DIR = request.cwd  # type: ignore[attr-defined]  # where spawned workers begin
+    sys.argv = ["kernel_backend.runner", request.folder]
+    runpy.run_module("kernel_backend.runner", run_name="__main__", alter_sys=True)
+
+
+def show_as(name: str, command: str) -> None:
+    """Have `ps` and `top` tell of a rank, and the kernel when it runs out of memory.
+
+    The command line takes the place of the forkserver's in memory, where the kernel reads it; a last byte that is not
+    zero tells the kernel that this is one text (as setproctitle does it). One that is too long stays as it is.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # proc(5): arg_start and arg_end
+    text = command.encode() + b"\0"
+    if start and start + len(text) < end:
+        ctypes.memmove(start, text, len(text))
+        ctypes.memset(end - 1, ord("."), 1)
+
+
+def take_files(request: Request, rank: int) -> None:
+    """Make this rank's files its stdin, stdout and stderr, and close those of all ranks."""
+    order = request.orders[rank]
+    for target, source in enumerate((order.stdin, order.output, order.output)):
+        os.dup2(source, target)
+    request.close()

@@ -1,0 +1,109 @@
+"""What a launcher and a forkserver say to each other: one request, then who was forked, then how each ended."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kernel_backend.launch.rank_spec import Order, Request
+
+_MAX = 1 << 16  # bytes of a message; a request's text lies in a file of its own, so environments may be larger
+_MAX_FILES = 253  # the kernel's limit for one message
+
+
+class Forked(NamedTuple):
+    """The ranks exist. A handle (pidfd) names its process even when the number has become another's."""
+
+    pids: tuple[int, ...]
+    handles: tuple[int, ...]
+
+
+class Ended(NamedTuple):
+    """A rank is gone; a signal is a negative code."""
+
+    rank: int
+    code: int
+
+
+def ask(line: socket.socket, request: Request) -> None:
+    """Send a request with its open files."""
+    environments = [dict(order.env) for order in request.orders]
+    text = {"folder": request.folder, "cwd": request.cwd, "environments": environments}
+    with os.fdopen(os.memfd_create("request"), "wb", buffering=0) as file:
+        file.write(json.dumps(text).encode())
+        files = [each for order in request.orders for each in (order.stdin, order.output)]
+        _send(line, b"start", [file.fileno(), *files])
+
+
+def asked(line: socket.socket) -> Request | None:
+    """The next request, its files open here; None when the launcher has gone. Raises ValueError for anything else."""
+    try:
+        message, files = _receive(line)
+    except ConnectionError:
+        return None
+    if not message:
+        return None
+    try:
+        text = json.loads(_content(files[0]))
+        pairs = zip(text["environments"], files[1::2], files[2::2], strict=True)
+        return Request(text["folder"], text["cwd"], tuple(Order(*pair) for pair in pairs))
+    except (ValueError, LookupError, TypeError, OSError) as error:
+        for file in files:
+            with contextlib.suppress(OSError):
+                os.close(file)
+        raise ValueError(f"this is no request: {error!r}") from None
+
+
+def tell(line: socket.socket, said: Forked | Ended) -> None:
+    """Say something to a launcher; one that has gone misses it."""
+    handles = said.handles if isinstance(said, Forked) else ()
+    text = {"pids": said.pids} if isinstance(said, Forked) else said._asdict()
+    with contextlib.suppress(OSError):
+        _send(line, json.dumps(text).encode(), handles, socket.MSG_DONTWAIT)
+
+
+def told(line: socket.socket) -> Forked | Ended | None:
+    """What the forkserver said next; None when it is gone. Raises BlockingIOError when it has said nothing new."""
+    try:
+        message, handles = _receive(line, socket.MSG_DONTWAIT)
+    except ConnectionError:
+        return None
+    if not message:
+        return None
+    text = json.loads(message)
+    return Forked(tuple(text["pids"]), tuple(handles)) if "pids" in text else Ended(**text)
+
+
+def hung_up(line: socket.socket) -> bool:
+    """Whether the other end is closed and everything that it said is read."""
+    try:
+        return not line.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def _content(file: int) -> bytes:
+    with os.fdopen(file, "rb") as opened:
+        opened.seek(0)
+        return opened.read()
+
+
+def _send(line: socket.socket, message: bytes, files: Sequence[int], flags: int = 0) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+    line.sendmsg([message], rights, flags)
+
+
+def _receive(line: socket.socket, flags: int = 0) -> tuple[bytes, list[int]]:
+    room = socket.CMSG_SPACE(_MAX_FILES * array.array("i").itemsize)
+    message, rights, _, _ = line.recvmsg(_MAX, room, flags | socket.MSG_CMSG_CLOEXEC)
+    files = array.array("i")
+    for _, _, data in rights:
+        files.frombytes(data[: len(data) - len(data) % files.itemsize])
+    return message, list(files)

@@ -1,0 +1,141 @@
+"""The forkserver's loop: forks ranks for launchers, reaps them, and kills those of a launcher that has gone."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kernel_backend.launch.forkserver import protocol
+from kernel_backend.launch.forkserver.endpoint import accept
+from kernel_backend.launch.rank_spec import Request
+
+TICK_S = 5.0  # between looks at whether it is still wanted
+
+
+class Mine(NamedTuple):
+    """What a forked process is to be: one of the ranks that were asked for."""
+
+    rank: int
+    request: Request
+
+
+class _Child(NamedTuple):
+    pid: int
+    rank: int
+    launcher: socket.socket
+
+
+class Nursery:
+    """One thread and no signals: every launcher is a line, every child a handle (pidfd), and one call waits for all."""
+
+    def __init__(self, listener: socket.socket, idle_s: float) -> None:
+        self._listener, self._idle_s = listener, idle_s
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._launchers: set[socket.socket] = set()
+        self._gone: set[socket.socket] = set()  # launchers that have hung up and whose ranks are being killed
+        self._children: dict[int, _Child] = {}  # by handle
+        self._used = time.monotonic()
+
+    def serve(self, wanted: Callable[[], bool]) -> Mine | None:
+        """None when no rank has lived for the idle time, or none lives and `wanted` says no. In a fork: who it is."""
+        while self._children or (time.monotonic() - self._used < self._idle_s and wanted()):
+            for ready, _ in self._selector.select(min(TICK_S, self._idle_s)):
+                mine: Mine | None = ready.data(ready.fileobj)
+                if mine is not None:
+                    return mine
+        return None
+
+    def _accept(self, listener: socket.socket) -> None:
+        launcher = accept(listener)
+        if launcher is not None:
+            self._launchers.add(launcher)
+            self._selector.register(launcher, selectors.EVENT_READ, self._hear)
+
+    def _hear(self, launcher: socket.socket) -> Mine | None:
+        try:
+            request = protocol.asked(launcher)
+        except ValueError as error:
+            _say(error)
+            request = None
+        if request is None:
+            self._part(launcher)
+            return None
+        # A launcher that was killed while torch was being imported wants nothing any more.
+        mine = None if protocol.hung_up(launcher) else self._fork(launcher, request)
+        if mine is None:
+            request.close()
+        return mine
+
+    def _fork(self, launcher: socket.socket, request: Request) -> Mine | None:
+        """Fork a child a rank. In the child: which one it is, with nothing of the forkserver open."""
+        forked: dict[int, int] = {}
+        for rank in range(len(request.orders)):
+            try:
+                pid, handle = _fork()
+            except OSError as error:
+                _say(f"cannot fork: {error}")
+                self._part(launcher)
+                return None
+            if pid == 0:
+                self._forget()
+                return Mine(rank, request)
+            self._children[handle] = _Child(pid, rank, launcher)
+            self._selector.register(handle, selectors.EVENT_READ, self._reap)
+            forked[pid] = handle
+        protocol.tell(launcher, protocol.Forked(tuple(forked), tuple(forked.values())))
+        return None
+
+    def _forget(self) -> None:
+        self._selector.close()
+        for connection in (self._listener, *self._launchers, *self._gone):
+            connection.close()
+        for handle in self._children:
+            os.close(handle)
+
+    def _reap(self, handle: int) -> None:
+        child = self._children.pop(handle)
+        self._selector.unregister(handle)
+        os.close(handle)
+        _, status = os.waitpid(child.pid, 0)
+        self._used = time.monotonic()
+        protocol.tell(child.launcher, protocol.Ended(child.rank, os.waitstatus_to_exitcode(status)))
+        self._close_if_done(child.launcher)
+
+    def _part(self, launcher: socket.socket) -> None:
+        """A launcher is gone: its ranks go too, and then its line."""
+        self._selector.unregister(launcher)
+        self._launchers.remove(launcher)
+        self._gone.add(launcher)
+        for handle, child in self._children.items():
+            if child.launcher is launcher:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+        self._close_if_done(launcher)
+
+    def _close_if_done(self, launcher: socket.socket) -> None:
+        if launcher in self._gone and all(child.launcher is not launcher for child in self._children.values()):
+            self._gone.remove(launcher)
+            launcher.close()
+
+
+def _fork() -> tuple[int, int]:
+    """A child's number and handle; (0, 0) in the child. Raises OSError where there can be none."""
+    pid = os.fork()
+    if pid == 0:
+        return 0, 0
+    try:
+        return pid, os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
+def _say(text: object) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,175 @@
+"""The search class of a cell, asked from here: a child process that has a time limit for each answer.
+
+It runs as whoever runs trainings, with the interpreter and the snapshot of its experiment, and ends with the service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kernel_backend.errors import SearchFailed
+from kernel_backend.model.record import Value
+from kernel_backend.model.search.records import Settings
+from kernel_backend.model.search.space import Space
+from kernel_backend.model.trial import Failure
+from kernel_backend.model.versions import read
+
+ANSWER_S = 30.0
+START_S = 300.0  # to import what the cell imports
+WHERE_S = 2.0  # to say where it is when the time is over
+_SAID = 2000  # bytes of its last words
+MOST = 2**20  # bytes of an answer
+
+
+class ChildAsker:
+    """An asker (see `kernel_backend.search.custom`) whose class is made in a process at the first question.
+
+    Each question raises SearchFailed where the class raises (`details["failure"]` is the record of it), ends, or does
+    not answer in time; then the process is gone, and every later question raises the same.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        code: Path,
+        cwd: Path,
+        settings: Settings,
+        space: Space,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        answer_s: float = ANSWER_S,
+        start_s: float = START_S,
+    ) -> None:
+        """`code` holds the unpacked snapshot; what the class prints is appended to `log`."""
+        self._command = [python, "-P", "-m", "kernel_backend.runner.search_process", str(code), str(cwd)]
+        self._cwd, self._log, self._env = cwd, log, env
+        self._settings, self._space, self._name = settings, space, settings.source or "the search"
+        self._answer_s, self._start_s = answer_s, start_s
+        self._child: subprocess.Popen[bytes] | None = None
+        self._failure: SearchFailed | None = None
+        self._unread = b""
+
+    def interval(self) -> Any:
+        """Its attribute of this name."""
+        return self._call("interval")
+
+    def ask(self, trial: int) -> Any:
+        """What its `ask` answers."""
+        return self._call("ask", trial)
+
+    def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
+        """What its `tell` answers."""
+        return self._call("tell", trial, params, unit, value)
+
+    def close(self) -> None:
+        """End the process, and whatever it started in its session; it may be asked again, and is then made anew."""
+        if self._child is not None:
+            _end(self._child)
+            self._child = None
+
+    def _call(self, call: str, *arguments: Any) -> Any:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            if self._child is None:
+                self._start()
+            return self._answer({"call": call, "arguments": arguments}, self._answer_s)
+        except SearchFailed as error:
+            self._failure = error
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        with self._log.open("ab") as log:
+            self._child = subprocess.Popen(
+                self._command,
+                cwd=self._cwd,
+                env=None if self._env is None else dict(self._env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._unread = b""
+        first = {"settings": self._settings.to_json(), "space": self._space.to_json()}
+        self._answer(first, self._start_s)
+
+    def _answer(self, question: dict[str, Any], seconds: float) -> Any:
+        what = f"{self._name}.{question['call']}()" if "call" in question else f"{self._name}()"
+        self._send(question)
+        line = self._line(seconds)
+        if line is None:
+            raise SearchFailed(f"{what} did not answer within {seconds:g} s{self._where()}")
+        if not line:
+            raise SearchFailed(f"the process of {what} {self._how_it_ended()}")
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise SearchFailed(f"what {what} answered cannot be read: {error}") from None
+        if "failure" in found:
+            failure = read(Failure, found["failure"])
+            where = f" ({failure.frames[-1].where})" if failure.frames else ""
+            raise SearchFailed(f"{what} raised {failure.type}: {failure.message}{where}", failure=found["failure"])
+        return found["answer"]
+
+    def _send(self, question: dict[str, Any]) -> None:
+        assert self._child is not None
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and the end of its output says so
+            self._child.stdin.write(json.dumps(question).encode() + b"\n")
+            self._child.stdin.flush()
+
+    def _line(self, seconds: float) -> bytes | None:
+        """The next line of its output; empty at the end of it, None where none has come in time."""
+        assert self._child is not None
+        assert self._child.stdout is not None
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._child.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._unread:
+                if not selector.select(deadline - time.monotonic()):
+                    return None
+                piece = os.read(self._child.stdout.fileno(), 65536)
+                if not piece:
+                    return b""
+                self._unread += piece
+                if len(self._unread) > MOST:
+                    raise SearchFailed(f"{self._name} answered with more than {MOST // 2**20} MiB")
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _where(self) -> str:
+        """` (at cell [4] line 3)`, as far as it can tell."""
+        self._send({"call": "where"})
+        line = self._line(WHERE_S)
+        where = json.loads(line).get("where") if line else None
+        return f" (it is at {where})" if where else ""
+
+    def _how_it_ended(self) -> str:
+        assert self._child is not None
+        try:
+            code = self._child.wait(WHERE_S)
+        except subprocess.TimeoutExpired:
+            return "closed the files by which it is asked"
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        said = self._log.read_bytes()[-_SAID:].decode(errors="replace").strip().splitlines()
+        return how + (f"; it said last: {said[-1]}" if said else "")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):  # a question that nobody will read
+                pipe.close()

@@ -1,0 +1,149 @@
+"""The launcher's voice: posts the spool in batches, beats the heart, and brings instructions back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernel_backend.errors import DaylightError, Fenced
+from kernel_backend.launch.folder import AttemptFolder
+from kernel_backend.launch.spool import SpoolReader, left_out_note, send_in_parts
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
+
+if TYPE_CHECKING:
+    from kernel_backend.client import Client
+
+PERIOD_S = 0.1  # between looks at the spool
+HEARTBEAT_S = 2.0  # at the latest
+ASKING_S = 0.2  # at the latest, while the ranks wait at a target: their slots do nothing meanwhile
+REFUSED_S = 1.0  # before the next try where the service takes nothing
+LAST_WORDS_S = 5.0  # how long to try for after the ranks have ended
+REFUSALS = (400, 413)  # of what would be refused the next time, too
+TOLD_AGAIN = 10  # times as many records left out as there were when it was told last
+
+_log = logging.getLogger(__name__)
+
+
+class Courier(threading.Thread):
+    """A thread, so that a slow service never keeps the launcher from seeing a dead rank.
+
+    A service that is down costs nothing: the spool keeps everything, and what is never posted is read by the next
+    adoption. `instruct` is called with `release` or `stop` when the service asks for it, and with `until N` when it
+    names a further target.
+    """
+
+    def __init__(self, folder: AttemptFolder, job: Job, instruct: Callable[[str], None]) -> None:
+        super().__init__(name="courier", daemon=True)
+        self._reader = SpoolReader(folder.spool)
+        self._folder, self._job, self._instruct = folder, job, instruct
+        self._ending = threading.Event()
+        self._until: int | None = None  # the newest target that was handed down
+        self._left_out, self._told = 0, 0  # lines of the spool that are no part of the results; at which number told
+        self._note = ""  # that is to be told of these
+
+    def finish(self) -> None:
+        """The ranks have ended: post what is left, for a few seconds at most."""
+        self._ending.set()
+        self.join(LAST_WORDS_S + 1)
+
+    def run(self) -> None:
+        """Post until told to finish and nothing is left."""
+        from kernel_backend.client import Client  # after the ranks were started: it imports an HTTP library
+
+        token, url = self._folder.token(), self._job.service_url
+        if url is not None:
+            client = Client.at(url, token, patience=0.0, user=self._job.service_uid)
+        else:
+            client = Client.at_home(Path(self._job.home))
+        waiting: Sequence[SpoolRecord] = ()
+        spoken, deadline = 0.0, float("inf")
+        while True:
+            ending = self._ending.is_set()  # before the look: what the ranks said last is in it
+            if ending and deadline == float("inf"):
+                deadline = time.monotonic() + LAST_WORDS_S
+            waiting = waiting or self._read()  # what cannot be posted now stays in the spool
+            now = time.monotonic()
+            if (ending and not waiting) or now > deadline:
+                return
+            if waiting or now - spoken >= self._pause():
+                if self._post(client, token, waiting):
+                    waiting, spoken = (), now
+                elif ending:
+                    time.sleep(PERIOD_S)
+                else:
+                    self._ending.wait(REFUSED_S)
+            self._ending.wait(PERIOD_S)
+
+    def _pause(self) -> float:
+        tick = self._folder.tick(0)
+        return ASKING_S if tick is not None and tick.phase == "waiting" else HEARTBEAT_S
+
+    def _read(self) -> Sequence[SpoolRecord]:
+        try:
+            page = self._reader.read()
+        except OSError as error:
+            _log.warning("the spool cannot be read now: %s", error)
+            return ()
+        if page.skipped:
+            self._leave_out(page.skipped, page.problem)
+        return page.records
+
+    def _post(self, client: Client, token: str, records: Sequence[SpoolRecord]) -> bool:
+        """Return whether the service has taken these records, or will never want them."""
+
+        def send(some: Sequence[SpoolRecord]) -> None:
+            self._send(client, token, Delivery(records=tuple(some)))
+
+        try:
+            try:
+                send(records)
+            except _Refused:
+                send(())  # should this be refused as well, it is not for the records' sake
+                for each in send_in_parts(records, send, (_Refused,)):
+                    self._leave_out(1, str(each))
+            if self._note:
+                self._tell(client, token)
+        except Fenced:
+            self._instruct("stop")
+        except Exception as error:  # whatever it is: without this thread the ranks would hear of nothing any more
+            expected = isinstance(error, DaylightError | _Refused)
+            _log.info("the service does not take records now: %s", error, exc_info=None if expected else error)
+            return False
+        return True
+
+    def _send(self, client: Client, token: str, delivery: Delivery) -> None:
+        """Deliver, and hand on what is answered; raises _Refused for what the service will not take the next time."""
+        try:
+            answer: Instruction = client.deliver(self._job.id, token, delivery)
+        except DaylightError as error:
+            if error.http_status in REFUSALS:
+                raise _Refused(str(error)) from error
+            raise
+        if answer.instruct != "continue":
+            self._instruct(answer.instruct)
+        elif answer.until is not None and answer.until != self._until:
+            self._until = answer.until
+            self._instruct(f"until {answer.until}")
+
+    def _leave_out(self, count: int, problem: str) -> None:
+        """Have the user told of lines that are left out: of the first ones, and when there are many more."""
+        self._left_out += count
+        if self._left_out >= TOLD_AGAIN * self._told:
+            self._told, self._note = self._left_out, left_out_note(self._job.attempt, self._left_out, problem)[:2000]
+            _log.warning("%s", self._note)
+
+    def _tell(self, client: Client, token: str) -> None:
+        try:
+            self._send(client, token, Delivery(notes=(self._note,)))
+        except _Refused as error:  # by an older service perhaps; the log has it
+            _log.warning("the service takes no notes: %s", error)
+        self._note = ""
+
+
+class _Refused(Exception):
+    """What the service will never take."""

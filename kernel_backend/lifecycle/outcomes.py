@@ -1,0 +1,136 @@
+"""What the end of an attempt means to its trial: events and changes, from what is known of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kernel_backend.errors import InvalidDefinition, NotFinite
+from kernel_backend.lifecycle.error_class import again, of_storage, unsaved
+from kernel_backend.model import events as e
+from kernel_backend.model.reports import LogMatch
+from kernel_backend.model.resources import node_of
+from kernel_backend.model.states import Hold, Outcome, TrialState
+from kernel_backend.model.trial import Attempt, Failure, Trial
+
+
+@dataclass(frozen=True)
+class Ending:
+    """An event for the trial, changes to its other fields, and sentences for the person.
+
+    `pause` asks for the whole experiment to be paused before: what is wrong is for a person to put right.
+    """
+
+    event: e.Event
+    changes: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    pause: bool = False
+
+    @property
+    def final(self) -> bool:
+        """Whether the trial has failed, and is not tried again."""
+        return isinstance(self.event, e.Errored) and not self.event.retries_left
+
+
+def ending(
+    trial: Trial,
+    attempt: Attempt,
+    outcome: Outcome,
+    failure: Failure | None,
+    progress: bool,
+    max_restarts: int,
+    matched: Sequence[LogMatch] = (),
+) -> Ending:
+    """What follows for a trial that still holds this attempt's slots.
+
+    Retries count attempts without progress (`progress`: the trial has come further than ever). A lost gang never
+    counts. The same error at the same step twice in a row ends the trial at once (before the first step, one of the
+    user's own code), and so does a log line (`matched`) whose policy says so. Storage that cannot be written or reached
+    is no error of the trial's: it never fails by it, and pauses when its retries are used up.
+    """
+    if trial.state is TrialState.STOPPING:
+        # The hold tells a trial that its search gave up from one that a person has stopped.
+        return Ending(e.Ended(pruned=Hold.SEARCH in trial.holds), notes=_left_unsaved(failure))
+    if outcome is Outcome.OK:
+        return Ending(e.Finished(), {"failures": 0, "failure": None})
+    if outcome is Outcome.INFEASIBLE:
+        return Ending(e.Lost(held=True), {"holds": trial.holds | {Hold.ENGINE}})
+    if trial.state is TrialState.RELEASING:
+        # It was on its way out: how it went is of no matter, its newest checkpoint is what counts.
+        held = bool(trial.holds)
+        event = e.Released(held=held) if outcome is Outcome.RELEASED else e.Lost(held=held)
+        return Ending(event, notes=_left_unsaved(failure))
+    if outcome in (Outcome.FAILED, Outcome.TIMEOUT):
+        return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
+    if outcome is Outcome.RELEASED:
+        # Nobody here asked (the engine or a person signalled the launcher), or nobody answered at its target.
+        asked = () if trial.until is not None else (f"attempt {attempt.number} was asked to step aside",)
+        return Ending(e.Released(held=bool(trial.holds)), {"failures": 0}, asked)
+    return Ending(e.Lost(), {"failures": 0} if progress else {})
+
+
+def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: bool, max_restarts: int) -> Ending:
+    if failure is not None and failure.invalid:
+        return Ending(e.Invalid(), {"failure": failure})
+    counted = not (progress and outcome is Outcome.TIMEOUT)
+    failures = (0 if progress else trial.failures) + counted
+    changes = {"failures": failures, "failure": failure}
+    if again(failure, trial.failure):
+        return Ending(e.Errored(retries_left=False), changes, (_repeated(failure),))
+    if failures <= max_restarts:
+        return Ending(e.Errored(retries_left=True), changes)
+    if of_storage(failure):
+        return Ending(e.Errored(retries_left=True), changes, (_paused(trial, failure),), pause=True)
+    return Ending(e.Errored(retries_left=False), changes, (_exhausted(failures, max_restarts),))
+
+
+def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[LogMatch]) -> Ending:
+    """The ending of an attempt that failed, with what the policies make of its log."""
+    ranks = range(sum(len(share.slots) for share in attempt.placement))
+    matched = [match for match in matched if match.rank in ranks]  # the record is the user's own file
+    excluding = [match for match in matched if match.action == "exclude_node"]
+    if excluding:
+        nodes = {node_of(attempt.placement, match.rank): match for match in excluding}
+        changes = plain.changes | {"excluded": trial.excluded | nodes.keys()}
+        notes = (*plain.notes, *(_excluded(node, match) for node, match in nodes.items()))
+        plain = replace(plain, changes=changes, notes=notes)
+    final = next((match for match in matched if match.action == "cancel_retries"), None)
+    if final is None or not isinstance(plain.event, e.Errored) or of_storage(plain.changes["failure"]):
+        return plain
+    failure = plain.changes["failure"] or Failure(rank=final.rank, type="Failed", message="the gang failed")
+    message = f"{failure.message}{' ' if failure.message else ''}({_cancelled(final)})"
+    changes = plain.changes | {"failure": failure.model_copy(update={"message": message})}
+    return replace(plain, event=e.Errored(retries_left=False), changes=changes)
+
+
+def _repeated(failure: Failure) -> str:
+    if failure.type == InvalidDefinition.__name__:
+        return "not tried again: the definition must be changed first"
+    if failure.type == NotFinite.__name__:
+        return "not tried again: the same steps would lead there once more"
+    place = "before the first step" if failure.step is None else f"at step {failure.step}"
+    return f"not tried again: the same error {place} twice in a row"
+
+
+def _paused(trial: Trial, failure: Failure) -> str:
+    return f"paused: {failure.message}, then resume #{trial.experiment}"
+
+
+def _left_unsaved(failure: Failure | None) -> tuple[str, ...]:
+    """A word on the steps of a gang that was asked to leave and could not save them."""
+    return (f"its newest steps are not saved: {failure.message}",) if unsaved(failure) else ()
+
+
+def _exhausted(failures: int, max_restarts: int) -> str:
+    if max_restarts == 0:
+        return "not tried again: --max-restarts 0"
+    return f"not tried again: {failures} attempts without progress (--max-restarts {max_restarts})"
+
+
+def _excluded(node: str, match: LogMatch) -> str:
+    return f"node {node} is left out from now on: rank {match.rank} said {match.line!r} (--on-log {match.pattern!r})"
+
+
+def _cancelled(match: LogMatch) -> str:
+    return f"not tried again: rank {match.rank} said {match.line!r}, and --on-log {match.pattern!r} cancels retries"

@@ -1,0 +1,107 @@
+"""Where a trial goes on: the newest checkpoint of its own line that is not suspect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kernel_backend.lifecycle.error_class import of_storage
+from kernel_backend.model.states import Outcome
+from kernel_backend.model.trial import BEFORE, Attempt, Failure, checkpoint_order, checkpoint_step
+
+SUSPECT = 3  # crashes at the same step after the same checkpoint
+
+Place = int | str  # a step, or the start before any
+
+
+class Resume(NamedTuple):
+    """The checkpoint `<step>-<attempt>` that the next attempt begins from (None: the beginning), and what to tell."""
+
+    point: str | None
+    note: str | None = None
+
+
+def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resume:
+    """Where the trial's next attempt begins, after these attempts and with these checkpoints in its storage.
+
+    A note is there when it goes further back than it could, for the first time.
+    """
+    line = lineage(attempts, committed)
+    doubted = suspects(attempts)
+    trusted = [each for each in line if each not in doubted]
+    point = trusted[-1] if trusted else None
+    newest = line[-1] if line else None
+    if newest is None or newest == point or attempts[-1].resume_from != newest:
+        return Resume(point, _forgotten(attempts, point))
+    return Resume(point, _doubt(newest, doubted[newest], point))
+
+
+def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
+    """Return the checkpoints of attempts that are known; a database that was restored may have forgotten some.
+
+    A search must not go on from the others: it would never hear what its trial has reported up to there.
+    """
+    known = {BEFORE, *(attempt.number for attempt in attempts)}
+    return [each for each in committed if checkpoint_order(each)[1] in known]
+
+
+def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
+    """The checkpoints that the trial's state comes from, oldest first.
+
+    What an attempt committed counts up to the step from which any later one began: the rest was fenced off.
+    """
+    own = []
+    for each in committed:
+        reached, committer = checkpoint_order(each)
+        fences = [checkpoint_step(later.resume_from) for later in attempts if later.number > committer]
+        if committer == BEFORE or reached <= min(fences, default=reached):
+            own.append(each)
+    return sorted(own, key=checkpoint_order)
+
+
+def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
+    """The checkpoints after which three attempts failed at one place, and that place."""
+    ends = Counter(
+        (attempt.resume_from, place)
+        for attempt in attempts
+        if attempt.resume_from is not None and (place := _failed_at(attempt)) is not None
+    )
+    return {point: place for (point, place), count in ends.items() if point is not None and count >= SUSPECT}
+
+
+def progressed(attempts: Sequence[Attempt], committed: Sequence[str]) -> bool:
+    """Whether the newest attempt came further than the trial had ever been when an attempt of it began.
+
+    To train steps again after going further back is no progress: a crash that always comes back must end some time.
+    """
+    reached = max((checkpoint_step(each) for each in lineage(attempts, committed)), default=0)
+    return reached > max((checkpoint_step(attempt.resume_from) for attempt in attempts), default=0)
+
+
+def _forgotten(attempts: Sequence[Attempt], point: str | None) -> str | None:
+    if point is None or remembered(attempts, [point]) or (attempts and attempts[-1].resume_from == point):
+        return None
+    return (
+        f"training goes on from checkpoint {point}, of an attempt that this database does not know, since it is older: "
+        "what that attempt reported is missing"
+    )
+
+
+def _failed_at(attempt: Attempt) -> Place | None:
+    failure = attempt.failure
+    if attempt.outcome is not Outcome.FAILED or failure is None or of_storage(failure):
+        return None
+    return failure.step if failure.step is not None else _start_of(failure)
+
+
+def _start_of(failure: Failure) -> Place | None:
+    # An error that was raised before the first step lies in the code or the machine; only a crash may be the state's.
+    return "start" if failure.crash else None
+
+
+def _doubt(newest: str, place: Place, point: str | None) -> str:
+    where = f"at step {place}" if isinstance(place, int) else "before its first step"
+    start = f"checkpoint {point}" if point else "the beginning"
+    again = f"steps {checkpoint_step(point) + 1} to {checkpoint_step(newest)} are trained again"
+    return f"{SUSPECT} attempts from checkpoint {newest} failed {where}: training goes on from {start}, {again}"

@@ -1,0 +1,1 @@
+"""Records of a shared cluster: people, quotas, accounts, usage and notebook servers."""

@@ -1,0 +1,67 @@
+"""The people of a hub, and what its groups may have: `{"daylight": {"limit": 16}}` in their properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.record import Record
+
+KEY = "daylight"  # of a group's properties
+
+
+class Directory(Record):
+    """Users with their groups, in the hub's order; groups with what the hub gives them, and what of it is no quota."""
+
+    members: dict[str, tuple[str, ...]]  # by user
+    groups: dict[str, Quota | None]  # None of a group of which the hub says nothing
+    complaints: dict[str, tuple[str, ...]] = {}  # by group
+
+
+def directory(users: Iterable[Mapping[str, Any]], groups: Iterable[Mapping[str, Any]]) -> Directory:
+    """The directory that the hub's own records of users and groups make."""
+    read = {str(each["name"]): read_quota(each.get("properties")) for each in groups}
+    return Directory(
+        members={str(user["name"]): tuple(user.get("groups", ())) for user in users},
+        groups={name: quota for name, (quota, _) in read.items()},
+        complaints={name: complaints for name, (_, complaints) in read.items() if complaints},
+    )
+
+
+def read_quota(properties: object) -> tuple[Quota | None, tuple[str, ...]]:
+    """The quota in a group's properties, None where they have none; and a sentence for each value that is none.
+
+    A value that is wrong is left out, and the others hold.
+    """
+    given = properties.get(KEY) if isinstance(properties, Mapping) else None
+    if given is None:
+        return None, ()
+    if not isinstance(given, Mapping):
+        return None, (f"{KEY}={_short(given)}: must be a mapping such as {{'limit': 16}}",)
+    good, complaints = {}, []
+    for name, value in given.items():
+        if complaint := _complaint({name: value}):
+            complaints.append(f"{name}={_short(value)}: {complaint}")
+        else:
+            good[name] = value
+    if complaint := _complaint(good):  # each is well by itself: a guarantee above the limit
+        complaints.append(f"guarantee={_short(good.pop('guarantee', None))}: {complaint}")
+    return Quota.model_validate(good), tuple(complaints)
+
+
+def _complaint(fields: Mapping[Any, Any]) -> str:
+    try:
+        Quota.model_validate(fields)
+    except ValidationError as error:
+        return str(error.errors(include_url=False)[0]["msg"]).removeprefix("Value error, ")
+    except (InvalidRequest, TypeError, OverflowError) as error:
+        return str(error)
+    return ""
+
+
+def _short(value: object) -> str:
+    return repr(value)[:60]

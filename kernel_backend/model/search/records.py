@@ -1,0 +1,215 @@
+"""A search in words: what a person asks for, what happens to its trials, and what is decided on it.
+
+What happens and what was decided is one log, `Entry` by `Entry`; a search's state is the fold of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, FiniteFloat
+
+from kernel_backend.model.record import Record, Value
+from kernel_backend.model.search import registry
+from kernel_backend.model.search.methods import Sampler
+
+
+def _with_known_methods(schema: dict[str, Any]) -> None:
+    """Say in the schema which methods there are here: any text is read, since a package may be gone."""
+    schema["examples"] = list(registry.names())
+
+
+class Search(Record):
+    """How hyperparameters are looked for. What does not apply to the method is refused where it is given."""
+
+    method: str = Field("single", max_length=64, json_schema_extra=_with_known_methods)  # see `search_registry`
+    trials: int | None = Field(None, ge=1)  # at most so many; None: as the method or the budget has it
+    sampler: Sampler | None = None  # what gives a new trial its values; None: as the method has it
+    stopping: bool = False  # trials are stopped at rungs, and never resumed
+    eta: int = Field(4, ge=2)  # one of so many goes on to the next rung
+    first_rung: int | None = Field(None, ge=1)  # in units; None: R/256, at least 1
+    brackets: Literal["aggressive", "standard", "conservative"] = "aggressive"
+    population: int | None = Field(None, ge=2)  # of pbt
+    interval: int | None = Field(None, ge=1)  # of pbt: units between its rounds
+    parallel: int | None = Field(None, ge=1)  # trials that train at once, at most
+    budget: float | None = Field(None, gt=0)  # slot seconds in all
+    max_time: float | None = Field(None, gt=0)  # seconds from the submission on
+    source: str | None = None  # of custom: the name of the class in the cell
+    options: dict[str, Value] = {}  # the method's own, by name
+    warm: tuple[str, ...] = ()  # experiments `12` whose results it knows, or a checkpoint `12.7` that trials begin from
+
+    @property
+    def limit(self) -> int | None:
+        """How many trials there may be; None: as many as the budget, the time or the method itself has."""
+        return self.trials if self.ends_by_use else self.trials or self.default_trials
+
+    @property
+    def default_trials(self) -> int | None:
+        """Trials of this method where nothing says how many; None where it has a number of its own, or is unknown."""
+        found = registry.find(self.method)
+        return found.trials if found is not None else None
+
+    @property
+    def samples_by(self) -> Sampler:
+        """What gives new trials their values."""
+        found = registry.find(self.method)
+        return self.sampler or (found.sampler if found is not None else "random")
+
+    @property
+    def learns(self) -> bool:
+        """Whether what was found before makes a difference to new trials."""
+        found = registry.find(self.method)
+        return (found is not None and found.learns) or self.samples_by not in ("random", "sobol")
+
+    @property
+    def ends_by_use(self) -> bool:
+        """Whether it goes on until what it was given is used up."""
+        return self.budget is not None or self.max_time is not None
+
+
+class Settings(Search):
+    """All that a searcher is built from: what was asked for, and what the rest of the configuration says."""
+
+    units: int = Field(ge=1)  # R: the epochs, or steps, of one whole training
+    mode: Literal["min", "max"] = "min"  # of the metric
+    seed: int = 0
+
+
+# What is decided
+
+
+class Create(Record):
+    """A new trial with these hyperparameters trains up to the end of unit `until`."""
+
+    type: Literal["create"] = "create"
+    trial: int
+    params: dict[str, Value]
+    until: int
+    parent: int | None = None  # the trial whose newest checkpoint it begins from, and goes on
+
+
+class Resume(Record):
+    """A paused trial trains on, up to the end of unit `until`."""
+
+    type: Literal["resume"] = "resume"
+    trial: int
+    until: int
+
+
+class Continue(Record):
+    """The trial keeps its slots and trains up to the end of unit `until`."""
+
+    type: Literal["continue"] = "continue"
+    until: int
+
+
+class Pause(Record):
+    """The trial gives its slots back and may be resumed."""
+
+    type: Literal["pause"] = "pause"
+
+
+class Prune(Record):
+    """The trial is given up for good."""
+
+    type: Literal["prune"] = "prune"
+
+
+class Complete(Record):
+    """The trial has come to the end of its training."""
+
+    type: Literal["complete"] = "complete"
+
+
+Granted = Create | Resume
+Verdict = Continue | Pause | Prune | Complete
+Decision = Annotated[Granted | Verdict, Field(discriminator="type")]
+
+
+# What happens
+
+
+class Vacancy(Record):
+    """A gang was granted; the decision, if one, says to which trial."""
+
+    type: Literal["vacancy"] = "vacancy"
+
+
+class Reported(Record):
+    """The metric's value at the end of a unit, as it was reported (`metric:max` is not negated)."""
+
+    type: Literal["reported"] = "reported"
+    trial: int
+    unit: int
+    value: float
+    seq: int = 0  # of the report: what came after it has not been heard yet
+
+
+Reason = Literal["failed", "invalid", "pruned", "stopped"]
+
+
+class Exited(Record):
+    """A trial has ended before its time: by error, by hyperparameters that make no model, or by hand."""
+
+    type: Literal["exited"] = "exited"
+    trial: int
+    reason: Reason
+
+
+class Told(Record):
+    """The hyperparameters that a trial really has. One of another search has a number below 1."""
+
+    type: Literal["told"] = "told"
+    trial: int
+    params: dict[str, Value]
+
+
+class Promoted(Record):
+    """A person wants this trial to go on to its next rung, whatever its rank."""
+
+    type: Literal["promoted"] = "promoted"
+    trial: int
+
+
+class Extended(Record):
+    """A person wants `trials` in all (None: as many as a new budget allows); a closed search is open again."""
+
+    type: Literal["extended"] = "extended"
+    trials: int | None
+
+
+Limit = Literal["budget", "max_time"]
+
+
+class Closed(Record):
+    """What the search may use is used up: nothing is wanted any more."""
+
+    type: Literal["closed"] = "closed"
+    limit: Limit
+
+
+class Failed(Record):
+    """`prepare` fails, or the class of a custom search has raised, not answered in time, or with what is no answer."""
+
+    type: Literal["failed"] = "failed"
+    message: str
+
+
+Happening = Annotated[
+    Vacancy | Reported | Exited | Told | Promoted | Extended | Closed | Failed, Field(discriminator="type")
+]
+
+
+class Entry(Record):
+    """One line of a search's log; the first has number 1."""
+
+    number: int
+    at: FiniteFloat
+    event: Happening
+    decision: Decision | None = None
+
+    @property
+    def trial(self) -> int | None:
+        """Whom it is about; None of a vacancy that nobody gets, and of all trials."""
+        about = self.decision if isinstance(self.decision, Create | Resume) else self.event
+        return getattr(about, "trial", None)

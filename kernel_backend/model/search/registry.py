@@ -1,0 +1,148 @@
+"""The registry of search methods: the built-in ones, and those of other packages by their entry points.
+
+An entry point of the group `daylight.search_methods` has the method's name and leads to a `SearchMethod`. The names
+come from the packages' metadata; a package is imported only once its method is asked for. So a broken one can harm no
+search but its own. A built-in method cannot be replaced, and of two packages with the same name neither is taken.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.search.methods import BUILT_IN, SearchMethod
+from kernel_backend.model.values import nearest
+
+GROUP = "daylight.search_methods"
+_BUILT_IN: Mapping[str, SearchMethod] = {method.name: method for method in BUILT_IN}
+
+_lock = threading.RLock()
+_loaded: dict[str, SearchMethod] = {}
+_found: dict[str, list[EntryPoint]] | None = None
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all methods, the built-in ones first; those of packages may turn out broken."""
+    return (*_BUILT_IN, *sorted(name for name in _entries() if name not in _BUILT_IN))
+
+
+def find(name: str) -> SearchMethod | None:
+    """Return the method of this name; None where there is none, or its package is broken."""
+    try:
+        return method_of(name, refresh=False)
+    except InvalidRequest:
+        return None
+
+
+def method_of(name: str, *, refresh: bool = True) -> SearchMethod:
+    """Return the method of this name.
+
+    Packages are looked through again for a name that is unknown (`refresh`): one may have been installed since. Raises
+    InvalidRequest that names the package where that is broken, else the methods that there are.
+    """
+    with _lock:
+        if (found := _BUILT_IN.get(name) or _loaded.get(name)) is not None:
+            return found
+        entries = _entries().get(name) or (_entries(refresh).get(name) if refresh else None)
+        if not entries:
+            *others, last = names()
+            raise InvalidRequest(
+                f"--search {name[:64]}: must be {', '.join(others)} or {last}{nearest(name, (*others, last))}; "
+                "a method of another package needs that package where the service runs"
+            )
+        _loaded[name] = found = _load(entries)
+        return found
+
+
+def shadowing() -> list[str]:
+    """Return a sentence for each method of a package that is not used, since it is named as a built-in one is."""
+    return [
+        f"the search method {name} of package {_package(entry)} is not used: a built-in method has this name"
+        for name, entries in sorted(_entries(True).items())
+        if name in _BUILT_IN
+        for entry in entries
+    ]
+
+
+def problems() -> list[str]:
+    """Return what keeps methods of packages from being used: broken, or named as another is. Imports all of them."""
+    said = shadowing()
+    for name in names()[len(_BUILT_IN) :]:
+        try:
+            method_of(name, refresh=False)
+        except InvalidRequest as error:
+            said.append(error.message)
+    return said
+
+
+def methods() -> tuple[SearchMethod, ...]:
+    """Return all methods that can be used."""
+    return tuple(method for name in names() if (method := find(name)) is not None)
+
+
+def function_of(method: SearchMethod, path: str) -> Callable[..., Any]:
+    """Return what `module:function` of a method names; raises InvalidRequest where that cannot be imported."""
+    module, _, name = path.partition(":")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except Exception as error:
+        if not method.package:
+            raise
+        raise _broken(method.name, method.package, f"{path} cannot be imported: {_said(error)}") from error
+    return found
+
+
+def _entries(refresh: bool = False) -> dict[str, list[EntryPoint]]:
+    global _found
+    with _lock:
+        if _found is None or refresh:
+            importlib.invalidate_caches()
+            found: dict[str, list[EntryPoint]] = {}
+            for entry in entry_points(group=GROUP):
+                found.setdefault(entry.name, []).append(entry)
+            _found = found
+        return _found
+
+
+def _load(entries: list[EntryPoint]) -> SearchMethod:
+    first, *others = entries
+    name, package = first.name, _package(first)
+    if others:
+        several = " and ".join(_package(entry) for entry in entries)
+        raise InvalidRequest(f"--search {name}: {several} both have a method of this name: uninstall all but one")
+    try:
+        found = first.load()
+    except (Exception, SystemExit) as error:
+        raise _broken(name, package, f"{first.value} cannot be imported: {_said(error)}") from error
+    if not isinstance(found, SearchMethod):
+        raise _broken(name, package, f"{first.value} is {type(found).__name__}, not a SearchMethod")
+    if found.name != name:
+        raise _broken(name, package, f"{first.value} is a method named {found.name}")
+    if unknown := set(found.uses) - _FIELDS:
+        raise _broken(name, package, f"it uses {', '.join(sorted(unknown))}, which is no field of Search")
+    if found.own_class:
+        raise _broken(name, package, "own_class is for the method custom alone")
+    return found.model_copy(update={"package": package})
+
+
+# The fields of `Search` that a method may use: those of the built-in ones.
+_FIELDS = frozenset(field for method in BUILT_IN for field in method.uses) - {"source"}
+
+
+def _broken(name: str, package: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"--search {name}: the method of package {package} cannot be used: {reason}; upgrade or uninstall the package, "
+        "or search with another method"
+    )
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else entry.module
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")[:300]

@@ -1,0 +1,1 @@
+"""Records that users look at: overviews, curves, search status, and which trials are shown."""

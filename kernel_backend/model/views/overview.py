@@ -1,0 +1,254 @@
+"""An experiment as a person looks at it: the record, its trials, its newest numbers, and why it waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from pydantic import FiniteFloat, GetJsonSchemaHandler
+
+from kernel_backend.model.best import best_first, better
+from kernel_backend.model.experiment import Experiment, Metric
+from kernel_backend.model.record import Record
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.resources import LOCAL
+from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, TrialState
+from kernel_backend.model.stream import Message
+from kernel_backend.model.trial import Attempt, Failure, Trial
+from kernel_backend.model.versions import read
+from kernel_backend.model.views.shown_trials import MOST, Glance, looked_at
+
+_T = TypeVar("_T")
+
+ATTEMPTS = 10  # of a trial: the newest ones, in a picture of its experiment
+
+# What an active experiment is doing, from the liveliest of its trials.
+LIVELIEST = [
+    TrialState.RUNNING,
+    TrialState.STARTING,
+    TrialState.RELEASING,
+    TrialState.STOPPING,
+    TrialState.QUEUED,
+    TrialState.PAUSED,
+]
+
+
+class Wait(Record):
+    """Why an ask does not run yet: place 1 is the queue's head; the estimate (seconds) may be unknown.
+
+    About half of all waits end between the earliest and the latest.
+    """
+
+    reason: str
+    place: int
+    estimate: FiniteFloat | None = None
+    earliest: FiniteFloat | None = None
+    latest: FiniteFloat | None = None
+
+
+class Overview(Record):
+    """What `show` and `list` answer."""
+
+    experiment: Experiment
+    trials: tuple[Trial, ...]  # by index; of very many those that are looked at
+    trial_counts: dict[TrialState, int] = {}  # how many there are in each state, where `trials` are not all
+    attempts: tuple[Attempt, ...] = ()  # of these trials, oldest first; the newest ten of each
+    wait: Wait | None = None
+    warnings: tuple[str, ...] = ()  # of the snapshot, and notes of the attempts
+    default_trials: int | None = None  # of a search that nobody says how many for, and that has no number of its own
+    artifacts_seq: int = 0  # of the message about its newest artifact; 0: it has none
+    seq: int = 0  # of the newest message that this picture includes: watch from here
+
+    @property
+    def state(self) -> str:
+        """The word on the chip: an active experiment shows what its liveliest trial does."""
+        if self.experiment.state is not ExperimentState.ACTIVE:
+            return self.experiment.state
+        return next((state for state in LIVELIEST if self.counts.get(state)), self.experiment.state)
+
+    @property
+    def counts(self) -> dict[TrialState, int]:
+        """How many of all its trials are in each state that any is in."""
+        return self.trial_counts or dict(Counter(trial.state for trial in self.trials))
+
+    @property
+    def trial_limit(self) -> int | None:
+        """How many trials a search may have; None: as many as the budget, the time or the method itself has."""
+        search = self.experiment.config.search
+        if search is None:
+            return None
+        if search.ends_by_use:
+            return search.trials
+        return search.trials or self.default_trials or search.default_trials
+
+    @property
+    def front(self) -> Trial | None:
+        """The trial that says most: the best, or the first before any was validated; None before there is one."""
+        by_index = {trial.index: trial for trial in self.trials}
+        best = best_first(((trial.index, trial.best) for trial in self.trials), self.experiment.config.metric)
+        return by_index[best[0]] if best else next(iter(self.trials), None)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.experiment.state in EXPERIMENT_ENDED
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing more will happen unless a person does something: what is waited for."""
+        return self.ended or self.stuck is not None
+
+    @property
+    def stuck(self) -> Failure | None:
+        """What has paused it without anybody's word, for a person to put right; None where nothing has."""
+        if self.experiment.state is not ExperimentState.PAUSED:
+            return None
+        return next((trial.failure for trial in self.trials if trial.failure and trial.failure.of_storage), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the API and `--json` print it: `id`, `state` and `name` first, then everything."""
+        return {
+            "id": self.experiment.number,
+            "state": self.state,
+            "name": self.experiment.name,
+            **super().to_json(),
+        }
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The schema of what `to_json` says, where it is that of an answer."""
+        found = handler(core_schema)
+        if handler.mode == "serialization":
+            own = handler.resolve_ref_schema(found)
+            first = {"id": {"type": "integer"}, "state": {"type": "string"}, "name": {"type": "string"}}
+            own["properties"] = {**first, **own["properties"]}
+            own["required"] = [*first, *own["required"]]
+        return found
+
+    def after(self, message: Message) -> Overview:
+        """This picture with one more message taken in; one that it includes already changes nothing."""
+        if message.seq <= self.seq or message.experiment != self.experiment.number:
+            return self
+        changed: dict[str, Any] = {"seq": message.seq}
+        match message.type:
+            case "experiment":
+                changed["experiment"] = read(Experiment, message.data)
+            case "trial":
+                changed |= self._with(read(Trial, message.data))
+            case "attempt":
+                attempt = read(Attempt, message.data)
+                changed["attempts"] = _newest(_replaced(self.attempts, attempt, lambda each: each.id), attempt.trial)
+            case "report":
+                report, metric = read(StoredReport, message.data), self.experiment.config.metric
+                changed["trials"] = tuple(_moved_on(trial, report, metric) for trial in self.trials)
+            case "note" if message.data["text"] not in self.warnings:
+                changed["warnings"] = (*self.warnings, str(message.data["text"]))
+            case "artifact":
+                changed["artifacts_seq"] = message.seq
+        if message.type in ("trial", "attempt"):
+            changed["wait"] = None
+        return self.model_copy(update=changed)
+
+    def _with(self, trial: Trial) -> dict[str, Any]:
+        """What changes with a trial: of very many only those that are looked at are kept, and all are counted."""
+        metric = self.experiment.config.metric
+        trials = _replaced(self.trials, trial, lambda each: each.index)
+        if not self.trial_counts and len(trials) <= MOST:
+            return {"trials": trials}
+        counts = Counter(self.counts)
+        before = next((each.state for each in self.trials if each.index == trial.index), None)
+        if before is None and trial.index <= counts.total():
+            before = TrialState.PAUSED  # who is not looked at rests, or has ended and changes no more
+        counts[trial.state] += 1
+        if before is not None:
+            counts[before] -= 1
+        kept = looked_at([Glance.at(each) for each in trials], metric)
+        return {
+            "trials": tuple(each for each in trials if each.index in kept),
+            "trial_counts": {state: count for state, count in counts.items() if count > 0},
+            "attempts": tuple(each for each in self.attempts if each.trial in kept),
+        }
+
+
+def _moved_on(trial: Trial, report: StoredReport, metric: Metric) -> Trial:
+    if trial.index != report.trial:
+        return trial
+    changed: dict[str, Any] = {}
+    if report.step >= trial.step:
+        changed |= {"step": report.step, "epoch": report.epoch}
+        changed["metrics" if report.kind == "validation" else "training"] = report.metrics
+    if report.kind == "validation":
+        changed["best"] = better(trial.best, report, metric)  # an older attempt's may come late
+    return trial.model_copy(update=changed)
+
+
+def _replaced(items: tuple[_T, ...], new: _T, key: Callable[[_T], Any]) -> tuple[_T, ...]:
+    kept = [item for item in items if key(item) != key(new)]
+    return tuple(sorted([*kept, new], key=key))
+
+
+def _newest(attempts: tuple[Attempt, ...], trial: int) -> tuple[Attempt, ...]:
+    dropped = [attempt for attempt in attempts if attempt.trial == trial][:-ATTEMPTS]
+    return tuple(attempt for attempt in attempts if attempt not in dropped)
+
+
+class NodeRun(Record):
+    """What holds slots of a node. Of what a person may not see, only for which group: none, if it is one of one."""
+
+    slots: int
+    group: str
+    owner: str = ""
+    experiment: int | None = None
+    trial: int | None = None
+    server: str | None = None  # of a notebook server its full name: `dave/`
+    last_activity: FiniteFloat | None = None  # when something was last done in it
+    take_back_at: FiniteFloat | None = None  # from then on it may be stopped for its slots, unless it is used
+
+
+class NodeUse(Record):
+    """A node and how much of it is in use."""
+
+    name: str
+    kind: str
+    slots: int
+    used: int
+    devices: tuple[str, ...] = ()
+    healthy: bool = True
+    pool: str = LOCAL
+    address: str = ""
+    drained: bool = False  # what runs there goes on, nothing new is started
+    runs: tuple[NodeRun, ...] = ()
+
+
+class LogChunk(Record):
+    """Bytes of a rank's log from an offset, as text; ask again from `offset` for what comes after."""
+
+    attempt: int
+    rank: int
+    text: str
+    offset: int
+    size: int
+    ended: bool  # the attempt has ended: nothing will be appended
+
+
+class CheckpointInfo(Record):
+    """A committed checkpoint of a trial."""
+
+    id: str  # <step>-<attempt>
+    trial: int
+    step: int
+    epoch: FiniteFloat
+    bytes: int
+    at: FiniteFloat
+    metrics: dict[str, float] = {}  # the validation at its step; empty where there was none
+    verified: Literal["yes", "damaged", "not read"] = "not read"
+    problem: str = ""  # what is damaged
+    kept: tuple[str, ...] = ()  # why it stays; empty: the rules let it go
+    pinned: bool = False
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """What sorts a trial's checkpoints, oldest first."""
+        step, _, attempt = self.id.partition("-")
+        return int(step), int(attempt)

@@ -1,0 +1,139 @@
+"""How a search stands, as a person looks at it: its trials, its ladders of rungs, and who was the best by when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field, FiniteFloat
+
+from kernel_backend.model.experiment import Metric
+from kernel_backend.model.record import Record, Value
+from kernel_backend.model.search.records import Limit, Search
+from kernel_backend.model.states import TrialState
+from kernel_backend.model.trial import Best
+
+Unit = Literal["epoch", "step"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """The little of a trial that changes while a search goes on, read quickly of thousands."""
+
+    index: int
+    state: TrialState
+    attempt: int
+    failure: str | None  # the exception's class, of one that has failed
+    best: Best | None
+
+
+class TrialRow(Record):
+    """One trial of a search, as a row of a table. Values are the metric's, as they were reported."""
+
+    trial: int
+    state: TrialState
+    params: dict[str, Value]  # those that are searched, each block's by a name of its own: `blocks[0].kind`
+    unit: int = 0  # the newest whose end was reported
+    value: float | None = None  # at its end
+    best: FiniteFloat | None = None  # of all validations; None: none yet, or none that is finite
+    best_unit: int | None = None  # the one that it was in, or that ended with it
+    until: int | None = None  # the unit at whose end it hears more
+    parent: int | None = None  # the trial whose checkpoint it began from
+    attempts: int = 0
+    seconds: FiniteFloat = 0.0  # of slots that it has held
+    diverged: bool = False  # its newest value is not finite
+    failure: str | None = None  # the exception's class
+
+
+class RungStanding(Record):
+    """All results at the end of one unit of a ladder."""
+
+    unit: int
+    results: int
+    went_on: int  # trials that have trained beyond it, or do
+    best: FiniteFloat | None = None
+    cut: FiniteFloat | None = None  # the value of the last that may go on by its rank; None: nobody may yet
+    entries: tuple[tuple[int, FiniteFloat], ...] = ()  # (trial, value), best first; of many the best, and some others
+
+
+class BracketStanding(Record):
+    """One ladder, its lowest rung first."""
+
+    rungs: tuple[RungStanding, ...]
+
+
+class Better(Record):
+    """From here on this trial was the best."""
+
+    at: FiniteFloat  # seconds since the submission
+    units: int  # that all trials together had trained by then
+    trial: int
+    unit: int
+    value: FiniteFloat
+
+
+class Standing(Record):
+    """A search as a whole, and a page of its trials."""
+
+    number: int
+    search: Search
+    method: str
+    unit: Unit
+    units: int  # R, of one whole training
+    metric: Metric
+    params: tuple[str, ...]  # the columns of `TrialRow.params`
+    limit: int | None  # trials there may be; None: as many as the budget or the method has
+    counts: dict[str, int]  # trials by state
+    diverged: int
+    trained: int  # units of all trials together
+    spent: FiniteFloat  # seconds of slots
+    elapsed: FiniteFloat  # seconds since the submission, to the end where there is one
+    closed: Limit | None  # what is used up, so that nothing more is wanted
+    over: bool
+    best: TrialRow | None  # the trial with the best value ever reported
+    incumbent: tuple[Better, ...]  # at ends of units
+    brackets: tuple[BracketStanding, ...]  # none where nobody is judged before the end
+    trials: tuple[TrialRow, ...]
+
+    @property
+    def total(self) -> int:
+        """How many trials there are."""
+        return sum(self.counts.values())
+
+
+class TrialLine(Record):
+    """The metric of one trial over its units; None where it was not finite."""
+
+    trial: int
+    state: TrialState
+    unit: tuple[int, ...]
+    value: tuple[FiniteFloat | None, ...]
+
+
+class SearchCurves(Record):
+    """The learning curves of many trials, the best first; `of` is how many have one."""
+
+    unit: Unit
+    metric: Metric
+    of: int
+    lines: tuple[TrialLine, ...]
+
+
+class Importance(Record):
+    """How much of what tells good trials from poor ones each hyperparameter makes: shares that add up to 1.
+
+    Judged by the values at the end of `unit`, of `trials` trials; where that cannot be told, `missing` says why.
+    """
+
+    unit: int | None = None
+    trials: int = 0
+    shares: dict[str, float] = {}  # the largest first
+    missing: str = ""
+
+
+class Extension(Record):
+    """What a search gets besides; at least one of them. Each is the new total, since the submission."""
+
+    trials: int | None = Field(None, ge=1)
+    budget: float | None = Field(None, gt=0)  # slot seconds
+    max_time: float | None = Field(None, gt=0)  # seconds

@@ -1,0 +1,147 @@
+"""The list of routes that the service serves, and which of them the Jupyter server passes on for its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.checkpoints import Collected, Collection
+from kernel_backend.model.cluster.accounts import Account, Deed, Pool, Priority, Self, UseOverTime, Waiting
+from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
+from kernel_backend.model.environments import EnvironmentInfo
+from kernel_backend.model.experiment import Submission
+from kernel_backend.model.facts import StoredFact
+from kernel_backend.model.labels import LabelEdit
+from kernel_backend.model.record import Record
+from kernel_backend.model.reports import Delivery, Instruction, StoredReport
+from kernel_backend.model.search.methods import SearchMethods
+from kernel_backend.model.stream import Message
+from kernel_backend.model.views.curves import Curves
+from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, NodeUse, Overview
+from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, Standing
+from kernel_backend.spec.resume import Resumption
+
+# What stands for a part of a path, and which text it may be.
+PARTS = {
+    "number": r"[0-9]{1,9}",
+    "trial": r"[0-9]{1,9}",
+    "checkpoint": r"[0-9]{1,18}-[0-9]{1,9}",
+    "artifact": r"(?:[A-Za-z0-9._-]|%20){1,300}",  # as an address has it: a space is %20
+    "part": r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
+    "id": r"[0-9a-f]{64}",
+    "kind": r"(?:user|group)",
+    "name": r"[^/]{1,900}",  # of a user, a group or a node: whatever it is, as an address has it
+    "key": r"[0-9]{1,9}\.[0-9]{1,9}-[0-9]{1,9}",
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of a route. `answer` is a record, `{name: record}` for a list of them, or a media type."""
+
+    answer: type[Record] | Mapping[str, type[Record]] | str | None = None
+    body: type[Record] | str | None = None
+    optional: bool = False  # the body may be left out
+    query: Mapping[str, str] = field(default_factory=dict)  # name -> JSON type
+    status: int = 200
+    also: tuple[int, ...] = ()  # other statuses with the same answer
+    page: bool = False  # pages of JupyterLab may call it, too: the Jupyter server passes it on
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A path such as `/api/experiments/{number}`, and what goes in and comes out of each of its methods."""
+
+    path: str
+    operations: Mapping[str, Operation]
+
+
+INT, TEXT = "integer", "string"
+JSON, BYTES = "application/json", "application/octet-stream"
+PNG, ZIP = "image/png", "application/zip"
+LISTED = {"state": TEXT, "search": TEXT, "tag": TEXT, "limit": INT, "owner": TEXT, "group": TEXT}
+REPORTED = {"trial": INT, "kind": TEXT, "after": INT, "limit": INT}
+LOGGED = {"trial": INT, "attempt": INT, "rank": INT, "offset": INT, "tail": INT}
+PAST = {"search": TEXT, "limit": INT}
+DRAWN = {"trial": INT, "points": INT}
+MANY = {"limit": INT, "points": INT}
+PAGED = {"sort": TEXT, "limit": INT, "offset": INT}
+SPAN = {"since": INT, "until": INT, "points": INT}
+WATCHED = {"after": INT, "experiment": INT}
+SHOW = {"GET": Operation(Overview, page=True)}
+ACT = {"POST": Operation(Overview)}
+ACT_ON_PAGE = {"POST": Operation(Overview, page=True)}
+CHECKPOINT = {"POST": Operation(CheckpointInfo)}
+ONE = "/api/experiments/{number}"
+ACCOUNT = "/api/accounts/{kind}/{name}"
+KEPT = f"{ONE}/checkpoints/{{trial}}/{{checkpoint}}"
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        "/api/experiments",
+        {
+            "GET": Operation({"experiments": Overview}, query=LISTED, page=True),
+            "POST": Operation(Overview, body=Submission, status=201, also=(200,)),
+        },
+    ),
+    Endpoint(ONE, SHOW),
+    Endpoint(f"{ONE}/label", {"POST": Operation(Overview, body=LabelEdit, page=True)}),
+    Endpoint(f"{ONE}/stop", ACT_ON_PAGE),
+    Endpoint(f"{ONE}/pause", ACT_ON_PAGE),
+    Endpoint(f"{ONE}/resume", {"POST": Operation(Overview, body=Resumption, optional=True, page=True)}),
+    Endpoint(f"{ONE}/rerun", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
+    Endpoint(f"{ONE}/verify", {"POST": Operation(Overview, body=Rerun, optional=True, status=201)}),
+    Endpoint(f"{ONE}/diff", {"GET": Operation(Diff, query={"other": INT})}),
+    Endpoint("/api/history", {"GET": Operation({"history": HistoryEntry}, query=PAST)}),
+    Endpoint(f"{ONE}/reports", {"GET": Operation({"reports": StoredReport}, query=REPORTED, page=True)}),
+    Endpoint(f"{ONE}/facts", {"GET": Operation({"facts": StoredFact}, query={"trial": INT})}),
+    Endpoint(f"{ONE}/curves", {"GET": Operation(Curves, query=DRAWN, page=True)}),
+    Endpoint("/api/search/methods", {"GET": Operation(SearchMethods)}),
+    Endpoint(f"{ONE}/search", {"GET": Operation(Standing, query=PAGED, page=True)}),
+    Endpoint(f"{ONE}/search/curves", {"GET": Operation(SearchCurves, query=MANY, page=True)}),
+    Endpoint(f"{ONE}/search/importance", {"GET": Operation(Importance, page=True)}),
+    Endpoint(f"{ONE}/extend", {"POST": Operation(Overview, body=Extension, page=True)}),
+    Endpoint(f"{ONE}/trials/{{trial}}/promote", ACT_ON_PAGE),
+    Endpoint(f"{ONE}/trials/{{trial}}/prune", ACT_ON_PAGE),
+    Endpoint(f"{ONE}/logs", {"GET": Operation(LogChunk, query=LOGGED, page=True)}),
+    Endpoint(f"{ONE}/checkpoints", {"GET": Operation({"checkpoints": CheckpointInfo}, page=True)}),
+    Endpoint(KEPT, {"GET": Operation(JSON), "DELETE": Operation(status=204)}),
+    Endpoint(f"{KEPT}/verify", CHECKPOINT),
+    Endpoint(f"{KEPT}/pin", CHECKPOINT),
+    Endpoint(f"{KEPT}/unpin", CHECKPOINT),
+    Endpoint(f"{KEPT}/parts/{{part}}", {"GET": Operation(BYTES, query={"offset": INT})}),
+    Endpoint(f"{ONE}/artifacts", {"GET": Operation({"artifacts": Artifact}, page=True)}),
+    Endpoint(f"{ONE}/trials/{{trial}}/artifacts/{{artifact}}", {"GET": Operation(BYTES, page=True)}),
+    Endpoint(f"{ONE}/source", {"GET": Operation(JSON, page=True)}),
+    Endpoint(f"{ONE}/environment", {"GET": Operation(EnvironmentInfo)}),
+    Endpoint(f"{ONE}/snapshot.zip", {"GET": Operation(ZIP)}),
+    Endpoint(f"{ONE}/picture.png", {"GET": Operation(PNG, query={"dark": INT}, page=True)}),
+    Endpoint(
+        "/api/snapshots/{id}",
+        {"HEAD": Operation(status=204), "PUT": Operation(body=BYTES, status=204)},
+    ),
+    Endpoint("/api/attempts/{key}/records", {"POST": Operation(Instruction, body=Delivery)}),
+    Endpoint("/api/stream", {"GET": Operation(Message, query=WATCHED, status=101)}),
+    Endpoint("/api/gc", {"POST": Operation(Collected, body=Collection)}),
+    Endpoint("/api/me", {"GET": Operation(Self, page=True)}),
+    Endpoint("/api/accounts", {"GET": Operation({"accounts": Account}, page=True)}),
+    Endpoint(
+        f"{ACCOUNT}/quota",
+        {"PUT": Operation(Account, body=JSON), "DELETE": Operation(Account)},
+    ),
+    Endpoint(f"{ACCOUNT}/use", {"GET": Operation(UseOverTime, query=SPAN)}),
+    Endpoint("/api/queue", {"GET": Operation({"queue": Waiting}, query={"limit": INT}, page=True)}),
+    Endpoint("/api/queue/{number}/priority", {"POST": Operation(Overview, body=Priority)}),
+    Endpoint("/api/queue/{number}/first", ACT),
+    Endpoint("/api/nodes", {"GET": Operation({"nodes": NodeUse}, page=True)}),
+    Endpoint("/api/nodes/{name}/drain", {"POST": Operation(NodeUse)}),
+    Endpoint("/api/nodes/{name}/undrain", {"POST": Operation(NodeUse)}),
+    Endpoint("/api/pools", {"GET": Operation({"pools": Pool}, page=True)}),
+    Endpoint(
+        "/api/audit",
+        {"GET": Operation({"audit": Deed}, query={"before": INT, "limit": INT, "search": TEXT})},
+    ),
+    Endpoint("/api/health", {"GET": Operation(JSON, page=True)}),
+    Endpoint("/api/openapi.json", {"GET": Operation(JSON)}),
+)

@@ -1,0 +1,43 @@
+"""What rank 0 does when a definition calls `run.artifact`: the file goes to its place, the spool tells of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kernel_backend.artifacts.write import keep, look, sweep
+from kernel_backend.home import artifact_folder
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.reports import Kept, Note
+from kernel_backend.runner import opened_files
+from kernel_backend.runner.ipc import Spool
+from kernel_backend.runner.progress import Progress
+
+
+class Keeper:
+    """Keeps the artifacts of a job's trial."""
+
+    def __init__(self, job: Job, spool: Spool, progress: Progress) -> None:
+        self._folder = artifact_folder(Path(job.home), job.experiment, job.trial)
+        self._spool, self._progress = spool, progress
+        sweep(self._folder)
+
+    def __call__(self, name: str, path: Path) -> None:
+        """Keep and tell; where there is no room only tell. Raises InvalidRequest for what cannot be kept."""
+        with opened_files.unheard():  # what the training has made is not among the files that it depends on
+            source = look(name, path)
+            try:
+                written = keep(source, self._folder)
+            except OSError as error:
+                text = f"artifact {source.name} of step {self._progress.step} was not kept: {error.strerror or error}"
+                self._spool.say(Note(level="warning", text=text))
+                return
+        self._spool.say(
+            Kept(
+                name=source.name,
+                size=written.size,
+                digest=written.digest,
+                media=source.media,
+                file=source.file,
+                step=self._progress.step,
+            )
+        )

@@ -1,0 +1,341 @@
+"""How the ranks of a training save its checkpoints together while it goes on, and choose the one to begin from."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from kernel_backend.checkpoints import retention
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, checkpoint_id
+from kernel_backend.checkpoints.writer import pieces
+from kernel_backend.errors import CheckpointFailed, Fenced, PlaceUnavailable
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.record import Value
+from kernel_backend.model.reports import Committed, Note
+from kernel_backend.model.trial import checkpoint_order
+from kernel_backend.retry import RetryPolicy
+from kernel_backend.runner.checkpoint.contents import Contents, Everyones
+from kernel_backend.runner.checkpoint.saving import Background, Copying, Cost, HostCopy, Stopwatch
+from kernel_backend.runner.ipc import Spool
+from kernel_backend.runner.ranks.backends import Ranks
+
+LAST_WORDS_S = 20.0  # what a checkpoint under way gets when its rank must end
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+RETRY = RetryPolicy((3.0,), tries=5)  # of what has no second chance: the last checkpoint, the one to begin from
+
+
+class Moment(NamedTuple):
+    """Where a training stands.
+
+    `metrics` are those of a validation at this step, `facts` is whatever JSON the loop wants back.
+    """
+
+    step: int
+    epoch: float
+    metrics: dict[str, float]
+    facts: dict[str, Any]
+
+
+class Draft(NamedTuple):
+    """A checkpoint that is being copied."""
+
+    moment: Moment
+    state: dict[str, Any]
+    copying: Copying
+    stalled: Stopwatch
+    lazily: bool
+
+    @property
+    def bytes(self) -> int:
+        """The size of all its tensors."""
+        return sum(tensor.nbytes for tensors in self.copying.copies.values() for tensor in tensors.values())
+
+
+class Checkpointer:
+    """Saves and restores one training; `save`, `finish` and `restore` are called by all ranks at the same step."""
+
+    def __init__(
+        self,
+        job: Job,
+        ranks: Ranks,
+        spool: Spool,
+        home: Checkpoints,
+        contents: Contents,
+        numerics: Mapping[str, str],
+        copy: HostCopy,
+        eager: bool,
+    ) -> None:
+        """`eager` copies nothing lazily."""
+        self._job, self._ranks, self._spool, self._home = job, ranks, spool, home
+        self._contents, self._numerics = contents, dict(numerics)
+        self._copy, self._eager = copy, eager
+        self._writer = Background("checkpoint")
+        self._draft: Draft | None = None
+        self._newest: str | None = None  # the newest that is known to be whole
+        self._fenced: Fenced | None = None  # a later attempt has begun: this one is to end
+        self._missed = 0  # checkpoints in a row that could not be written
+        self._proved = False  # a lazy copy of this training has turned out true
+        self.cost = Cost()
+        self.owed = False  # a copy had to be thrown away: the next step's is wanted
+
+    @property
+    def busy(self) -> bool:
+        """Whether the newest checkpoint is still on its way to the disk."""
+        return self._draft is not None or self._writer.busy
+
+    def check(self) -> None:
+        """Raise DaylightError at once where a state has something in it that a checkpoint cannot hold."""
+        self._contents.check()
+
+    def save(self, moment: Moment) -> None:
+        """Begin a checkpoint of this moment. Training may go on; `settle` before anything changes."""
+        stalled = Stopwatch()
+        with stalled:
+            everyones = self._contents.gather()
+        if self._ranks.rank == 0:
+            # Until a lazy copy has turned out true, the best model so far is not left to one.
+            lazily = not self._eager and (self._proved or not moment.metrics)
+            self._begin_if_it_can(moment, everyones, stalled, lazily)
+
+    def settle(self) -> None:
+        """Call this before weights, optimizer or anything else that a checkpoint holds is changed."""
+        if self._fenced is not None:
+            raise self._fenced
+        draft, self._draft = self._draft, None
+        if draft is None:
+            return
+        with draft.stalled:
+            true = draft.copying.join()
+            if true:
+                self._writer.begin(partial(self._write, draft))
+        self._proved = self._proved or (true and draft.lazily)
+        if not true:  # something wrote to a parameter outside of the update, as WGAN's clamping does
+            draft.copying.done()
+            self._eager = self.owed = True
+            self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
+
+    def finish(self, moment: Moment) -> None:
+        """Commit a checkpoint of this moment, before training ends or stops; all ranks know then that it is in place.
+
+        Raises CheckpointFailed where it cannot be written, after some tries: work that is lost is not done.
+        """
+        everyones = self._contents.gather()
+        if self._ranks.rank == 0:
+            self._begin(moment, everyones, Stopwatch(), lazily=False)
+            draft, self._draft = self._draft, None
+            assert draft is not None
+            self._writer.wait()
+            try:
+                self._write_at_last(draft)
+            finally:
+                draft.copying.done()
+        self._ranks.barrier()  # nobody goes on, and so nobody exits, before the manifest is in place
+
+    def close(self) -> None:
+        """Let a checkpoint that is under way come to its end, where that takes no longer than some seconds."""
+        with contextlib.suppress(Exception):  # this rank ends by an error already
+            self.settle()
+            self._writer.wait(LAST_WORDS_S)
+
+    def restore(self) -> Manifest | None:
+        """Bring back the pinned checkpoint, or the one before where it is damaged; None where training begins anew.
+
+        One of step 0 has the weights of another trial, with which training begins anew, too. Raises PlaceUnavailable
+        where the checkpoints cannot be reached, after some tries.
+        """
+        chosen = self._choose_patiently() if self._ranks.rank == 0 else None
+        manifest: Manifest | None = self._ranks.broadcast_object(chosen)
+        if manifest is not None and manifest.step == 0:
+            self._contents.load_weights(manifest, partial(self._home.read, manifest))
+            self._spool.say(Note(text="begins with the weights of another trial"))
+            return None
+        if manifest is not None:
+            changed = _changes(manifest.params, self._job.params)
+            self._contents.load(manifest, partial(self._home.read, manifest), others=bool(changed))
+            self._newest = manifest.id
+            if changed:
+                text = f"begins from checkpoint {manifest.id} of other hyperparameters: {changed}"
+                self._spool.say(Note(text=f"{text}; weights and moments are the checkpoint's, the rest is its own"))
+        return manifest
+
+    # Saving
+
+    def _begin_if_it_can(self, moment: Moment, everyones: Everyones, stalled: Stopwatch, lazily: bool) -> None:
+        if self._missed and self._writer.busy:
+            return  # a store that does not answer must not make training wait for it again and again
+        if not moment.metrics:  # one that may be the best so far has the second set of memory
+            with stalled:
+                self._writer.wait()  # so that a kill costs no more than one interval and what is under way
+        try:
+            self._begin(moment, everyones, stalled, lazily)
+        except MemoryError as error:
+            self._miss(moment, error)
+
+    def _begin(self, moment: Moment, everyones: Everyones, stalled: Stopwatch, lazily: bool) -> None:
+        with stalled:
+            self.settle()
+            state, parts = self._contents.apart(everyones)
+            state["training"] = moment.facts
+            self._draft = Draft(moment, state, self._copy.begin(parts, lazily), stalled, lazily)
+        self.owed = False
+
+    def _write(self, draft: Draft) -> None:
+        """Write, commit and prune; whatever goes wrong costs a checkpoint and never the training."""
+        try:
+            self._try_to_write(draft)
+        except Fenced as fenced:
+            self._fenced = fenced
+        except Exception as error:  # stores have errors of their own
+            self._discard(draft)
+            self._miss(draft.moment, error)
+        finally:
+            draft.copying.done()
+
+    def _miss(self, moment: Moment, error: Exception) -> None:
+        self._missed += 1
+        if self._missed == 1:  # one word for all of them: a disk that is full stays so for long
+            text = f"checkpoint at step {moment.step} could not be written: {_said(error)}; training goes on"
+            self._spool.say(Note(level="warning", text=text))
+
+    def _write_at_last(self, draft: Draft) -> None:
+        waits = RETRY.waits()
+        while True:
+            try:
+                self._try_to_write(draft)
+                return
+            except Fenced:
+                raise
+            except Exception as error:
+                self._discard(draft)
+                pause = next(waits, None)
+                if pause is None:
+                    what = f"the last checkpoint, at step {draft.moment.step}, could not be written to"
+                    newest = f"the newest is {self._newest}" if self._newest else "there is none before it"
+                    way_out = "Make room" if getattr(error, "errno", None) in _FULL else "Put that right"
+                    raise CheckpointFailed(f"{what} {self._home.where}: {_said(error)}; {newest}. {way_out}") from error
+            time.sleep(pause)
+
+    def _try_to_write(self, draft: Draft) -> None:
+        name = checkpoint_id(draft.moment.step, self._job.attempt)
+        began = time.monotonic()
+        draft.copying.arrived()
+        self._must_be_newest()
+        self._must_have_room(draft.bytes)
+        copies = draft.copying.copies.items()
+        written = [self._home.write(name, part, pieces(tensors)) for part, tensors in copies]
+        self._commit(draft, written, time.monotonic() - began)
+
+    def _must_be_newest(self) -> None:
+        """Raise Fenced where a later attempt of this trial has begun: nothing here is this one's to change any more."""
+        claimed = self._home.claimed()
+        if claimed > self._job.attempt:
+            raise Fenced(f"attempt {self._job.id} was followed by attempt {claimed}: it ends here")
+
+    def _must_have_room(self, needed: int) -> None:
+        """Raise OSError where the disk has no room for so many bytes, even without what may be deleted."""
+        if self._room() <= needed:
+            self._prune()
+            if self._room() <= needed:
+                room = f"{needed / 1e3:,.0f} kB needed in {self._home.where}, {self._room() / 1e3:,.0f} kB free"
+                raise OSError(errno.ENOSPC, f"No space left on device ({room})")
+
+    def _room(self) -> float:
+        free = self._home.free()
+        return math.inf if free is None else free
+
+    def _discard(self, draft: Draft) -> None:
+        with contextlib.suppress(Exception):
+            self._home.discard(checkpoint_id(draft.moment.step, self._job.attempt))
+
+    def _commit(self, draft: Draft, written: list[Part], seconds: float) -> None:
+        moment, job = draft.moment, self._job
+        manifest = Manifest(
+            experiment=job.experiment,
+            trial=job.trial,
+            uid=job.uid,
+            attempt=job.attempt,
+            step=moment.step,
+            epoch=moment.epoch,
+            at=time.time(),
+            world=self._ranks.size,
+            seed=job.config.seed,
+            params=job.params,
+            snapshot=job.snapshot,
+            numerics=self._numerics,
+            metrics=moment.metrics,
+            parts=tuple(written),
+            state=draft.state,
+        )
+        self._must_be_newest()
+        self._home.commit(manifest)
+        self._newest = manifest.id
+        if self._missed:
+            self._spool.say(Note(text=f"checkpoints are written again, from step {moment.step} on"))
+            self._missed = 0
+        self.cost = Cost(draft.stalled.seconds, seconds)
+        self._spool.say(
+            Committed(
+                id=manifest.id,
+                step=manifest.step,
+                epoch=manifest.epoch,
+                bytes=manifest.bytes,
+                seconds=seconds,
+                stall=draft.stalled.seconds,
+            )
+        )
+        self._prune()
+
+    def _prune(self) -> None:
+        config = self._job.config
+        with contextlib.suppress(Exception):  # what stays too long does no harm
+            line = [manifest for manifest in self._home.committed() if self._comes_from(manifest)]
+            for old in retention.expendable(line, config.keep, config.metric):
+                self._home.discard(old.id)
+
+    def _comes_from(self, manifest: Manifest) -> bool:
+        """Whether this training's state comes from that one, and not from one that it went back from."""
+        pinned = self._job.resume_from
+        return manifest.attempt == self._job.attempt or (
+            pinned is not None and manifest.order <= checkpoint_order(pinned)
+        )
+
+    # Coming back
+
+    def _choose_patiently(self) -> Manifest | None:
+        try:
+            return RETRY.call(self._choose, on=OSError)
+        except OSError as error:
+            text = f"the checkpoints in {self._home.where} cannot be reached: {_said(error)}"
+            raise PlaceUnavailable(text) from error
+
+    def _choose(self) -> Manifest | None:
+        self._must_be_newest()
+        self._home.claim(self._job.attempt)
+        self._home.sweep(self._job.attempt)
+        pinned = self._job.resume_from
+        if pinned is None:
+            return None
+        step, _ = wanted = checkpoint_order(pinned)
+        found, problems = self._home.newest_verified(fence=self._job.attempt, upto=wanted)
+        if found is None or found.id != pinned:
+            what = "; ".join(problems) or f"checkpoint {pinned} is not in {self._home.where}"
+            start = f"checkpoint {found.id}" if found else "the beginning"
+            again = f"steps {found.step + 1 if found else 1} to {step} are trained again"
+            self._spool.say(Note(level="warning", text=f"{what}; training goes on from {start}, {again}"))
+        return found
+
+
+def _changes(before: Mapping[str, Value], now: Mapping[str, Value]) -> str:
+    """`lr 0.1 -> 0.08`; empty where all hyperparameters are the same."""
+    both = [(name, before.get(name), now.get(name)) for name in sorted({*before, *now})]
+    # NaN is no other value than NaN, and 1 none than 1.0.
+    return ", ".join(f"{name} {a} -> {b}" for name, a, b in both if a != b and repr(a) != repr(b))
+
+
+def _said(error: Exception) -> str:
+    return str((error.strerror if isinstance(error, OSError) else None) or error or type(error).__name__)

@@ -1,0 +1,121 @@
+"""What a checkpoint of a training holds, and how it comes back to the last bit.
+
+Model, optimizer, schedule, scaler and averaged weights are equal on all ranks. What is each rank's own, the buffers of
+its logical ranks and (with `--rng stream`) its random states, rank 0 gathers; so it alone writes. With derived seeds
+random states follow from seed and step, and the place in the data is the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from kernel_backend.checkpoints.base import Manifest
+from kernel_backend.checkpoints.writer import decode, flatten, must_hold, unflatten
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.checkpoint.saving import Parts
+from kernel_backend.runner.checkpoint.stateful import Optimizer, Schedule, Stateful
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.logical_ranks import LogicalRanks
+from kernel_backend.runner.ranks.backends import Ranks
+
+Read = Callable[[str], bytes]  # the verified bytes of a part
+
+
+class Everyones(NamedTuple):
+    """What is each rank's own, on rank 0: buffers by logical rank, and random states by rank."""
+
+    buffers: Mapping[int, Mapping[str, Tensor]]
+    random: Sequence[Any]
+
+
+NOBODYS = Everyones({}, ())
+
+
+class Contents:
+    """The state of one training, over all of its ranks."""
+
+    def __init__(
+        self,
+        parts: Mapping[str, Stateful],
+        logical: LogicalRanks,
+        streams: RandomStates | None,
+        ranks: Ranks,
+        seed: int,
+    ) -> None:
+        """`streams` are random states, where they do not follow from the seed."""
+        self._parts, self._logical, self._streams = parts, logical, streams
+        self._ranks, self._seed = ranks, seed
+
+    def gather(self) -> Everyones:
+        """What rank 0 cannot know by itself; called by all ranks."""
+        random = self._ranks.all_gather_object(self._streams.state_dict()) if self._streams else ()
+        return Everyones(self._logical.gather(self._ranks), random)
+
+    def check(self) -> None:
+        """Raise DaylightError with the name of what a checkpoint cannot hold."""
+        _, parts = self.apart(NOBODYS)
+        for tensors in [*parts.values(), self._logical.live()]:
+            for name, tensor in tensors.items():
+                must_hold(name, tensor)
+
+    def apart(self, everyones: Everyones) -> tuple[dict[str, Any], Parts]:
+        """The whole state as JSON and tensors, these by part; raises DaylightError for what neither can hold."""
+        state: dict[str, Any] = {}
+        parts: dict[str, dict[str, Tensor]] = {}
+        for name, part in self._parts.items():
+            state[name], parts[name] = flatten(part.state_dict())
+        for rank, random in enumerate(everyones.random):
+            state[_random(rank)], parts[_random(rank)] = flatten(random)
+        for rank, buffers in everyones.buffers.items():
+            parts[_buffers(rank)] = dict(buffers)
+        # Buffers change in the next forward pass already; those that were gathered are copies.
+        first, model = parts.get(_buffers(0), {}), parts["model"]
+        parts["model"] = {name: first.pop(name, tensor) for name, tensor in model.items()}
+        return state, {name: tensors for name, tensors in parts.items() if tensors}
+
+    def load(self, manifest: Manifest, read: Read, others: bool = False) -> None:
+        """Be in this checkpoint's state again, on this rank; raises CheckpointDamaged.
+
+        Where it is of `others` hyperparameters, optimizer and schedule keep those that they have.
+        """
+
+        def tensors(name: str) -> dict[str, Tensor]:
+            return decode(read(name)) if manifest.part(name) else {}
+
+        for name, part in self._parts.items():
+            state = unflatten(manifest.state[name], tensors(name))
+            if others and isinstance(part, Optimizer | Schedule):
+                part.take_over(state)
+            else:
+                part.load_state_dict(state)
+        self._logical.restore({rank: tensors(_buffers(rank)) for rank in {0, *self._logical.mine}})
+        if self._streams is None:
+            return
+        own = _random(self._ranks.rank)
+        if own in manifest.state:
+            self._streams.load_state_dict(unflatten(manifest.state[own], tensors(own)))
+        else:  # this rank is new
+            self._streams.begin(self._seed, self._ranks.rank, manifest.step)
+
+    def load_weights(self, manifest: Manifest, read: Read) -> None:
+        """Give the model the weights of this checkpoint, which has nothing else; raises CheckpointDamaged.
+
+        Raises InvalidDefinition where they are of another model.
+        """
+        (part,) = manifest.parts
+        state = unflatten(manifest.state["model"], decode(read(part.name)))
+        try:
+            self._parts["model"].load_state_dict(state)
+        except (RuntimeError, AttributeError) as error:  # other shapes, other names
+            raise InvalidDefinition(f"the weights that it begins with are of another model: {error}") from error
+
+
+def _buffers(rank: int) -> str:
+    return f"buffers-{rank}"
+
+
+def _random(rank: int) -> str:
+    return f"random-{rank}"

@@ -1,0 +1,68 @@
+"""In which order an epoch's samples come: a permutation that follows from seed and epoch, read anywhere at once."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kernel_backend.runner.determinism import seeds
+
+LARGEST_LISTED = 10**7  # up to here a permutation is held in memory: 80 MB, drawn in half a second
+_ROUNDS = 6
+_ODD = -0x61C8864680B583EB
+
+
+class Order:
+    """The permutation of `count` samples in an epoch."""
+
+    def __init__(self, seed: int, epoch: int, count: int) -> None:
+        value = seeds.mix(seed, "order", epoch)
+        self._scattered = Scattered(value, count) if count > LARGEST_LISTED else None
+        listed = count if self._scattered is None else 0
+        self._listed = torch.randperm(listed, generator=seeds.generator(value))
+
+    def slice(self, start: int, stop: int) -> Tensor:
+        """The samples at places `start` to `stop` (not included), int64."""
+        if self._scattered is None:
+            return self._listed[start:stop]
+        return self._scattered.at(torch.arange(start, stop))
+
+
+class Scattered:
+    """A permutation of `count` numbers that holds no list: each place is computed when asked for.
+
+    A place is a row and a column of a nearly square table. In turn, each is moved on by a hash of the other, which
+    could be undone: a Feistel network (Luby and Rackoff 1988). The few that land beyond `count` go through it again
+    until they do not (Black and Rogaway 2002: Ciphers with arbitrary finite domains).
+    """
+
+    def __init__(self, value: int, count: int) -> None:
+        self._count = count
+        self._columns = math.isqrt(count - 1) + 1
+        self._rows = -(-count // self._columns)
+        self._keys = [(seeds.mix(value, "factor", each) | 1, seeds.mix(value, "term", each)) for each in range(_ROUNDS)]
+
+    def at(self, places: Tensor) -> Tensor:
+        """What stands at these places (int64)."""
+        found = self._once(places)
+        while (outside := found >= self._count).any():
+            found[outside] = self._once(found[outside])
+        return found
+
+    def _once(self, places: Tensor) -> Tensor:
+        row, column = places // self._columns, places % self._columns
+        for number, key in enumerate(self._keys):
+            if number % 2:
+                column.add_(_hash(row, key)).remainder_(self._columns)
+            else:
+                row.add_(_hash(column, key)).remainder_(self._rows)
+        return row.mul_(self._columns).add_(column)
+
+
+def _hash(numbers: Tensor, key: tuple[int, int]) -> Tensor:
+    """Well mixed numbers; products wrap around at 64 bits. Without the middle line all rounds together were linear."""
+    mixed = numbers.mul(key[0]).add_(key[1])
+    mixed.bitwise_xor_(mixed >> 32)
+    return mixed.mul_(_ODD).bitwise_right_shift_(24)

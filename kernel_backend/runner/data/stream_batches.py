@@ -1,0 +1,219 @@
+"""Passes over a stream of samples: global batches and their places, each sample with random numbers of its own."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from torch.utils.data import Dataset
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.data.sample_digest import Seen, see
+from kernel_backend.runner.data.samples import one_thread
+from kernel_backend.runner.data.shares import Batch, Cut
+from kernel_backend.runner.data.source import Source
+from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.generators import Draws
+
+
+class Place(NamedTuple):
+    """Where in a stream a training stands, after some batch."""
+
+    step: int = 0  # batches so far, over all passes
+    epoch: int = 0
+    before: int = 0  # samples of earlier epochs
+    taken: int = 0  # samples of this one
+    length: int | None = None  # samples of a pass, once known
+    dataset: Any = None  # what its state_dict said here; between two passes, what it said within the earlier one,
+    rest: int = 0  # so many samples before its end
+
+
+class Start(NamedTuple):
+    """From where to read: so many batches after a place."""
+
+    place: Place
+    left_out: int = 0
+    once: bool = False  # to the end of the pass, and no further
+
+
+class Part(NamedTuple):
+    """A global batch as this process has it, and the place after it."""
+
+    batches: list[Batch]
+    place: Place
+    last: bool  # of its pass
+    again: int  # samples that were read only to find the place, just before
+    seconds: float  # which that has taken
+
+
+class Passes(Dataset[Any]):
+    """One pass after the other. It is asked for parts in order: a Start begins anew, None goes on."""
+
+    def __init__(self, source: Source, cut: Cut, seed: int, tag: str, digested: bool = False) -> None:
+        """`digested` asks for digests of the samples of the first pass."""
+        self._source, self._cut, self._digested = source, cut, digested
+        self._draws, self._collating = seeds.Draws(seed, tag), Draws(source.collate, seed, f"collate {tag}")
+        self._opening = Draws(source.dataset, seed, f"pass {tag}")
+        self._parts: Iterator[Part] = iter(())
+
+    def keep_pairs(self) -> None:
+        """Share batches so that no share is one sample alone."""
+        self._cut = self._cut._replace(pairs=True)
+
+    def __getitem__(self, start: Start | None) -> Part | None:
+        if start is not None:
+            self._parts = self._read(start)
+        with one_thread():
+            return next(self._parts, None)
+
+    def _read(self, start: Start) -> Iterator[Part]:
+        place, left_out, began, again = start.place, start.left_out, time.perf_counter(), 0
+        if place.dataset is not None and place.taken == 0:
+            self._end_again(place)
+        while True:
+            a_pass = self._open(place, place.dataset if place.taken else None)
+            again += a_pass.again
+            for chunk in a_pass.chunks(self._cut):
+                place = chunk.place
+                if left_out:
+                    left_out, again = left_out - 1, again + len(chunk.samples)
+                    continue
+                seconds = time.perf_counter() - began if again else 0.0
+                yield Part(self._batches(chunk), place, chunk.last, again, seconds)
+                again = 0
+            if start.once:
+                return
+
+    def _end_again(self, place: Place) -> None:
+        """Have the dataset end the pass before this place once more, from its last state within it.
+
+        What its state says after the last sample differs from dataset to dataset: that nothing is left, or that all is
+        still to come. From within a pass each goes on, comes to the end as it did before, and is what it was then.
+        """
+        within = place._replace(epoch=place.epoch - 1, before=place.before - place.rest)
+        self._open(within, place.dataset).skip_to_end()
+
+    def _open(self, place: Place, state: Any) -> _Pass:
+        # The stream's own generators go on from here to the end of the pass: its own state may bring them back.
+        self._opening.look()
+        self._collating.look()
+        self._opening.at(place.epoch)
+        return _Pass(self._source, place, state, self._draws)
+
+    def _batches(self, chunk: _Chunk) -> list[Batch]:
+        return [self._batch(chunk, share) for share in self._cut.shares(len(chunk.samples))]
+
+    def _batch(self, chunk: _Chunk, share: slice) -> Batch:
+        samples = chunk.samples[share]
+        data, seen = None, Seen()
+        if samples:
+            seen = see(samples) if self._digested and chunk.epoch == 0 else seen
+            self._collating.at(chunk.position + share.start)
+            data = self._source.collate(samples)
+        return Batch(data, len(samples), len(chunk.samples), chunk.epoch, chunk.last, seen)
+
+
+class _Chunk(NamedTuple):
+    samples: list[Any]
+    position: int  # of the first, over all passes
+    epoch: int
+    place: Place  # after it
+    last: bool = False
+
+
+class _Pass:
+    """A pass from some place in it to its end."""
+
+    def __init__(self, source: Source, place: Place, state: Any, draws: seeds.Draws) -> None:
+        """Find the place: at once where the dataset can by its `state`, else by reading up to it."""
+        self._source, self._begin, self._draws = source, place, draws
+        dataset = source.dataset
+        if callable(getattr(dataset, "set_epoch", None)):
+            dataset.set_epoch(place.epoch)
+        known = state is not None
+        if known and _keeps_place(dataset):
+            dataset.load_state_dict(copy.deepcopy(state))
+        self._samples: Any = iter(dataset)
+        self._keeper = next((each for each in (dataset, self._samples) if _keeps_place(each)), None)
+        if known and self._keeper is not None and self._keeper is not dataset:
+            self._keeper.load_state_dict(copy.deepcopy(state))
+        found = place.taken == 0 or (known and self._keeper is not None)
+        self._taken = place.taken if found else 0
+        self._within = place  # the newest one after which more samples came
+        self.again = 0 if found else self._read_to(place.taken)
+
+    def chunks(self, cut: Cut) -> Iterator[_Chunk]:
+        """The global batches; of each it is known whether it is the last, for the one after it has been read too."""
+        found = self._chunks(cut)
+        ahead = next(found, None)
+        if ahead is None:
+            raise self._nothing()
+        for chunk in found:
+            yield ahead
+            self._within, ahead = ahead.place, chunk
+        yield ahead._replace(last=True, place=self._end(ahead.place.step))
+
+    def skip_to_end(self) -> None:
+        """Read what is left, for nobody."""
+        for _ in self._each():
+            pass
+
+    def _chunks(self, cut: Cut) -> Iterator[_Chunk]:
+        for step in itertools.count(self._begin.step + 1):
+            samples = list(itertools.islice(self._each(), cut.size))
+            whole, alone = len(samples) == cut.size, len(samples) == self._taken
+            if samples and (whole or alone or not cut.drop_last):
+                position = self._begin.before + self._taken - len(samples)
+                yield _Chunk(samples, position, self._begin.epoch, self._place(step))
+            if not whole:
+                return
+
+    def _each(self) -> Iterator[Any]:
+        while True:
+            self._draws.at(self._begin.before + self._taken)
+            try:
+                sample = next(self._samples)
+            except StopIteration:
+                return
+            self._taken += 1
+            if self._taken == 1:
+                self._within = self._place(self._begin.step)
+            yield sample
+
+    def _read_to(self, taken: int) -> int:
+        for _ in itertools.islice(self._each(), taken):
+            pass
+        if self._taken < taken:
+            raise InvalidDefinition(
+                f"the stream of {self._source.role}() ended after {self._taken} samples, where it had given {taken} "
+                "before: it must give the same samples whenever it is read"
+            )
+        return taken
+
+    def _place(self, step: int) -> Place:
+        # A copy: reading on may change what it was given.
+        state = copy.deepcopy(self._keeper.state_dict()) if self._keeper is not None else None
+        return self._begin._replace(step=step, taken=self._taken, dataset=state, rest=0)
+
+    def _end(self, step: int) -> Place:
+        begin = self._begin
+        length = self._taken if begin.length is None else begin.length
+        end = Place(step, begin.epoch + 1, begin.before + self._taken, 0, length)
+        if self._keeper is not self._source.dataset:
+            return end  # an iterator and its state end with their pass
+        return end._replace(dataset=self._within.dataset, rest=self._taken - self._within.taken)
+
+    def _nothing(self) -> InvalidDefinition:
+        kind = type(self._source.dataset).__name__
+        return InvalidDefinition(
+            f"the {kind} of {self._source.role}() gave no sample in pass {self._begin.epoch + 1} over it. One that can "
+            "be read only once, such as a generator, serves for one pass: return an object whose __iter__ begins anew, "
+            "such as a list or an IterableDataset"
+        )
+
+
+def _keeps_place(thing: Any) -> bool:
+    return all(callable(getattr(thing, name, None)) for name in ("state_dict", "load_state_dict"))

@@ -1,0 +1,47 @@
+"""Whether data that was declared is still what it was at submit: looked at beside the training, and only told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernel_backend.data import changed_since
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.reports import Note
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.runner.ipc import Spool
+
+LAST_WORDS_S = 30.0  # for a look that is not over when the training is
+
+
+def changes(job: Job, snapshot: Snapshot | None) -> Iterator[str]:
+    """A sentence for each declared folder, file or URL that is not what it was at submit."""
+    for data in snapshot.data if snapshot else ():
+        try:
+            place = job.config.data_at.get(data.name, data.path)
+            listed = (Path(job.code) / data.listed).read_bytes()
+            said = changed_since(data.model_copy(update={"path": place}), listed, Path(job.home))
+        except Exception as error:  # what is only told must not end a training
+            yield f"--data {data.name} could not be compared with what it was at submit: {error}"
+        else:
+            if said:
+                yield f"data has changed since it was submitted: {said}"
+
+
+class Declared(threading.Thread):
+    """Compares what a snapshot declares with what is there now, and says a note where it differs."""
+
+    def __init__(self, job: Job, snapshot: Snapshot | None, spool: Spool) -> None:
+        super().__init__(name="declared data", daemon=True)
+        self._job, self._snapshot, self._spool = job, snapshot, spool
+
+    def run(self) -> None:
+        """Look at each, once."""
+        for said in changes(self._job, self._snapshot):
+            self._spool.say(Note(level="warning", text=said))
+
+    def close(self) -> None:
+        """Let it come to its end, where that takes no longer than some seconds."""
+        if self.is_alive():
+            self.join(LAST_WORDS_S)

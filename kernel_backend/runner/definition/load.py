@@ -1,0 +1,91 @@
+"""The definition as a module: imported by the name `definition`, so that its classes can be pickled."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from kernel_backend.definition.contract import Definition
+from kernel_backend.definition.parse import parse
+from kernel_backend.model import versions
+from kernel_backend.model.snapshot import Snapshot
+from kernel_backend.snapshots.shipped import editable_folders, lead, shipped_folders
+
+MODULE = "definition"
+_BEFORE = "_daylight_before_cell"
+
+
+class Loaded(NamedTuple):
+    """The module, what its source says about itself, and what its snapshot does."""
+
+    module: ModuleType
+    definition: Definition
+    snapshot: Snapshot | None = None
+
+
+def read_snapshot(code: Path) -> Snapshot | None:
+    """The snapshot's own description; None where the folder has none."""
+    try:
+        return versions.read(Snapshot, (code / "snapshot.json").read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def load(code: Path, cwd: Path, before_cell: Callable[[], None] | None = None) -> Loaded:
+    """Parse and import `<code>/definition.py`; `code`, the folders of shipped modules and `cwd` lead the module path.
+
+    `before_cell` is called when what comes of earlier cells has run, and nothing of the submitted cell has.
+    Raises InvalidDefinition, and whatever the cell's own statements raise.
+    """
+    path = code / f"{MODULE}.py"
+    snapshot = read_snapshot(code)
+    source = path.read_text()
+    definition = parse(source, snapshot.roles_from, snapshot.contract) if snapshot else parse(source)
+    folders = shipped_folders(code, snapshot.project if snapshot else None)
+    lead(folders)
+    ours = [str(code), *map(str, folders), str(cwd)]
+    _put_first(ours)
+    sys.path.extend(map(str, editable_folders(code)))
+    module = executed(path, source, snapshot.roles_from if snapshot else 1, before_cell or _nothing)
+    # Processes that are spawned later are given the path as it is now, whatever the definition put in front of it.
+    _put_first(ours)
+    return Loaded(module, definition, snapshot)
+
+
+def executed(path: Path, source: str, cell: int, before_cell: Callable[[], None]) -> ModuleType:
+    """Run the source as a module, and `before_cell` between its statements, in front of the first from line `cell` on.
+
+    Compiled as a whole: what `from __future__` changes, and annotations, belong to all of a module.
+    """
+    spec = importlib.util.spec_from_file_location(MODULE, path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE] = module  # before it runs: what it pickles or imports may ask for it
+    tree = ast.parse(source, str(path))
+    above = sum(statement.lineno < cell for statement in tree.body)
+    if above:
+        tree.body.insert(above, _call(_BEFORE, line=cell))
+        vars(module)[_BEFORE] = before_cell
+    else:
+        before_cell()
+    exec(compile(tree, str(path), "exec", dont_inherit=True), vars(module))
+    vars(module).pop(_BEFORE, None)
+    return module
+
+
+def _call(name: str, line: int) -> ast.stmt:
+    (statement,) = ast.parse(f"{name}()").body
+    return ast.increment_lineno(statement, line - 1)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _put_first(folders: list[str]) -> None:
+    sys.path[:] = folders + [entry for entry in sys.path if entry not in (*folders, "")]

@@ -1,0 +1,77 @@
+"""`prepare` of a definition: run once on a node for all trials of an experiment, whoever of their ranks comes first.
+
+That it has run is a file. It leaves nothing in memory: most ranks of an experiment never run it, and those that do must
+train as the others.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+
+from kernel_backend.home import prepared_folder
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.runner import opened_files
+from kernel_backend.runner.definition.functions import Functions
+from kernel_backend.runner.definition.load import Loaded
+from kernel_backend.runner.progress import Progress
+
+LOOK_S = 0.05
+
+
+def prepared(job: Job, loaded: Loaded, progress: Progress) -> None:
+    """Come back when `prepare`, if there is one, has run to its end on this node.
+
+    The first of a trial's ranks here runs it, unless that of another trial does or has; one that dies, or fails, half
+    way leaves it to the next. Raises whatever it raises.
+    """
+    if "prepare" not in loaded.definition.roles:
+        return
+    folder = prepared_folder(Path(job.home), job.experiment)
+    folder.mkdir(parents=True, exist_ok=True)
+    done = folder / f"{_place(job)}.done"
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        while not done.exists():
+            _wait(progress)
+    else:
+        with _turn(done.with_suffix(".lock"), progress):
+            if not done.exists():
+                progress.tick("preparing", 0)
+                _run(job, loaded)
+                done.touch()
+    progress.tick("starting", 0)
+
+
+def _place(job: Job) -> str:
+    """Names this machine and the working folder, of which trials of a rerun may each have their own."""
+    return f"{socket.gethostname()}-{blake2b(os.fsencode(job.cwd), digest_size=8).hexdigest()}"
+
+
+def _run(job: Job, loaded: Loaded) -> None:
+    # Shared values are made for it alone, and what it reads is no data of this trial's: see above.
+    with opened_files.unheard():
+        Functions(loaded, job.params, job.config.seed, {}).prepared("prepare", frozenset())()
+
+
+@contextmanager
+def _turn(lock: Path, progress: Progress) -> Iterator[None]:
+    with lock.open("w") as file:
+        while True:
+            try:
+                # Not flock: what prepare() forks, and leaves behind when it is killed, would go on to hold that.
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except (BlockingIOError, PermissionError):
+                _wait(progress)
+        yield
+
+
+def _wait(progress: Progress) -> None:
+    progress.tick("preparing", 0)
+    time.sleep(LOOK_S)

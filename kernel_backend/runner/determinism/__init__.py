@@ -1,0 +1,1 @@
+"""Determinism: derived seeds, random states, numeric settings and digests."""

@@ -1,0 +1,77 @@
+"""The plain Python state that functions hold: counters, lists and attributes, as they were before a call."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import CellType, FunctionType
+from typing import Any
+
+from kernel_backend.runner.determinism.reachability import MOST_ITEMS, held_by
+
+_CONTAINERS: tuple[Any, ...] = (list, dict, set, deque)
+
+
+def goes_on(things: Mapping[str, Any]) -> bool:
+    """Return whether they hold an iterator, whose place after a call cannot be restored."""
+    return any(hasattr(type(each), "__next__") for _, each in held_by(things))
+
+
+@contextmanager
+def as_it_was(things: Mapping[str, Any]) -> Iterator[None]:
+    """Restore what the things hold when the block ends: items of containers, attributes, globals and closures.
+
+    Tensors, and containers of more than a thousand items, are left as they are.
+    """
+    restores: list[Callable[[], None]] = []
+    seen: set[int] = set()
+    for _, each in held_by(things):
+        _remember(each, restores, seen)
+    try:
+        yield
+    finally:
+        for restore in restores:
+            restore()
+
+
+def _remember(thing: Any, restores: list[Callable[[], None]], seen: set[int]) -> None:
+    if isinstance(thing, FunctionType):
+        names = [name for name in thing.__code__.co_names if name in thing.__globals__]
+        _remember_values({name: thing.__globals__[name] for name in names}, restores, seen)
+        before = {name: thing.__globals__[name] for name in names}
+        restores.append(lambda: thing.__globals__.update(before))
+        for cell in thing.__closure__ or ():
+            _remember_cell(cell, restores)
+    held = vars(thing) if type(getattr(thing, "__dict__", None)) is dict else None
+    for each in (thing, held):
+        _remember_items(each, restores, seen)
+
+
+def _remember_cell(cell: CellType, restores: list[Callable[[], None]]) -> None:
+    try:
+        value = cell.cell_contents
+    except ValueError:  # it is empty
+        return
+    restores.append(lambda: setattr(cell, "cell_contents", value))
+
+
+def _remember_items(container: Any, restores: list[Callable[[], None]], seen: set[int]) -> None:
+    if type(container) not in _CONTAINERS or id(container) in seen or len(container) > MOST_ITEMS:
+        return
+    seen.add(id(container))
+    before = container.copy()
+
+    def restore() -> None:
+        container.clear()
+        container.extend(before) if isinstance(container, list | deque) else container.update(before)
+
+    restores.append(restore)
+    _remember_values(before if isinstance(before, dict) else dict(enumerate(before)), restores, seen)
+
+
+def _remember_values(values: Mapping[Any, Any], restores: list[Callable[[], None]], seen: set[int]) -> None:
+    """Remember containers that are empty, too: what walks through objects passes them by."""
+    for value in values.values():
+        if type(value) in _CONTAINERS and not value:
+            _remember_items(value, restores, seen)

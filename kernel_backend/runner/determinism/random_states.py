@@ -1,0 +1,66 @@
+"""The random states of a rank, for trainings that draw from streams (`--rng stream`) and not from derived seeds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import torch
+
+from kernel_backend.runner.determinism import seeds
+
+try:
+    import numpy as np
+except ImportError:  # torch runs without it
+    np = None  # type: ignore[assignment]
+
+T = TypeVar("T")
+_END = object()
+
+
+class RandomStates:
+    """The main generators of this process: python's, numpy's and torch's."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where each of them stands."""
+        states: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+        if np is not None:
+            states["numpy"] = tuple(
+                each.tolist() if isinstance(each, np.ndarray) else each for each in np.random.get_state()
+            )
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            states["cuda"] = torch.cuda.get_rng_state()
+        return states
+
+    def load_state_dict(self, states: dict[str, Any]) -> None:
+        """Go on from there."""
+        random.setstate(states["python"])
+        torch.set_rng_state(states["torch"])
+        if np is not None and "numpy" in states:
+            np.random.set_state(states["numpy"])
+        if "cuda" in states:
+            torch.cuda.set_rng_state(states["cuda"])
+
+    def begin(self, seed: int, rank: int, step: int) -> None:
+        """Give this rank streams of its own, for it has none yet."""
+        seeds.reseed(seeds.mix(seed, "stream", rank, step))
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Whatever is drawn within leaves the streams alone."""
+        before = self.state_dict()
+        try:
+            yield
+        finally:
+            self.load_state_dict(before)
+
+    def apart(self, items: Iterator[T]) -> Iterator[T]:
+        """The same items; what making them draws (samples have seeds of their own) leaves the streams alone."""
+        while True:
+            with self.aside():
+                item = next(items, _END)
+            if item is _END:
+                return
+            yield cast("T", item)

@@ -1,0 +1,303 @@
+"""Gradients of all ranks, summed while they are still being computed, and the ranks' control word with them.
+
+A step is `begin`, an `add` for each share of the batch that this rank computes, and `finish`.
+
+Neither DistributedOptimizer nor DDP keeps sums the same from run to run: from three ranks on the order in which a ring
+sums an element depends on its place in a buffer, and both choose their buffers by timing. Here buckets are frozen
+before the first step: flat tensors of which the gradients are views, sent as soon as they are full, latest parameters
+first, each only after those before it. A share's loss is weighted by its part of the global batch's samples, before
+its gradients are computed, so that they and their sum are never larger than those of one process.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.ranks.backends import Handle, Ranks
+
+# Few large buckets: each sum costs Horovod a negotiation of 1 to 2 ms, and on a CPU there is little to overlap with.
+BUCKET_BYTES = 25 << 20
+
+
+class Flags(NamedTuple):
+    """What a rank asks of all: above zero on any rank means set for all."""
+
+    release: bool = False  # commit a checkpoint and leave
+    checkpoint: bool = False
+    report: bool = False
+    logged: bool = False  # this rank's loss gave values to log
+
+
+class Word(NamedTuple):
+    """What all ranks know of a step once its gradients are summed: the same on every rank."""
+
+    samples: int  # of the global batch
+    loss: Tensor | float  # their mean loss
+    flags: Flags
+
+
+_HEAD = 2 + len(Flags._fields)
+
+
+class Gradients(Protocol):
+    """Who computes and sums the gradients of a step."""
+
+    def begin(self) -> None:
+        """A new step; the gradients of the one before are gone."""
+
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+        """Compute the gradients of one share: `loss` is its mean over so many `samples`, None for an empty share.
+
+        The global batch has `total` samples.
+        """
+
+    def finish(self) -> Word:
+        """Have the gradients of the global batch on every rank; raises the backend's error where a peer is gone.
+
+        A parameter that no rank used has no gradient, as in a plain loop. Raises InvalidDefinition where one has a
+        gradient that is not summed.
+        """
+
+
+class OwnGradients:
+    """The gradients of a gang of one: the plain training step, bit for bit."""
+
+    def __init__(self, model: nn.Module, scaler: GradScaler) -> None:
+        self._parameters = list(model.parameters())  # those too that are frozen now, and may be trained later
+        self._scaler = scaler
+        self._word = Word(0, 0.0, Flags())
+
+    def begin(self) -> None:
+        """Forget the gradients of the step before."""
+        for parameter in self._parameters:
+            parameter.grad = None
+
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+        """Compute the gradients of the step's one share."""
+        assert loss is not None
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        self._word = Word(samples, loss.detach(), flags)
+
+    def finish(self) -> Word:
+        """They are there already."""
+        return self._word
+
+
+class Buckets:
+    """The gradients of a model as views of flat tensors, which exist from the start; the word is the last one's end.
+
+    Parameters frozen at the start stay out, and must not get a gradient later.
+    """
+
+    def __init__(self, model: nn.Module, scaler: GradScaler, multiple: int = 1) -> None:
+        """Every bucket's length is a multiple of `multiple`."""
+        named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
+        self._names = [name for name, _ in named]
+        self._parameters = [each for _, each in named]
+        self._frozen = [(name, each) for name, each in model.named_parameters() if not each.requires_grad]
+        for _, parameter in self._frozen:
+            parameter.grad = None  # what is left of a training before this one
+        self._scaler, self._multiple = scaler, multiple
+        plan = buckets([(each.dtype, each.nbytes) for each in self._parameters])
+        self._buckets = [self._bucket(indices, last=False) for indices in plan[:-1]]
+        self._buckets += [self._bucket(indices, last=True) for indices in plan[-1:]]
+        if not self._buckets or self._buckets[-1].flat.dtype != torch.float32:
+            self._buckets.append(self._bucket([], last=True))
+        word = self._buckets[-1]
+        self._word = word.flat[word.elements : word.elements + self._word_size]
+        self._views = self._take_views()
+        self._touched = [False] * len(named)
+        for bucket in self._buckets:
+            for index in bucket.indices:
+                hook = self._hook(index, bucket)
+                self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+
+    def _compute(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+        """The gradients of a share, weighted by its part of all samples, and its part of the word."""
+        # Filled in place: a tensor brought from the host would make the host wait for a GPU.
+        self._word[0].fill_(samples)
+        for index, flag in enumerate(flags, start=2):
+            if flag:
+                self._word[index].fill_(1.0)
+        self._word[_HEAD:].fill_(1.0)
+        if loss is not None:
+            weighted = loss * (samples / total)
+            self._word[1] = weighted.detach()
+            self._scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
+
+    def _ready(self, bucket: _Bucket) -> None:
+        """Called in the backward pass when all gradients of a bucket are there."""
+
+    @property
+    def _word_size(self) -> int:
+        return _HEAD + len(self._parameters)
+
+    def _bucket(self, indices: list[int], last: bool) -> _Bucket:
+        parameters = [self._parameters[index] for index in indices]
+        dtype = parameters[0].dtype if parameters else torch.float32
+        device = self._parameters[0].device if self._parameters else torch.device("cpu")
+        elements = sum(each.numel() for each in parameters)
+        extra = self._word_size if last and dtype == torch.float32 else 0
+        length = -(-(elements + extra) // self._multiple) * self._multiple
+        return _Bucket(indices, torch.zeros(length, dtype=dtype, device=device), elements)
+
+    def _take_views(self) -> list[Tensor]:
+        views: dict[int, Tensor] = {}
+        for bucket in self._buckets:
+            start = 0
+            for index in bucket.indices:
+                parameter = self._parameters[index]
+                views[index] = view_like(parameter, bucket.flat[start : start + parameter.numel()])
+                parameter.grad = views[index]
+                start += parameter.numel()
+        return [views[index] for index in range(len(views))]
+
+    def _hook(self, index: int, bucket: _Bucket) -> Callable[[Tensor], None]:
+        def ready(parameter: Tensor) -> None:
+            if self._touched[index]:
+                raise InvalidDefinition(
+                    f"parameter {self._names[index]} got two gradients in one backward pass, and the first is on its "
+                    "way to the other ranks: with activation checkpointing, write use_reentrant=False"
+                )
+            self._touched[index] = True
+            bucket.missing -= 1
+            if bucket.missing == 0:
+                self._ready(bucket)
+
+        return ready
+
+    def _open(self) -> None:
+        """All gradients zero, and views of the buckets again."""
+        for parameter, view in zip(self._parameters, self._views, strict=True):
+            if parameter.grad is not view:  # nobody used it in the step before, or the optimizer took it away
+                parameter.grad = view
+        self._touched = [False] * len(self._touched)
+        for bucket in self._buckets:
+            bucket.missing = len(bucket.indices)
+            bucket.flat.zero_()
+
+    def _mark_touched(self) -> None:
+        """Say in the word which parameters this share has used; before its bucket is sent."""
+        start = _HEAD
+        for touched, run in itertools.groupby(self._touched):
+            stop = start + len(list(run))
+            if not touched:
+                self._word[start:stop].fill_(0.0)
+            start = stop
+
+    def _refuse_thawed(self) -> None:
+        for name, parameter in self._frozen:
+            if parameter.grad is not None:
+                raise InvalidDefinition(
+                    f"parameter {name} was frozen when the training began and is trained now, but the ranks sum the "
+                    "gradients of those parameters alone that were trainable then: let it require gradients from the "
+                    "start, and freeze it in the model's `forward` for as long as it shall stay as it is"
+                )
+
+    def _read_word(self) -> Word:
+        """What the summed word says. Takes away the gradients that no rank has."""
+        # The one wait for a GPU in a step: whether there is a gradient decides what the optimizer does next.
+        samples, loss, *rest = self._word.tolist()
+        flags, touched = rest[: len(Flags._fields)], rest[len(Flags._fields) :]
+        for parameter, ranks in zip(self._parameters, touched, strict=True):
+            if ranks == 0.0:
+                parameter.grad = None
+        return Word(int(samples), loss, Flags(*(flag > 0 for flag in flags)))
+
+
+class SummedGradients(Buckets):
+    """The gradients of a gang, a share for each rank, summed by the backend's ring while they are computed."""
+
+    def __init__(self, model: nn.Module, scaler: GradScaler, ranks: Ranks) -> None:
+        super().__init__(model, scaler)
+        self._ranks = ranks
+        self._sent: list[Handle] = []
+
+    def begin(self) -> None:
+        """Zero the buckets."""
+        self._open()
+        self._sent = []
+
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+        """Compute this rank's one share; full buckets are on their way when this returns."""
+        self._compute(loss, samples, total, flags)
+
+    def finish(self) -> Word:
+        """Send what is left, and wait for the sums."""
+        self._refuse_thawed()
+        if len(self._sent) < len(self._buckets):
+            self._mark_touched()
+            while len(self._sent) < len(self._buckets):
+                self._send()
+        for bucket, handle in zip(self._buckets, self._sent, strict=True):
+            handle.wait()
+            bucket.take(bucket.wide)
+        return self._read_word()
+
+    def _ready(self, bucket: _Bucket) -> None:
+        """Send every full bucket whose predecessors are on their way; the last one waits for the word."""
+        while len(self._sent) < len(self._buckets) and self._buckets[len(self._sent)].missing == 0:
+            self._send()
+
+    def _send(self) -> None:
+        number = len(self._sent)
+        self._sent.append(self._ranks.allreduce_async(self._buckets[number].widen(), f"gradients.{number}"))
+
+
+class _Bucket:
+    """Gradients of one dtype in `flat`, which are summed in `wide`: `flat` itself, unless that has 16 bits an element.
+
+    Sums of 16 bits are coarse, each backend rounds them in its own way, and Horovod over Gloo knows no bfloat16.
+    """
+
+    def __init__(self, indices: list[int], flat: Tensor, elements: int) -> None:
+        self.indices, self.flat, self.elements = indices, flat, elements
+        self.missing = len(indices)
+        dtype = torch.promote_types(flat.dtype, torch.float32)
+        self.wide = flat if dtype == flat.dtype else torch.empty_like(flat, dtype=dtype)
+
+    def widen(self) -> Tensor:
+        """The gradients in the type of their sum; good until this is called again."""
+        if self.wide is not self.flat:
+            self.wide.copy_(self.flat)
+        return self.wide
+
+    def take(self, summed: Tensor) -> None:
+        """Let the gradients be what was summed."""
+        if summed is not self.flat:
+            self.flat.copy_(summed)
+
+
+def view_like(parameter: Tensor, flat: Tensor) -> Tensor:
+    """The elements of a flat tensor with the parameter's shape, in memory in the parameter's order.
+
+    A fused optimizer takes both from memory side by side, whatever their strides: a `channels_last` model would be
+    trained by gradients of other weights. A parameter with gaps or overlaps has a contiguous gradient, as in torch.
+    """
+    dense = torch.empty_like(parameter, device="meta").stride() == parameter.stride()
+    return flat.as_strided(parameter.shape, parameter.stride()) if dense else flat.view(parameter.shape)
+
+
+def buckets(parameters: Sequence[tuple[torch.dtype, int]], limit: int = BUCKET_BYTES) -> list[list[int]]:
+    """Indices of parameters (dtype, bytes) in buckets of one dtype each, in the order in which they are sent.
+
+    Latest parameters come first, for their gradients do; a bucket is full at `limit` bytes.
+    """
+    full: list[list[int]] = []
+    filling: dict[torch.dtype, list[int]] = {}
+    sizes: dict[torch.dtype, int] = {}
+    for index in reversed(range(len(parameters))):
+        dtype, size = parameters[index]
+        filling.setdefault(dtype, []).append(index)
+        sizes[dtype] = sizes.get(dtype, 0) + size
+        if sizes[dtype] >= limit:
+            full.append(filling.pop(dtype))
+            sizes[dtype] = 0
+    return sorted([*full, *filling.values()], key=lambda bucket: -bucket[-1])

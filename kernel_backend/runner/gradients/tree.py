@@ -1,0 +1,148 @@
+"""Gradients summed by a fixed binary tree over the logical ranks: equal bits however these lie on real ones.
+
+A ring of W ranks adds in an order that depends on W. Here the leaves are the V shares of the batch, fixed at submit,
+and a sum of two nodes is always taken from left to right. A rank first adds up what lies within its own shares; then
+each rank gets one slice of everyone's nodes, adds those up, and gives the slice to all: the bytes of a ring.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+
+from kernel_backend.runner.gradients.reducer import Buckets, Flags, Word
+from kernel_backend.runner.ranks.backends import Ranks
+
+
+class Node(NamedTuple):
+    """The leaves `start` up to, and without, `stop`."""
+
+    start: int
+    stop: int
+
+    @property
+    def children(self) -> tuple[Node, Node]:
+        """Its two halves; the left one has a power of two of leaves."""
+        middle = self.start + (1 << ((self.stop - self.start - 1).bit_length() - 1))
+        return Node(self.start, middle), Node(middle, self.stop)
+
+
+def cover(mine: range, node: Node) -> Iterator[Node]:
+    """The largest nodes under `node` that together are the leaves `mine`, from left to right."""
+    if node.stop <= mine.start or node.start >= mine.stop:
+        return
+    if mine.start <= node.start and node.stop <= mine.stop:
+        yield node
+        return
+    for child in node.children:
+        yield from cover(mine, child)
+
+
+def total(parts: Mapping[Node, Tensor], node: Node) -> Tensor:
+    """The sum of the leaves under `node`, of nodes that are there. Overwrites them."""
+    if node in parts:
+        return parts[node]
+    left, right = node.children
+    return total(parts, left).add_(total(parts, right))
+
+
+class TreeGradients(Buckets):
+    """The gradients of V logical ranks, of which this one computes `mine`."""
+
+    def __init__(self, model: nn.Module, scaler: GradScaler, ranks: Ranks, everyones: Sequence[range]) -> None:
+        """`everyones` has the logical ranks of each rank, in order."""
+        super().__init__(model, scaler, multiple=len(everyones))
+        self._ranks, self._mine = ranks, everyones[ranks.rank]
+        self._root = Node(0, everyones[-1].stop)
+        self._covers = [tuple(cover(mine, self._root)) for mine in everyones]
+        self._sums = [_Sums(self._covers[ranks.rank], bucket.wide) for bucket in self._buckets]
+        self._done = 0  # shares of this step
+
+    def begin(self) -> None:
+        """A new step."""
+        self._done = 0
+        for sums in self._sums:
+            sums.begin()
+
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+        """Compute one share, in the order of the logical ranks, and add it up as far as the tree goes here."""
+        for sums in self._sums:
+            sums.make_room()
+        self._open()
+        self._compute(loss, samples, total, flags)
+        self._mark_touched()
+        for bucket, sums in zip(self._buckets, self._sums, strict=True):
+            bucket.widen()
+            sums.add(self._mine.start + self._done)
+        self._done += 1
+
+    def finish(self) -> Word:
+        """Sum over all ranks."""
+        self._refuse_thawed()
+        for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):
+            alone = self._ranks.size == 1
+            bucket.take(sums.nodes[self._root] if alone else self._exchange(sums.nodes, f"tree.{number}"))
+        return self._read_word()
+
+    def _exchange(self, nodes: Mapping[Node, Tensor], name: str) -> Tensor:
+        own = [nodes[node].view(self._ranks.size, -1) for node in self._covers[self._ranks.rank]]
+        length = own[0].shape[1]  # of a slice
+        sent = own[0].reshape(-1) if len(own) == 1 else torch.stack(own, 1).reshape(-1)
+        counts = [len(nodes) * length for nodes in self._covers]
+        got = self._ranks.all_to_all(sent, [len(own) * length] * self._ranks.size, counts, name)
+        order = [node for nodes in self._covers for node in nodes]
+        summed = total(dict(zip(order, got.view(-1, length), strict=True)), self._root)
+        return self._ranks.all_gather(summed, name)
+
+
+class _Sums:
+    """The nodes that this rank has of one bucket, in memory that every step uses again: new pages cost as much as sums.
+
+    Leaves come one after the other in one place, the bucket's own; one that is needed longer moves before the next.
+    """
+
+    def __init__(self, tops: Sequence[Node], leaf: Tensor) -> None:
+        self.nodes: dict[Node, Tensor] = {}
+        self._tops, self._leaf = tops, leaf
+        self._free: list[Tensor] = []
+
+    def begin(self) -> None:
+        """Forget the nodes of the step before."""
+        self._free += [each for each in self.nodes.values() if each is not self._leaf]
+        self.nodes.clear()
+
+    def make_room(self) -> None:
+        """Move the leaf before, if it is still needed."""
+        for node, tensor in self.nodes.items():
+            if tensor is self._leaf:
+                room = self._free.pop() if self._free else torch.empty_like(tensor)
+                self.nodes[node] = room.copy_(tensor)
+
+    def add(self, leaf: int) -> None:
+        """Take in a leaf, and add up every node that ends with it and of which both halves are there."""
+        self.nodes[Node(leaf, leaf + 1)] = self._leaf
+        top = next(node for node in self._tops if node.start <= leaf < node.stop)
+        for node in reversed(list(_ending_at(top, leaf + 1))):
+            left, right = (self.nodes.pop(child) for child in node.children)
+            self.nodes[node] = left.add_(right)
+            if right is not self._leaf:
+                self._free.append(right)
+
+
+def _ending_at(node: Node, stop: int) -> Iterator[Node]:
+    """The inner nodes under `node` whose last leaf is the one before `stop`, the largest first."""
+    while node.stop - node.start > 1:
+        if node.stop == stop:
+            yield node
+        node = next(child for child in node.children if child.start < stop <= child.stop)
+
+
+def shares_of(logical: int, size: int) -> list[range]:
+    """Which of `logical` ranks each of `size` ranks computes: consecutive ones, as equal as can be."""
+    bounds = [rank * logical // size for rank in range(size + 1)]
+    return [range(start, stop) for start, stop in itertools.pairwise(bounds)]

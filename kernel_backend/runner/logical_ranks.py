@@ -1,0 +1,146 @@
+"""The logical ranks of a training: those that its result counts, however many processes compute them.
+
+Dropout, augmentation and BatchNorm see one share of the batch. Which shares there are is fixed by the number of
+logical ranks; a process that computes several takes them one after the other, each with buffers of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.runner.determinism.digests import tensor_digest
+from kernel_backend.runner.metrics.sums import share
+from kernel_backend.runner.ranks.backends import Ranks
+
+Buffers = dict[str, Tensor]
+Beside = Mapping[str, nn.Module]
+
+
+class LogicalRanks:
+    """The logical ranks `mine` of `count`, and what each has in the modules' buffers (BatchNorm's statistics)."""
+
+    def __init__(self, model: nn.Module, mine: range, count: int, beside: Beside = MappingProxyType({})) -> None:
+        """`beside` are modules that are no part of the model, by name: a loss with state, perhaps."""
+        self.mine, self.count = mine, count
+        self.beside = dict(beside)
+        self._modules = {"": model} | {f"{name}.": module for name, module in beside.items()}
+        self._now = mine.start
+        self._kept: dict[int, Buffers] = {rank: {} for rank in mine} if len(mine) > 1 else {}
+        self._saved: dict[str, tuple[str, Tensor]] = {}  # copies of logical rank 0's, by name, with their digests
+        self._agree()
+
+    def live(self) -> Buffers:
+        """The modules' own, asked anew each time: a forward pass may put another tensor in a buffer's place."""
+        return {
+            f"{prefix}{name}": tensor
+            for prefix, module in self._modules.items()
+            for name, tensor in module.named_buffers(remove_duplicate=False)
+        }
+
+    def take(self, rank: int) -> None:
+        """Let the modules have the buffers of logical rank `rank`."""
+        if rank == self._now:
+            return
+        # All of them: BatchNorm writes to its statistics without counting their versions up.
+        for name, tensor in self.live().items():
+            _keep(self._kept[self._now], name, tensor)
+            if name in self._kept[rank]:
+                self._put(name, self._kept[rank][name])
+        self._now = rank
+
+    def share(self, ranks: Ranks) -> None:
+        """Give every logical rank the buffers of logical rank 0: at steps that all know, never by a clock."""
+        self.take(self.mine.start)
+        share(list(self.live().values()), ranks)
+        self._agree()
+
+    def gather(self, ranks: Ranks) -> dict[int, Buffers]:
+        """On rank 0 the buffers of logical rank 0, and of each other one those that differ: copies on the host.
+
+        Called by all. What differs, and what has changed since the last time, is found by digests: large constant
+        buffers (a mask, a table of positions) are neither sent, nor copied, nor saved once more for each logical rank.
+        """
+        first = _digests(self._of(0)) if 0 in self.mine else {}
+        common = ranks.broadcast_object(first) if self.count > 1 else first
+        others = {rank: self._unlike(rank, common) for rank in self.mine if rank != 0}
+        everyones = ranks.all_gather_object(others) if self.count > 1 else []
+        if 0 not in self.mine:
+            return {}
+        return {0: self._copied(first)} | {rank: buffers for each in everyones for rank, buffers in each.items()}
+
+    def restore(self, saved: Mapping[int, Buffers]) -> None:
+        """Let every logical rank here have what was gathered; those of logical rank 0 may be in the model already."""
+        self.take(self.mine.start)
+        for name, tensor in saved.get(0, {}).items():
+            self._put(name, tensor)
+        self._agree()
+        live = self.live()
+        for rank in self.mine:
+            for name, tensor in saved.get(rank, {}).items():
+                if rank == self._now:
+                    self._put(name, tensor)
+                else:
+                    _keep(self._kept[rank], name, tensor.to(live[name].device))
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Whatever is shared within, every logical rank here has its own buffers again afterwards."""
+        own = {rank: {name: tensor.clone() for name, tensor in self._of(rank).items()} for rank in self.mine}
+        yield
+        self.restore(own)
+
+    def _of(self, rank: int) -> Buffers:
+        return self.live() if rank == self._now else self._kept[rank]
+
+    def _unlike(self, rank: int, common: Mapping[str, str]) -> Buffers:
+        own = self._of(rank)
+        return {name: _copy(own[name]) for name, digest in _digests(own).items() if digest != common.get(name)}
+
+    def _copied(self, digests: Mapping[str, str]) -> Buffers:
+        own = self._of(0)
+        before = self._saved
+        self._saved = {
+            name: before[name] if before.get(name, ("",))[0] == digest else (digest, _copy(own[name]))
+            for name, digest in digests.items()
+        }
+        return {name: copy for name, (_, copy) in self._saved.items()}
+
+    def _agree(self) -> None:
+        """All logical ranks here have what the modules have."""
+        live = self.live()
+        for kept in self._kept.values():
+            for name, tensor in live.items():
+                _keep(kept, name, tensor)
+
+    def _put(self, name: str, tensor: Tensor) -> None:
+        """Give one of the modules' buffers this value."""
+        prefix = max((each for each in self._modules if name.startswith(each)), key=len)
+        path, _, leaf = name.removeprefix(prefix).rpartition(".")
+        module = self._modules[prefix].get_submodule(path)
+        buffer = module._buffers[leaf]
+        if buffer is not None and buffer.shape == tensor.shape:
+            with torch.no_grad():
+                buffer.copy_(tensor)
+        else:
+            module._buffers[leaf] = tensor.detach().clone().to(tensor.device if buffer is None else buffer.device)
+
+
+def _digests(buffers: Buffers) -> dict[str, str]:
+    return {name: tensor_digest(tensor) for name, tensor in buffers.items()}
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().clone()
+
+
+def _keep(kept: Buffers, name: str, tensor: Tensor) -> None:
+    """Copy into what is kept under this name, or make it."""
+    if name in kept and kept[name].shape == tensor.shape:
+        kept[name].copy_(tensor.detach())
+    else:
+        kept[name] = tensor.detach().clone()

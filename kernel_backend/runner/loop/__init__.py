@@ -1,0 +1,1 @@
+"""The training loop: steps, losses, validation, reports and checkpoints."""

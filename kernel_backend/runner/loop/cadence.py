@@ -1,0 +1,67 @@
+"""When rank 0 wants a report or a checkpoint; the others learn it by the control word."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from kernel_backend.model.experiment import Cadence
+from kernel_backend.runner.checkpoint.saving import Cost
+
+REPORTS_PER_EPOCH = 50
+QUIET_S = 1.0  # a slow training reports at least this often, if its steps allow
+
+# Adaptive checkpoints: training may stand still for 1 % of the time, and keep the disk busy for half of it.
+STALLED, BUSY = 0.01, 0.5
+SOONEST_S, LATEST_S = 5.0, 60.0
+
+
+def interval(cost: Cost) -> float:
+    """Seconds between checkpoints that cost so much, where the person did not say: from 5 to 60."""
+    return min(LATEST_S, max(SOONEST_S, cost.stall / STALLED, cost.write / BUSY))
+
+
+class Pace:
+    """Asked once before each step. The grid of reports depends on steps alone; the clock may only add to it."""
+
+    def __init__(
+        self, per_epoch: int | None, every: Cadence | None, cost: Callable[[], Cost], busy: Callable[[], bool]
+    ) -> None:
+        """`cost` is that of the newest checkpoint, `busy` whether one is still on its way to the disk."""
+        self._per_epoch = per_epoch or 0
+        self._grid = max(1, round(self._per_epoch / REPORTS_PER_EPOCH))
+        self._every, self._cost, self._busy = every, cost, busy
+        self._reported = self._saved = time.monotonic()
+
+    def report(self, step: int) -> bool:
+        """Whether step `step` (counted from 1) is to be reported."""
+        now = time.monotonic()
+        due = self._on_grid(step) or now - self._reported >= QUIET_S
+        if due:
+            self._reported = now
+        return due
+
+    def checkpoint(self, step: int) -> bool:
+        """Whether a checkpoint is to follow step `step` (counted from 1)."""
+        since = time.monotonic() - self._saved
+        if self._every is None:
+            return since >= interval(self._cost()) and not self._busy()
+        if self._every.steps is not None:
+            return step % self._every.steps == 0
+        if self._every.epochs is not None:
+            return False  # `after_epoch` says it
+        return since >= (self._every.seconds or 0.0)
+
+    def after_epoch(self, epochs: int) -> bool:
+        """Whether a checkpoint is to follow the end of epoch `epochs` (counted from 1); all ranks know it."""
+        return self._every is not None and self._every.epochs is not None and epochs % self._every.epochs == 0
+
+    def saved(self) -> None:
+        """A checkpoint was just begun: the interval begins anew."""
+        self._saved = time.monotonic()
+
+    def _on_grid(self, step: int) -> bool:
+        if not self._per_epoch:  # nobody knows how many there will be
+            return step <= REPORTS_PER_EPOCH or step % REPORTS_PER_EPOCH == 0
+        in_epoch = step % self._per_epoch
+        return in_epoch % self._grid == 0

@@ -1,0 +1,107 @@
+"""Whether a loss is a mean over samples: compared once, the whole first batch against its shares."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from kernel_backend.model.reports import Note
+from kernel_backend.runner.definition.functions import loss_and_logged
+from kernel_backend.runner.determinism.python_state import as_it_was, goes_on
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.loop.forward import reseed
+from kernel_backend.runner.loop.whole_loss import gathers
+from kernel_backend.runner.metrics.join import join, moved, size_of
+from kernel_backend.runner.metrics.whole_set import Part
+from kernel_backend.runner.ranks.gather import gather_objects
+
+if TYPE_CHECKING:
+    from kernel_backend.runner.loop.loop import Training
+
+LIMIT = 256_000_000  # bytes of outputs and targets that are worth the comparison
+_TOLERANCE, _OF_SIXTEEN_BITS = 1e-3, 3e-2
+
+
+def compares(run: Training) -> bool:
+    """Whether the losses of this step are to be compared: of the first, where shares have losses of their own.
+
+    Not where generators that parts of the training keep go on from step to step: rank 0 alone would draw from them.
+    """
+    keeps = run.streams is not None and bool(run.generators)
+    return run.step == 0 and run.logical.count > 1 and not gathers(run) and not keeps
+
+
+def tell_if_coupled(run: Training, parts: list[Part], mean: float) -> None:
+    """Say a warning where the loss of the whole batch is not the mean of its shares' losses; called by all ranks.
+
+    `parts` are what the loss function was given for this rank's shares, `mean` is the weighted mean of what it
+    returned. Weights, buffers, random numbers and Python's own values are as before afterwards, and nothing is printed.
+    """
+    small = run.ranks.all_gather_object(sum(size_of(part.values) for part in parts) <= LIMIT // run.ranks.size)
+    if not all(small) or not math.isfinite(mean):
+        return
+    everyones = [each for parts in gather_objects(parts, run.ranks, run.device) for each in parts]
+    if run.ranks.rank != 0 or len(everyones) < 2:
+        return
+    everyones.sort(key=lambda part: part.logical)
+    whole = _whole(run, everyones)
+    tolerance = _OF_SIXTEEN_BITS if run.config.amp else _TOLERANCE
+    if whole is None or not math.isfinite(whole) or math.isclose(whole, mean, rel_tol=tolerance, abs_tol=1e-6):
+        return
+    text = (
+        f"the loss of the first batch as a whole is {whole:.6g}, and the mean over its {len(everyones)} shares "
+        f"{mean:.6g}: it is no mean over samples (it compares samples with one another, perhaps), so the training "
+        "depends on how many slots share a batch; --gather-loss computes the loss over the whole batch"
+    )
+    run.spool.say(Note(level="warning", text=text))
+
+
+def _whole(run: Training, parts: list[Part]) -> float | None:
+    """The loss of all parts as one batch; None where that cannot be had, or where it draws random numbers."""
+    counts = [part.samples for part in parts]
+    called = {"loss": run.loss}
+    if goes_on(called):
+        return None
+    with (
+        torch.no_grad(),
+        as_it_was(called),
+        RandomStates().aside(),
+        run.logical.aside(),
+        _as_before(run.logical.beside.values()),
+        redirect_stdout(io.StringIO()),  # what it prints belongs to its own calls
+        redirect_stderr(io.StringIO()),
+    ):
+        try:
+            first = moved(parts[0].values, run.device)
+            if _loss(run, first, 0) != _loss(run, first, 1):
+                return None
+            values = {name: join(counts, [part.values[name] for part in parts], name) for name in first}
+            return _loss(run, moved(values, run.device), 0)
+        except Exception:  # it was written for shares, and what it says of anything else is no fault of the user's
+            return None
+
+
+def _loss(run: Training, values: dict[str, Any], draw: int) -> float:
+    reseed(run, "coupled", draw)
+    with run.precision():
+        return float(loss_and_logged(run.loss(**values))[0])
+
+
+@contextmanager
+def _as_before(modules: Any) -> Iterator[None]:
+    """Modules beside the model have the weights that they had, whatever the loss function writes to them."""
+    # By .data: a write that is taken back must not look like one to what checkpoints hold.
+    weights: list[nn.Parameter] = [each for module in modules for each in module.parameters()]
+    before = [(each, each._version, each.detach().clone()) for each in weights]
+    try:
+        yield
+    finally:
+        for each, version, value in before:
+            if each._version != version:
+                each.data.copy_(value)

@@ -1,0 +1,68 @@
+"""A validation, right at any number of ranks: its loss and its metrics over all samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from kernel_backend.runner.data import Batch, Batches
+from kernel_backend.runner.definition.functions import loss_and_logged
+from kernel_backend.runner.loop.forward import forward, reseed
+from kernel_backend.runner.loop.whole_loss import gathers, validation_loss
+from kernel_backend.runner.metrics.sums import Sums, evaluating
+from kernel_backend.runner.metrics.whole_set import Evaluation, Part
+
+if TYPE_CHECKING:
+    from kernel_backend.runner.loop.loop import Training
+
+
+def validate(run: Training, data: Batches) -> dict[str, float]:
+    """The mean loss and metrics over the validation data, the same at any number of ranks."""
+    run.logical.share(run.ranks)
+    model = run.model
+    if run.average is not None:
+        run.average.take_buffers(run.model)
+        model = run.average.module
+    sums = Sums()
+    evaluation = run.metrics.begin(run.current) if run.metrics else None
+    run.progress.tick("validation", run.step)
+    with evaluating(model, *run.logical.beside.values()):
+        for number, shares in enumerate(data.in_order()):
+            run.progress.tick("validation", run.step)
+            with run.precision():
+                given = _given(run, model, number, shares, evaluation)
+                if gathers(run):
+                    validation_loss(run, number, given, sums)
+                else:
+                    for part in given:
+                        loss, _ = loss_and_logged(run.loss(**part.values))
+                        sums.add("loss", loss, part.samples, part.logical)
+            if evaluation is not None:
+                evaluation.end_batch(number)
+        judged = sums.means(run.ranks)
+        return judged | finish_metrics(run, evaluation) if evaluation is not None else judged
+
+
+def _given(
+    run: Training, model: nn.Module, number: int, shares: list[Batch], evaluation: Evaluation | None
+) -> Iterator[Part]:
+    """What the loss function is given for each share; the metrics are given it after that."""
+    for rank, batch in zip(run.logical.mine, shares, strict=True):
+        if run.streams is None:
+            reseed(run, "validation", run.step, number, rank)
+        if batch.samples:
+            part = Part(number, rank, batch.samples, forward(run, model, batch, run.current))
+            yield part
+            if evaluation is not None:
+                evaluation.add(part)
+
+
+def finish_metrics(run: Training, evaluation: Evaluation) -> dict[str, float]:
+    """The metrics of all samples; what is drawn for them follows from the step, too."""
+    run.progress.tick("validation", run.step)
+    if run.streams is None:
+        reseed(run, "validation", run.step, "metrics")
+    with run.precision():
+        return evaluation.finish()

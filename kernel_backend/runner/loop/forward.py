@@ -1,0 +1,54 @@
+"""A share of a batch on its way through a model: to the device, with random numbers that follow from its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.runner.data import Batch
+from kernel_backend.runner.determinism import seeds
+
+if TYPE_CHECKING:
+    from kernel_backend.runner.loop.loop import Training
+
+
+def forward(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[str, Any]:
+    """Send a batch through a model: the loop values that `loss` and `metrics` may ask for."""
+    data = to_device(batch.data, run.device)
+    inputs = run.rule.split(data)
+    return {
+        "output": model(*inputs.positional, **inputs.named),
+        "target": inputs.target,
+        "input": inputs.value,
+        "batch": data,
+        "epoch": epoch,
+    }
+
+
+def parts(run: Training, shares: list[Batch]) -> list[tuple[int, Batch]]:
+    """The logical ranks of this process that have samples, with their shares."""
+    return [(rank, batch) for rank, batch in zip(run.logical.mine, shares, strict=True) if batch.samples]
+
+
+def reseed(run: Training, *where: int | str) -> None:
+    """Seed the main generators anew, and those that parts of the training keep for themselves."""
+    value = seeds.mix(run.config.seed, *where)
+    seeds.reseed(value)
+    run.generators.seed(value)
+
+
+def to_device(data: Any, device: torch.device) -> Any:
+    """The batch with its tensors on the device; on a CPU it is there already."""
+    if device.type == "cpu":
+        return data
+    if isinstance(data, Tensor):
+        return data.to(device, non_blocking=True)
+    if isinstance(data, Mapping):
+        return {name: to_device(value, device) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        values = [to_device(value, device) for value in data]
+        return type(data)(*values) if hasattr(data, "_fields") else values
+    return data.to(device) if hasattr(data, "to") else data

@@ -1,0 +1,347 @@
+"""The training loop, from top to bottom: steps, reports, validation, checkpoints, release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.amp import GradScaler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.reports import Note, Report
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Moment
+from kernel_backend.runner.checkpoint.ema import Average
+from kernel_backend.runner.data import Batch, Batches
+from kernel_backend.runner.definition.functions import BatchRule, loss_and_logged
+from kernel_backend.runner.determinism import seeds
+from kernel_backend.runner.determinism.generators import Kept
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.first_epoch import FirstEpoch
+from kernel_backend.runner.gradients.reducer import Flags, Gradients, Word
+from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.logical_ranks import LogicalRanks
+from kernel_backend.runner.loop.cadence import Pace
+from kernel_backend.runner.loop.coupled import compares, tell_if_coupled
+from kernel_backend.runner.loop.evaluate import validate
+from kernel_backend.runner.loop.finite import Finite
+from kernel_backend.runner.loop.forward import forward, reseed
+from kernel_backend.runner.loop.nan_origin import whence
+from kernel_backend.runner.loop.target import Target
+from kernel_backend.runner.loop.whole_loss import gathers, share_losses
+from kernel_backend.runner.metrics.join import host_copy
+from kernel_backend.runner.metrics.sums import Sums
+from kernel_backend.runner.metrics.whole_set import Metrics, Part
+from kernel_backend.runner.progress import Progress
+from kernel_backend.runner.ranks.backends import Ranks
+
+FINISHED, RELEASED = 0, 85
+
+
+@dataclass
+class Training:
+    """All that the loop needs. `step` counts the steps taken; it is the whole position."""
+
+    config: Config
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    schedule: LRScheduler | None
+    scaler: GradScaler
+    average: Average | None
+    gradients: Gradients
+    logical: LogicalRanks
+    loss: Callable[..., Any]
+    loss_asks: frozenset[str]  # the loop values that it takes
+    metrics: Metrics | None
+    rule: BatchRule
+    precision: Callable[[], AbstractContextManager[None]]
+    train: Batches
+    validation: Batches | None
+    device: torch.device
+    ranks: Ranks
+    streams: RandomStates | None
+    finite: Finite
+    generators: Kept  # the model's own, the loss function's and the optimizer's
+    first_epoch: FirstEpoch
+    checkpoints: Checkpointer
+    pace: Pace
+    progress: Progress
+    spool: Spool
+    instructions: Instructions
+    target: Target
+    step: int = 0
+    passes: int = 0  # epochs that have come to their end
+    current: int = 0  # the epoch of the newest step, from 0
+    began: int = 0  # the step at which this attempt began
+    best: float | None = None  # of the metric that `best` means
+    validated: bool = True  # an epoch that has ended has had its validation
+    over: bool = False  # all steps have been taken
+    judged: dict[str, float] = field(default_factory=dict)  # what the validation at this step said
+
+    @property
+    def total_steps(self) -> int | None:
+        """Steps of the whole training; None while the data's length is not known."""
+        if self.config.steps is not None:
+            return self.config.steps
+        return None if self.train.per_epoch is None else self.config.epochs * self.train.per_epoch
+
+    @property
+    def epochs(self) -> int | None:
+        """How often the data is gone through; None where steps are counted instead."""
+        return self.config.epochs if self.config.steps is None else None
+
+    @property
+    def units(self) -> int:
+        """What has come to its end of that which targets count."""
+        return self.passes if self.config.steps is None else self.step
+
+    @property
+    def epoch(self) -> float:
+        """Epochs taken, in fractions where the data's length is known."""
+        return self.step / self.train.per_epoch if self.train.per_epoch else 0.0
+
+
+def train(run: Training) -> int:
+    """Train to the end, or until released; the exit code says which."""
+    if run.over:
+        return FINISHED  # it was killed between its last checkpoint and its end
+    if not run.validated and end_epoch(run):
+        save(run)
+    if run.target.reached(run.units):  # its slots, or the service, went away before it heard more
+        say_again(run)
+        if not run.target.moves_on(run.units, run.step):
+            return RELEASED
+    for shares in batches(run):
+        word, logged = take_step(run, shares)
+        run.step += 1
+        run.first_epoch.take(shares)
+        run.judged, ends, run.current = {}, shares[0].last, shares[0].epoch
+        run.passes = shares[0].epoch + ends
+        run.over = run.step == run.config.steps or run.passes == run.epochs
+        here = run.target.reached(run.units) and not run.over
+        if not run.finite.waits or word.flags.report or ends or run.over:
+            run.finite.check(run.step, run.model, last=run.over)
+        if word.flags.report:
+            report(run, word, logged)
+        if word.flags.release and not run.over and not here:
+            run.validated = not ends
+            run.progress.tick("finishing", run.step)
+            run.checkpoints.finish(moment(run))
+            return RELEASED
+        improved = end_epoch(run) if ends else (run.over and check(run)) or (here and check(run, between=True))
+        if run.over or run.step == run.config.until:
+            break
+        if here:
+            commit(run)
+            if not run.target.moves_on(run.units, run.step):
+                return RELEASED
+        elif run.finite.broken:
+            continue  # weights that may be lost are nothing to come back to
+        elif improved or word.flags.checkpoint or (ends and run.pace.after_epoch(shares[0].epoch + 1)):
+            save(run)
+    run.first_epoch.finish()
+    run.progress.tick("finishing", run.step)
+    run.checkpoints.finish(moment(run))
+    return FINISHED
+
+
+def batches(run: Training) -> Iterator[list[Batch]]:
+    """What this rank computes in each step that is left: a batch for each of its logical ranks."""
+    left = run.train.steps(run.step, run.total_steps)
+    return run.streams.apart(left) if run.streams else left
+
+
+def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
+    """One step of the global batch: what all ranks know of it, and the values that the loss function gave to log."""
+    run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
+    logged = Sums()
+    flags = wishes(run)
+    whole = gathers(run)
+    compared: list[Part] | None = [] if compares(run) else None
+    run.gradients.begin()
+    losses = share_losses(run, shares, logged) if whole else each_loss(run, shares, logged, compared)
+    for batch, loss in zip(shares, losses, strict=True):
+        run.gradients.add(loss, batch.samples, batch.total, flags._replace(logged=bool(logged)))
+    word = run.gradients.finish()
+    run.checkpoints.settle()
+    if compared is not None:
+        tell_if_coupled(run, compared, float(word.loss))
+    run.finite.take(word.loss, lambda: whence(run, shares))
+    with drawing_alike(run):
+        update(run)
+    return word, logged
+
+
+def each_loss(run: Training, shares: list[Batch], logged: Sums, compared: list[Part] | None) -> Iterator[Tensor | None]:
+    """The mean loss of one share after the other; the gradients of one are computed before the next."""
+    for rank, batch in zip(run.logical.mine, shares, strict=True):
+        run.logical.take(rank)
+        if run.streams is None:
+            reseed(run, "step", run.step, rank)
+        yield loss_of(run, rank, batch, logged, compared)
+
+
+def loss_of(run: Training, rank: int, batch: Batch, logged: Sums, compared: list[Part] | None = None) -> Tensor | None:
+    """The mean loss of one share, None where it is empty; values to log are added to `logged`.
+
+    A copy of what the loss function is given is added to `compared`.
+    """
+    if not batch.samples:
+        return None
+    with run.precision(), lone_sample_told(batch):
+        given = forward(run, run.model, batch, batch.epoch)
+        if compared is not None:
+            own = {name: host_copy(given[name]) for name in run.loss_asks}
+            compared.append(Part(0, rank, batch.samples, own))
+        loss, values = loss_and_logged(run.loss(**given))
+    for name, value in values.items():
+        logged.add(name, value, batch.samples, rank)
+    return loss
+
+
+@contextmanager
+def lone_sample_told(batch: Batch) -> Iterator[None]:
+    """Say what to do where BatchNorm refuses a share of one sample."""
+    try:
+        yield
+    except ValueError as error:
+        if batch.samples > 1 or "Expected more than 1 value per channel" not in str(error):
+            raise
+        raise InvalidDefinition(
+            f"BatchNorm cannot train on one sample, and this batch of {batch.total} leaves a slot one: choose another "
+            "--batch-size, or drop the last batch by returning a DataLoader with drop_last=True"
+        ) from error
+
+
+def wishes(run: Training) -> Flags:
+    """What this rank asks of all for the step that it takes; clocks are rank 0's alone."""
+    decides = run.ranks.rank == 0
+    return Flags(
+        release=run.instructions.release,
+        checkpoint=decides and (run.checkpoints.owed or run.pace.checkpoint(run.step + 1)),
+        report=decides and run.pace.report(run.step + 1),
+    )
+
+
+@contextmanager
+def drawing_alike(run: Training) -> Iterator[None]:
+    """An optimizer that draws (Langevin noise, stochastic rounding) draws the same on every rank."""
+    if run.streams is None:
+        reseed(run, "update", run.step)
+        yield
+    else:
+        with run.streams.aside():
+            seeds.reseed(seeds.mix(run.config.seed, "update", run.step))
+            yield
+
+
+def update(run: Training) -> None:
+    """Change the weights by the gradients, and everything else that a step changes."""
+    if run.config.clip is not None:
+        run.scaler.unscale_(run.optimizer)
+        nn.utils.clip_grad_norm_(run.model.parameters(), run.config.clip)
+    run.scaler.step(run.optimizer)
+    run.scaler.update()
+    if run.schedule is not None and run.config.schedule_per == "step" and not by_metric(run.schedule):
+        run.schedule.step()
+    run.logical.take(run.logical.mine.start)
+    if run.average is not None:
+        run.average.update(run.model)
+
+
+def report(run: Training, word: Word, logged: Sums) -> None:
+    """Say the loss of the global batch, and the values that the loss function gave to log."""
+    metrics = logged.means(run.ranks) if word.flags.logged else {}
+    metrics["loss"] = float(word.loss)
+    run.spool.say(Report(kind="training", step=run.step, epoch=run.epoch, metrics=metrics))
+
+
+def end_epoch(run: Training) -> bool:
+    """Step a schedule that goes by epochs, and validate; whether this is the best model so far."""
+    run.validated = True
+    if run.schedule is not None and run.config.schedule_per == "epoch" and not by_metric(run.schedule):
+        run.schedule.step()
+    return check(run)
+
+
+def check(run: Training, between: bool = False) -> bool:
+    """Validate, and say what came of it; whether this is the best model so far.
+
+    One that a target asks for `between` epochs leaves no trace in the training.
+    """
+    if run.validation is None:
+        return False
+    with ExitStack() as aside:
+        if between:
+            aside.enter_context(run.logical.aside())
+            if run.streams is not None:
+                aside.enter_context(run.streams.aside())
+        run.judged = validate(run, run.validation)
+    run.first_epoch.validated()
+    say_again(run)
+    return judge(run, between)
+
+
+def say_again(run: Training) -> None:
+    """Say what the validation at this step came to, where there was one; who has heard it takes no notice."""
+    if run.judged:
+        run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.judged))
+
+
+def judge(run: Training, between: bool) -> bool:
+    """Compare this validation with the best one; a schedule that goes by a metric hears of it too.
+
+    Raises InvalidDefinition where a search has nothing to go by.
+    """
+    metric = run.config.metric
+    if metric.name not in run.judged:
+        known = " ".join(run.judged)
+        text = f"--metric {metric.name}: the validation says nothing of that name, only {known}"
+        if run.config.search is not None:
+            raise InvalidDefinition(f"{text}; a search goes by it: choose one of these, or have metrics() return it")
+        run.spool.say(Note(level="warning", text=f"{text}; no checkpoint is best"))
+        return False
+    value = run.judged[metric.name]
+    if isinstance(run.schedule, ReduceLROnPlateau) and not between:
+        run.schedule.step(value)
+    if not metric.better(value, run.best):
+        return False
+    run.best = value
+    return True
+
+
+def save(run: Training) -> None:
+    """Begin a checkpoint; training goes on meanwhile."""
+    run.progress.tick("checkpoint", run.step)
+    run.checkpoints.save(moment(run))
+    run.pace.saved()
+
+
+def commit(run: Training) -> None:
+    """Have a checkpoint in place before anything else happens."""
+    run.progress.tick("checkpoint", run.step)
+    run.checkpoints.finish(moment(run))
+    run.pace.saved()
+
+
+def moment(run: Training) -> Moment:
+    """Where the training stands, for a checkpoint; called by all ranks."""
+    facts = {
+        "best": run.best,
+        "validated": run.validated,
+        "over": run.over,
+        "passes": run.passes,
+        "data": run.train.state(),
+        "first_epoch": run.first_epoch.state(),
+    }
+    return Moment(run.step, run.epoch, run.judged, facts)
+
+
+def by_metric(schedule: LRScheduler) -> bool:
+    """Whether a schedule is stepped by the validation's metric."""
+    return isinstance(schedule, ReduceLROnPlateau)

@@ -1,0 +1,132 @@
+"""`--gather-loss`: the loss of a global batch as a whole, for losses that compare samples with one another.
+
+Every rank has the outputs of all, and computes the same loss of them. What the loss changes by an output goes back
+through the model on the rank that computed that output; what it changes by a parameter that the loss function itself
+uses is counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.data import Batch
+from kernel_backend.runner.definition.functions import loss_and_logged
+from kernel_backend.runner.loop.forward import forward, parts, reseed
+from kernel_backend.runner.metrics.join import floating, host_copy, join, mapped, moved
+from kernel_backend.runner.metrics.sums import Sums
+from kernel_backend.runner.metrics.whole_set import Part
+from kernel_backend.runner.ranks.gather import gather_objects
+
+if TYPE_CHECKING:
+    from kernel_backend.runner.loop.loop import Training
+
+
+class Whole(NamedTuple):
+    """The global batch on this rank: what the loss function is given, and where each share's rows are."""
+
+    values: dict[str, Any]
+    leaves: list[Tensor]  # the outputs, of which the loss has gradients
+    rows: dict[int, slice]  # of each logical rank that has samples
+    samples: int
+
+
+def gathers(run: Training) -> bool:
+    """Return whether losses are computed over the whole batch, and not each share's by itself."""
+    return run.config.gather_loss and run.logical.count > 1
+
+
+def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tensor | None]:
+    """Return what stands for the loss of each share: the loss of all, with the share's part of its gradients.
+
+    Called by all ranks. None for an empty share. Values to log are added to `logged`. Raises InvalidDefinition where
+    outputs have no row for each sample.
+    """
+    outputs: dict[int, Any] = {}
+    own: list[Part] = []
+    for rank, batch in parts(run, shares):
+        run.logical.take(rank)
+        if run.streams is None:
+            reseed(run, "step", run.step, rank)
+        with run.precision():
+            given = forward(run, run.model, batch, batch.epoch)
+        outputs[rank] = given["output"]
+        own.append(Part(0, rank, batch.samples, {name: host_copy(given[name]) for name in asked(run)}))
+    whole = _joined(run, [part for each in run.ranks.all_gather_object(own) for part in each])
+    run.logical.take(run.logical.mine.start)
+    if run.streams is None:
+        reseed(run, "step", run.step, "loss")
+    with run.precision():
+        loss, values = loss_and_logged(run.loss(**{name: whole.values[name] for name in run.loss_asks}))
+    first = min(whole.rows)
+    for name, value in values.items() if first in outputs else ():
+        logged.add(name, value, whole.samples, first)
+    gradients = torch.autograd.grad(loss, whole.leaves, retain_graph=True, allow_unused=True)
+    return [
+        _share_loss(whole, gradients, loss, rank, outputs[rank]) if rank in outputs else None
+        for rank in run.logical.mine
+    ]
+
+
+def validation_loss(run: Training, number: int, given: Iterable[Part], sums: Sums) -> None:
+    """Add the loss of a whole validation batch to `sums`, on rank 0; called by all ranks with their shares of it."""
+    own = [each._replace(values={name: host_copy(each.values[name]) for name in asked(run)}) for each in given]
+    everyones = [part for each in gather_objects(own, run.ranks, run.device) for part in each]
+    if run.ranks.rank == 0 and everyones:
+        whole = _joined(run, everyones)
+        if run.streams is None:
+            reseed(run, "validation", run.step, number, "loss")
+        loss, _ = loss_and_logged(run.loss(**{name: whole.values[name] for name in run.loss_asks}))
+        sums.add("loss", loss, whole.samples)
+
+
+def asked(run: Training) -> frozenset[str]:
+    """Return the loop values that are gathered."""
+    return run.loss_asks | {"output"}
+
+
+def _joined(run: Training, everyones: list[Part]) -> Whole:
+    everyones.sort(key=lambda part: part.logical)
+    counts = [part.samples for part in everyones]
+    values = {name: join(counts, [part.values[name] for part in everyones], name) for name in sorted(asked(run))}
+    values = moved(values, run.device)
+    leaves: list[Tensor] = []
+
+    def leaf(tensor: Tensor) -> Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        # In 32 bits: gradients of 16 bits that no scaler has scaled yet would vanish.
+        leaves.append(tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32)).requires_grad_())
+        return leaves[-1]
+
+    values["output"] = mapped(leaf, values["output"])
+    rows, start = {}, 0
+    for part in everyones:
+        rows[part.logical] = slice(start, start + part.samples)
+        start += part.samples
+    return Whole(values, leaves, rows, start)
+
+
+def _share_loss(whole: Whole, gradients: tuple[Tensor | None, ...], loss: Tensor, rank: int, output: Any) -> Tensor:
+    """A tensor whose value is the loss, and whose gradient, weighted by the share, is the share's part of it."""
+    outputs = floating(output)
+    rows = whole.rows[rank]
+    samples = rows.stop - rows.start
+    if len(outputs) != len(whole.leaves) or any(each.dim() == 0 or len(each) != samples for each in outputs):
+        raise InvalidDefinition(
+            "--gather-loss joins what the model returns for the slots' shares, so each tensor of it must have a row "
+            "for each sample: return such tensors, or leave --gather-loss out"
+        )
+    pairs = zip(outputs, gradients, strict=True)
+    part: Tensor = torch.zeros_like(loss)
+    for each, gradient in pairs:
+        if gradient is not None:
+            part = part + (each.to(gradient.dtype) * gradient[rows]).sum()
+    if rank == min(whole.rows):  # for parameters that the loss function uses by itself
+        part = part + loss
+    part = part * (whole.samples / samples)
+    return part - part.detach() + loss.detach()

@@ -1,0 +1,1 @@
+"""Validation metrics over the whole set, at any number of ranks."""

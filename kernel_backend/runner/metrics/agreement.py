@@ -1,0 +1,85 @@
+"""What the ranks of a validation tell one another about each batch, so that all of them refuse it, or none does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.metrics.join import row_shapes
+from kernel_backend.runner.ranks.backends import Ranks
+
+Kind = Literal["unknown", "per sample", "whole"]  # of what `metrics` returns, as far as a rank has seen
+Shape = tuple[int, ...]
+
+
+class _Report(NamedTuple):
+    """A rank's view of a batch."""
+
+    kind: Kind
+    numbers: list[str]  # names of values that are no value per sample
+    shapes: list[dict[str, Shape]]  # of each share
+    refusal: str | None
+
+
+class _Found(NamedTuple):
+    shape: Shape
+    batch: int
+    rank: int
+
+
+class Agreement:
+    """Refusals, kinds of values and row shapes, compared over batches and ranks until no rank joins batches."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.joins = True  # no rank has found values per sample
+        self.numbers: list[str] = []  # names of values that are no value per sample, over all ranks
+        self.difference: str | None = None  # the first of two row shapes, in words
+        self._ranks = ranks
+        self._shapes: list[dict[str, Shape]] = []  # of the batch under way
+        self._first: dict[str, _Found] = {}
+        self._refusal: InvalidDefinition | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether this rank has refused a share of the batch under way."""
+        return self._refusal is not None
+
+    def refuse(self, error: InvalidDefinition) -> None:
+        """Raise the error on all ranks when this batch ends."""
+        self._refusal = error
+
+    def add(self, values: Mapping[str, Any], samples: int) -> None:
+        """Take in the row shapes of a share."""
+        self._shapes.append({k: shape for name in values for k, shape in row_shapes(values[name], samples, name)})
+
+    def compare(self, batch: int, kind: Kind, numbers: list[str]) -> set[Kind]:
+        """Return the kinds that the ranks have seen; called by all of them. Raises the same refusal on all."""
+        refusal = self._refusal.message if self._refusal is not None else None
+        reports = self._ranks.all_gather_object(_Report(kind, numbers, self._shapes, refusal))
+        self._shapes = []
+        refusals = [report.refusal for report in reports if report.refusal is not None]
+        if refusals:
+            raise InvalidDefinition(refusals[0]) from self._refusal
+        kinds = {report.kind for report in reports}
+        self.numbers = sorted({name for report in reports for name in report.numbers})
+        if kinds >= {"per sample", "whole"}:
+            raise InvalidDefinition(
+                f"metrics() returned a number for {', '.join(self.numbers)} on some batches, and one value per sample "
+                "on others: return one or the other"
+            )
+        for rank, report in enumerate(reports):
+            for name, shape in (each for shapes in report.shapes for each in shapes.items()):
+                self._compare_shape(name, _Found(shape, batch, rank))
+        self.joins = "per sample" not in kinds
+        return kinds
+
+    def _compare_shape(self, name: str, found: _Found) -> None:
+        first = self._first.setdefault(name, found)
+        if self.difference is None and first.shape[1:] != found.shape[1:]:
+            one, other = self._described(first), self._described(found)
+            self.difference = f"batches of {name} differ in shape, {one} and {other}"
+
+    def _described(self, found: _Found) -> str:
+        where = f" on rank {found.rank}" if self._ranks.size > 1 else ""
+        return f"{found.shape} in batch {found.batch + 1}{where}"

@@ -1,0 +1,112 @@
+"""Validation, right at any number of ranks: sums of per-sample values over the true count, in float64."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.ranks.backends import Ranks
+
+
+class Sums:
+    """Sums of values and how many samples they stand for, by logical rank and name."""
+
+    def __init__(self) -> None:
+        # Sums of a GPU's values stay there until somebody asks: each look would make it wait.
+        self._sums: dict[int, dict[str, tuple[Tensor | float, int]]] = {}
+
+    def add(self, name: str, value: Any, count: int, logical: int = 0) -> None:
+        """Take in a value of `count` samples: a tensor with one value a sample, or a number that is their mean.
+
+        Raises InvalidDefinition for a tensor of another length.
+        """
+        mine = self._sums.setdefault(logical, {})
+        total, samples = mine.get(name, (0.0, 0))
+        mine[name] = total + _sum(name, value, count), samples + count
+
+    def __bool__(self) -> bool:
+        """Whether any value was taken in."""
+        return bool(self._sums)
+
+    def means(self, ranks: Ranks) -> dict[str, float]:
+        """The mean of each value over all samples of all ranks; called by all.
+
+        Added up in the order of the logical ranks, so that it is the same wherever these are.
+        """
+        merged: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+        mine = {
+            rank: {name: (float(total), samples) for name, (total, samples) in sums.items()}
+            for rank, sums in self._sums.items()
+        }
+        everyones = [each for sums in ranks.all_gather_object(mine) for each in sums.items()]
+        for _, sums in sorted(everyones, key=lambda each: each[0]):
+            for name, pair in sums.items():
+                merged[name].append(pair)
+        return {name: _mean(pairs) for name, pairs in merged.items()}
+
+
+@contextmanager
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """These models in evaluation mode; afterwards each module has its own mode again."""
+    modes = [(module, module.training) for model in models for module in model.modules()]
+    for model in models:
+        model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def share(tensors: Sequence[Tensor], ranks: Ranks) -> None:
+    """Overwrite tensors of any dtype by those of rank 0, in one broadcast."""
+    if ranks.size == 1 or not tensors:
+        return
+    with torch.no_grad():
+        device = max((each.device for each in tensors), key=lambda device: device.type != "cpu")  # nccl takes no other
+        flat = torch.cat([each.detach().to(device).contiguous().reshape(-1).view(torch.uint8) for each in tensors])
+        ranks.broadcast(flat)
+        start = 0
+        for each in tensors:
+            part = flat[start : start + each.nbytes].clone()  # a view of another dtype must be aligned
+            each.copy_(part.view(each.dtype).view(each.shape))
+            start += each.nbytes
+
+
+def number(name: str, value: Any) -> float:
+    """Return a metric's value as a number; raises InvalidDefinition where it is none."""
+    if isinstance(value, Tensor):
+        if value.numel() == 1:
+            return float(value.detach())
+        kind = f"a tensor of shape {tuple(value.shape)}"
+    else:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            kind = f"a {type(value).__name__}"
+    raise InvalidDefinition(f"metric {name} is {kind}: return a tensor with one value per sample, or a number")
+
+
+def _sum(name: str, value: Any, count: int) -> Tensor | float:
+    if not isinstance(value, Tensor):
+        return number(name, value) * count
+    values: Tensor = value.detach().double()
+    if values.numel() == 1:
+        return values.reshape(()) * count
+    if len(values) != count:
+        raise InvalidDefinition(
+            f"metric {name} has {len(values)} values for a batch of {count} samples: "
+            "return one value a sample, or a number"
+        )
+    return values.reshape(count, -1).mean(1).sum()
+
+
+def _mean(pairs: Sequence[tuple[float, int]]) -> float:
+    return sum(total for total, _ in pairs) / sum(samples for _, samples in pairs)

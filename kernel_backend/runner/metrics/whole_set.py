@@ -1,0 +1,322 @@
+"""The `metrics` role over a validation: the value of the whole set, at any number of ranks.
+
+Values of which there is one per sample are summed batch by batch. A number, such as an F1 or an RMSE, is no mean over
+batches: outputs and targets are collected, and `metrics` is called once with those of all samples. Objects with
+`update`, `compute` and `reset`, as torchmetrics has, are updated batch by batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.determinism.reachability import held_by
+from kernel_backend.runner.metrics.agreement import Agreement, Kind
+from kernel_backend.runner.metrics.join import host_copy, join, moved, size_of
+from kernel_backend.runner.metrics.metric_objects import (
+    States,
+    computed,
+    is_metric,
+    keep_to_itself,
+    mapping,
+    merge,
+    named_metrics,
+    states_of,
+)
+from kernel_backend.runner.metrics.sums import Sums, number
+from kernel_backend.runner.ranks.backends import Ranks
+from kernel_backend.runner.ranks.gather import gather_objects
+
+LIMIT = 1_000_000_000  # bytes of all ranks that are collected for one call
+_OF_SAMPLES = frozenset({"output", "target", "input", "batch"})
+_PAD = "pad all batches to one width (in collate_fn)"
+_INSTEAD = (
+    "return one value per sample, or objects of torchmetrics, which are updated batch by batch: "
+    "def metrics(): return {...}"
+)
+
+
+class Part(NamedTuple):
+    """What is kept of a share: its place in the validation, its samples, and the values that `metrics` asks for."""
+
+    number: int  # of the batch
+    logical: int
+    samples: int
+    values: dict[str, Any]
+
+
+class Evaluation(Protocol):
+    """The metrics of one validation."""
+
+    def add(self, part: Part) -> None:
+        """Take in a share; raises InvalidDefinition, and whatever the user's function does."""
+
+    def end_batch(self, number: int) -> None:
+        """Compare notes about a batch with the other ranks; called by all, so that what is refused is so on all."""
+
+    def finish(self) -> dict[str, float]:
+        """Return the values over all samples of all ranks; called by all."""
+
+
+class Metrics:
+    """The `metrics` role."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        asked: frozenset[str],
+        ranks: Ranks,
+        device: torch.device,
+        limit: int = LIMIT,
+    ) -> None:
+        """`asked` are the loop values that the function takes; `limit` is in bytes of all ranks."""
+        self._function, self._asked, self._ranks = function, asked, ranks
+        self.device, self._limit = device, limit
+        self._objects = [each for _, each in held_by({"metrics": function}) if is_metric(each)]
+        for each in self._objects:
+            keep_to_itself(each)
+
+    def begin(self, epoch: int) -> Evaluation:
+        """Return the evaluation of a validation that begins."""
+        if self._asked & _OF_SAMPLES:
+            return WholeSet(self, self._function, self._asked, self._ranks, self._limit)
+        return OfObjects(self, self._function(epoch=epoch), self._ranks, self._limit)
+
+    def reset(self) -> None:
+        """Reset the metric objects that the function uses: what it returns must be of the samples of one call."""
+        for each in self._objects:
+            each.reset()
+
+    def gather(self, parts: list[Part]) -> list[Part]:
+        """Return everyone's parts in the order of the samples, on rank 0; empty elsewhere. Called by all ranks."""
+        everyones = gather_objects(parts, self._ranks, self.device)
+        return sorted((part for each in everyones for part in each), key=lambda part: part[:2])
+
+    def gather_states(self, states: dict[str, States]) -> list[dict[str, States]]:
+        """Return everyone's states of metric objects on rank 0. Called by all ranks."""
+        return gather_objects(states, self._ranks, self.device)
+
+    def move(self, values: Any) -> Any:
+        """Bring values that were collected to the device of the training."""
+        return moved(values, self.device)
+
+
+class Collected:
+    """Parts that are kept for one call with all samples, up to a limit for all ranks together."""
+
+    def __init__(self, ranks: Ranks, limit: int) -> None:
+        self._ranks, self.limit = ranks, limit
+        self.parts: list[Part] = []
+        self._bytes = 0
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the ranks together hold more than the limit."""
+        return self._bytes * self._ranks.size > self.limit
+
+    def add(self, part: Part) -> None:
+        """Keep a copy of the part on the host."""
+        self.parts.append(part._replace(values=host_copy(part.values)))
+        self._bytes += size_of(part.values)
+
+    def clear(self) -> None:
+        """Forget them."""
+        self.parts, self._bytes = [], 0
+
+
+class WholeSet:
+    """Metrics that are functions of outputs and targets."""
+
+    def __init__(
+        self, metrics: Metrics, function: Callable[..., Any], asked: frozenset[str], ranks: Ranks, limit: int
+    ) -> None:
+        self._metrics, self._function, self._asked = metrics, function, asked
+        self._ranks, self._collected = ranks, Collected(ranks, limit)
+        self._kind: Kind = "unknown"
+        self._sums = Sums()
+        self._numbers: list[str] = []  # names of values that are no value per sample, as far as known
+        self._error: Exception | None = None  # of a batch that was too small for it, perhaps: one class, no AUC
+        self._agreement = Agreement(ranks)
+        metrics.reset()
+
+    def add(self, part: Part) -> None:
+        """Add per-sample values; of anything else keep what the call with the whole set will need."""
+        values = {name: part.values[name] for name in sorted(self._asked)}  # in one order on all ranks
+        if self._agreement.refused:
+            return
+        try:
+            if self._kind != "whole":
+                self._try(part, values)
+            if self._kind != "per sample":
+                self._keep(part._replace(values=values))
+        except InvalidDefinition as error:
+            if not self._agreement.joins:
+                raise
+            self._agreement.refuse(error)
+        if self._agreement.joins:
+            self._agreement.add(values, part.samples)
+
+    def end_batch(self, number: int) -> None:
+        """Raise what any rank refuses about the batch, on all ranks; so too where rows differ that will be joined."""
+        if self._agreement.joins:
+            kinds = self._agreement.compare(number, self._kind, self._numbers)
+            if "whole" in kinds and self._agreement.difference is not None:
+                raise self._not_joined(self._agreement.difference)
+
+    def finish(self) -> dict[str, float]:
+        """Return sums over counts, or what the one call with everything gives."""
+        if "per sample" in self._agreement.compare(-1, self._kind, self._numbers):
+            if self._error is not None:
+                raise self._error
+            return self._sums.means(self._ranks)
+        if self._agreement.difference is not None:
+            raise self._error or self._not_joined(self._agreement.difference)
+        parts = self._metrics.gather(self._collected.parts)
+        refusal, found = None, {}
+        try:
+            found = self._called_once(parts) if parts else {}
+        except InvalidDefinition as error:
+            refusal = error
+        message, found = self._ranks.broadcast_object((refusal and refusal.message, found))
+        if message is not None:
+            raise refusal or InvalidDefinition(message)
+        return dict(found)
+
+    def _try(self, part: Part, values: dict[str, Any]) -> None:
+        """See what `metrics` returns for one share."""
+        try:
+            found = self._function(**values)
+        except Exception as error:
+            if self._kind == "per sample":
+                raise
+            self._error = error
+            return
+        values_found = mapping(found)
+        kinds = {name: _kind(value, part.samples) for name, value in values_found.items()}
+        self._numbers = [name for name, kind in kinds.items() if kind == "number"]
+        if "number" in kinds.values() and part.samples > 1:
+            if self._kind == "per sample":
+                raise InvalidDefinition(
+                    f"metrics() returned a number for {', '.join(self._numbers)}, and one value per sample before: "
+                    "return one or the other"
+                )
+            self._kind = "whole"
+            return
+        for name, value in values_found.items():
+            self._sums.add(name, value, part.samples, part.logical)
+        if part.samples > 1 and self._kind == "unknown":
+            if self._error is not None:
+                raise self._error
+            self._kind = "per sample"
+            self._collected.clear()
+
+    def _keep(self, part: Part) -> None:
+        self._collected.add(part)
+        if not self._collected.too_large:
+            return
+        if self._error is not None:
+            raise self._error
+        if self._kind == "whole" or self._numbers:
+            raise InvalidDefinition(
+                f"{self._once(self._numbers)}, and these are more than {_size(self._collected.limit)}: {_INSTEAD}"
+            )
+        self._kind = "per sample"  # each share was one sample, and there was one value for it
+        self._collected.clear()
+
+    def _once(self, numbers: list[str]) -> str:
+        what = " and ".join(sorted(self._asked & _OF_SAMPLES))
+        names = f" ({', '.join(numbers)})" if numbers else ""
+        return f"metrics() returns a number{names}, so it is called once with {what} of all validation samples"
+
+    def _not_joined(self, why: str) -> InvalidDefinition:
+        return InvalidDefinition(f"{self._once(self._agreement.numbers)}, and {why}: {_PAD}, or {_INSTEAD}")
+
+    def _called_once(self, parts: list[Part]) -> dict[str, float]:
+        counts = [part.samples for part in parts]
+        try:
+            values = {name: join(counts, [part.values[name] for part in parts], name) for name in sorted(self._asked)}
+        except InvalidDefinition as error:
+            raise self._not_joined(error.message) from self._error
+        values = self._metrics.move(values)
+        self._metrics.reset()
+        found = mapping(self._function(**values))
+        return {
+            own: each
+            for name, value in found.items()
+            for own, each in _of_all(name, value, sum(counts), values).items()
+        }
+
+
+class OfObjects:
+    """Metrics that are objects, as torchmetrics has them: the states of all ranks are merged at the end."""
+
+    def __init__(self, metrics: Metrics, found: Any, ranks: Ranks, limit: int) -> None:
+        """`found` is what `metrics` returned; numbers among it are taken as they are."""
+        self._metrics, self._ranks, self._collected = metrics, ranks, Collected(ranks, limit)
+        values = named_metrics(found)
+        self._objects = {name: each for name, each in values.items() if is_metric(each)}
+        self._numbers = {name: number(name, each) for name, each in values.items() if name not in self._objects}
+        self._mergeable = {name: each for name, each in self._objects.items() if states_of(each)}
+        self._others = {name: each for name, each in self._objects.items() if name not in self._mergeable}
+        for each in self._objects.values():
+            keep_to_itself(each)
+            each.reset()
+            if callable(to := getattr(each, "to", None)):
+                to(metrics.device)
+
+    def add(self, part: Part) -> None:
+        """Update what can be merged; the others need the outputs and targets of all ranks in one place."""
+        values = {name: part.values[name] for name in ("output", "target")}
+        for each in self._mergeable.values():
+            each.update(values["output"], values["target"])
+        if self._others:
+            self._collected.add(part._replace(values=values))
+            if self._collected.too_large:
+                raise InvalidDefinition(
+                    f"{', '.join(self._others)} of metrics() cannot be merged over ranks as torchmetrics can, and the "
+                    f"outputs and targets of all validation samples are more than {_size(self._collected.limit)}"
+                )
+
+    def end_batch(self, number: int) -> None:
+        """Do nothing: batches are never joined."""
+
+    def finish(self) -> dict[str, float]:
+        """Return what each computes over all samples."""
+        everyones = self._metrics.gather_states({name: states_of(each) for name, each in self._mergeable.items()})
+        parts = self._metrics.gather(self._collected.parts)
+        found: dict[str, float] = {}
+        if self._ranks.rank == 0:
+            for name, each in self._mergeable.items():
+                merge(each, [states[name] for states in everyones], self._metrics.move)
+            for part in parts:
+                values = self._metrics.move(part.values)
+                for each in self._others.values():
+                    each.update(values["output"], values["target"])
+            for name, each in self._objects.items():
+                found |= computed(name, each)
+        return dict(self._ranks.broadcast_object(found | self._numbers))
+
+
+def _kind(value: Any, samples: int) -> Literal["per sample", "number"]:
+    if isinstance(value, Tensor):
+        return "per sample" if value.dim() and (value.numel() != 1 or samples == 1) else "number"
+    return "number"
+
+
+def _of_all(name: str, value: Any, samples: int, values: Mapping[str, Any]) -> dict[str, float]:
+    """What a value of the one call with all samples comes to."""
+    if is_metric(value):
+        if getattr(value, "_update_count", 1) == 0:  # torchmetrics: it was made, and not given anything
+            value.update(values["output"], values["target"])
+        return computed(name, value)
+    if isinstance(value, Tensor) and value.dim() and len(value) == samples:
+        return {name: float(value.detach().double().mean())}
+    return {name: number(name, value)}
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:g} GB"

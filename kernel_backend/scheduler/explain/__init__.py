@@ -1,0 +1,1 @@
+"""Explain the schedule: why a request waits, when it may start, and whether it ever can."""

@@ -1,0 +1,50 @@
+"""Asks that can never be met, whoever else wants something: told at once, with the nearest that can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.resources import LOCAL, Node
+from kernel_backend.scheduler.explain.redaction import knows_quota, subject
+from kernel_backend.scheduler.placement import largest_gang
+from kernel_backend.scheduler.requests import Ask
+from kernel_backend.scheduler.state import Picture
+
+
+class Impossible(NamedTuple):
+    """Why, and the most slots that could be had instead."""
+
+    reason: str
+    largest: int
+
+
+def impossible(picture: Picture, ask: Ask, reader: Person | None = None) -> Impossible | None:
+    """Why `ask` can never start on these nodes under these quotas; None where it can. Drained nodes count.
+
+    In words for `reader`, by default for its owner.
+    """
+    nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
+    largest = largest_gang(nodes, ask.one_node)
+    if ask.slots > largest:
+        return Impossible(_too_large(ask, nodes, largest), largest)
+    for kind, quota in (("user", picture.users.quota(ask.owner)), ("group", picture.groups.quota(ask.group))):
+        if quota.most is not None and ask.slots > quota.most:
+            nearest, may = min(quota.most, largest), f"{_slots(ask.slots)} asked; {subject(kind, ask, reader)} may"
+            if not knows_quota(kind, ask, reader):
+                return Impossible(f"{may} have fewer in one trial.", nearest)
+            return Impossible(f"{may} have {quota.most} in one trial. Largest gang there: {nearest}.", nearest)
+    return None
+
+
+def _too_large(ask: Ask, nodes: Sequence[Node], largest: int) -> str:
+    where = nodes[0].name if ask.pool == LOCAL and len(nodes) == 1 else f"pool {ask.pool}"
+    total = sum(node.slots for node in nodes)
+    left_out = f" without {', '.join(sorted(ask.excluded))}" if ask.excluded else ""
+    on_one = " on one node" if ask.one_node else ""
+    return f"{_slots(ask.slots)} asked{on_one}; {where}{left_out} has {total}. Largest gang there: {largest}."
+
+
+def _slots(count: int) -> str:
+    return f"{count} slot" if count == 1 else f"{count} slots"

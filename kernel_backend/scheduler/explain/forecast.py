@@ -1,0 +1,69 @@
+"""When an ask will probably start: what runs ends when it must or as runs like it do, and then those ahead come."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kernel_backend.scheduler.requests import Ask
+from kernel_backend.scheduler.run_lengths import Lengths
+from kernel_backend.scheduler.state import Picture
+
+FAR = 1000  # asks ahead: what lies beyond so many nobody can tell
+
+
+class Forecast(NamedTuple):
+    """Seconds until the start: most probably, and between which bounds in half of all cases or so."""
+
+    low: float
+    likely: float
+    high: float
+
+
+def forecast(picture: Picture, ahead: Iterable[Ask], ask: Ask, lengths: Mapping[str, Lengths]) -> Forecast | None:
+    """When `ask` starts, if those `ahead` start before it, in order; None where too little is known.
+
+    `lengths` are those of past runs by owner. Slots are counted over the pool, wherever they are.
+    """
+    before = list(ahead)
+    if len(before) >= FAR:
+        return None
+    found = [_start(picture, [*before, ask], lengths, at) for at in range(3)]
+    if any(each is None for each in found):
+        return None
+    low, likely, high = sorted(each for each in found if each is not None)
+    return Forecast(low, likely, high)
+
+
+def _start(picture: Picture, asks: list[Ask], lengths: Mapping[str, Lengths], quartile: int) -> float | None:
+    """Seconds until the last of `asks` starts, each as soon as there is room after those before it."""
+    pool = asks[-1].pool
+    free = sum(len(picture.free[node.name]) for node in picture.usable(pool))
+    ends: list[tuple[float, int]] = []
+    for run in picture.runs.values():
+        if run.pool == pool:
+            ended = run.owner in lengths and not run.key.server  # of a notebook server nobody can say when it ends
+            length = lengths[run.owner][quartile] if ended else None
+            end = _sooner(run.ends, None if length is None else run.since + length)
+            if run.leaving is not None:
+                end = _sooner(end, run.leaving + picture.rules.grace)
+            if end is not None:
+                heapq.heappush(ends, (max(picture.at, end), run.slots))
+    now = picture.at
+    for ask in asks:
+        while free < ask.slots:
+            if not ends:
+                return None
+            now, slots = heapq.heappop(ends)
+            free += slots
+        free -= ask.slots
+        length = _sooner(ask.max_time, lengths[ask.owner][quartile] if ask.owner in lengths else None)
+        if length is not None:
+            heapq.heappush(ends, (now + length, ask.slots))
+    return now - picture.at
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    known = [each for each in (one, other) if each is not None]
+    return min(known, default=None)

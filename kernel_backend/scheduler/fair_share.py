@@ -1,0 +1,51 @@
+"""Whose turn it is: the group with the least charged use by weight, and in it the user with the least.
+
+Use fades (`meters`), and who holds slots is charged with the next hour of them at once: so nobody takes everything in
+one decision, and several jobs of one user share what is that user's.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from kernel_backend.scheduler.queue import Line
+from kernel_backend.scheduler.quotas import Ledger
+from kernel_backend.scheduler.requests import Order
+
+
+class Turns:
+    """Lines of one priority, the next one first; equals go by who asked first."""
+
+    def __init__(self, lines: Iterable[Line], ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._groups: dict[str, list[tuple[float, Order, Line]]] = {}
+        for line in lines:
+            self._groups.setdefault(line.key.group, []).append(self._member(line))
+        for members in self._groups.values():
+            heapq.heapify(members)
+        self._heap = [self._group(group) for group in self._groups]
+        heapq.heapify(self._heap)
+
+    def next(self) -> Line | None:
+        """The line whose turn it is; None when there is none left."""
+        return self._groups[self._heap[0][2]][0][2] if self._heap else None
+
+    def over(self, again: bool) -> None:
+        """The turn has been taken; whoever got something may come again, the others can get nothing."""
+        group = self._heap[0][2]
+        members = self._groups[group]
+        if again:
+            heapq.heapreplace(members, self._member(members[0][2]))
+        else:
+            heapq.heappop(members)
+        if members:
+            heapq.heapreplace(self._heap, self._group(group))
+        else:
+            heapq.heappop(self._heap)
+
+    def _member(self, line: Line) -> tuple[float, Order, Line]:
+        return self._ledger.member_share(line.key.group, line.key.owner), line.first.order, line
+
+    def _group(self, group: str) -> tuple[float, Order, str]:
+        return self._ledger.group_share(group), self._groups[group][0][1], group

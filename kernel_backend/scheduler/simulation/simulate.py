@@ -1,0 +1,220 @@
+"""Days of a cluster in seconds: discrete events that drive a policy as the service would, and what came of it."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.resources import Node
+from kernel_backend.model.states import Outcome
+from kernel_backend.scheduler.decide import decide
+from kernel_backend.scheduler.decisions import Decisions
+from kernel_backend.scheduler.requests import Ask, Run
+from kernel_backend.scheduler.rules import Rules
+from kernel_backend.scheduler.simulation.workloads import Job
+from kernel_backend.scheduler.state import Picture
+
+Policy = Callable[[Picture], Decisions]
+Kind = Literal["arrive", "finish", "fault", "leave", "commit", "lose", "return", "look"]
+
+
+class Outage(NamedTuple):
+    """A node is away from `at` on, for so many seconds."""
+
+    node: str
+    at: float
+    seconds: float
+
+
+class Spell(NamedTuple):
+    """A job held its slots from `begun` to `ended`; `useful` is the work that was kept, in seconds."""
+
+    job: int
+    begun: float
+    ended: float
+    useful: float
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a policy made of a trace."""
+
+    jobs: Mapping[int, Job]
+    slots: int
+    spells: tuple[Spell, ...]
+    waits: Mapping[int, float]  # seconds from the arrival to the first start, by job
+    ends: Mapping[int, float]  # when each job was done
+    preempted: int
+    until: float
+
+
+class _Event(NamedTuple):
+    at: float
+    order: int
+    kind: Kind
+    job: int
+    nth: int  # of the job's spells: of one that is over, nothing counts any more
+    node: str = ""
+
+
+def simulate(
+    jobs: Sequence[Job],
+    nodes: Sequence[Node],
+    policy: Policy = decide,
+    *,
+    users: Mapping[str, Quota] | None = None,
+    groups: Mapping[str, Quota] | None = None,
+    rules: Rules | None = None,
+    faults: Callable[[int, int], float | None] = lambda job, nth: None,
+    outages: Iterable[Outage] = (),
+    checkpoint_every: float = 600.0,
+    stall: float = 10.0,
+    until: float = float("inf"),
+    watch: Callable[[Picture, Decisions], None] = lambda picture, decisions: None,
+) -> Played:
+    """Play a trace to its end, or until `until`; the same arguments give the same answer.
+
+    `faults` says after how many seconds of a job's nth spell it crashes, if it does. What was done since the last
+    checkpoint is lost then; who is preempted saves all, and holds its slots for `stall` seconds to do so. `watch` sees
+    every picture and what was decided on it.
+    """
+    world = _World(jobs, nodes, policy, Picture(nodes, users=users, groups=groups, rules=rules), watch)
+    world.faults, world.every, world.stall = faults, checkpoint_every, stall
+    world.begin(outages)
+    while world.events and world.events[0].at <= until:
+        world.step()
+    return world.played(until)
+
+
+class _World:
+    """The picture, and what is known of jobs beside it."""
+
+    faults: Callable[[int, int], float | None]
+    every: float
+    stall: float
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        nodes: Sequence[Node],
+        policy: Policy,
+        picture: Picture,
+        watch: Callable[[Picture, Decisions], None],
+    ) -> None:
+        self.picture = picture
+        self._policy, self._watch = policy, watch
+        self._jobs = {job.number: job for job in jobs}
+        self._slots = sum(node.slots for node in nodes)
+        self.events: list[_Event] = []
+        self._order = itertools.count()
+        self._done: defaultdict[int, float] = defaultdict(float)  # seconds of work that is kept
+        self._begun: dict[int, float] = {}
+        self._nth: Counter[int] = Counter()
+        self._spells: list[Spell] = []
+        self._waits: dict[int, float] = {}
+        self._ends: dict[int, float] = {}
+        self._preempted = 0
+
+    def begin(self, outages: Iterable[Outage]) -> None:
+        """What is known to come."""
+        for job in self._jobs.values():
+            self._plan(job.arrival, "arrive", job.number)
+        for outage in outages:
+            self._plan(outage.at, "lose", node=outage.node)
+            self._plan(outage.at + outage.seconds, "return", node=outage.node)
+
+    def _plan(self, at: float, kind: Kind, job: int = 0, node: str = "") -> None:
+        heapq.heappush(self.events, _Event(at, next(self._order), kind, job, self._nth[job], node))
+
+    def step(self) -> None:
+        """Let all happen that happens at one time, and decide."""
+        now = self.events[0].at
+        self.picture.pass_to(now)
+        while self.events and self.events[0].at == now:
+            event = heapq.heappop(self.events)
+            if event.kind in ("arrive", "lose", "return", "look") or event.nth == self._nth[event.job]:
+                self._happen(event)
+        self._decide()
+
+    def _happen(self, event: _Event) -> None:
+        job = self._jobs.get(event.job)
+        if event.kind in ("lose", "return"):
+            self._node(event.node, healthy=event.kind == "return")
+        elif job is None:
+            return
+        elif event.kind == "arrive":
+            self.picture.add(job.ask(job.arrival))
+        elif event.kind == "commit":
+            self.picture.change(job.key, committed=event.at)
+            self._plan(event.at + self.picture.rules.min_run, "look")
+        elif event.kind == "finish":
+            whole = not self._done[job.number]
+            run = self._end(job, self._worked(job, event.at), None)
+            self._ends[job.number] = event.at
+            if whole:
+                self.picture.lengths.add(run.owner, run.slots, run.since, event.at, Outcome.OK)
+        elif event.kind == "leave":
+            leaving = self.picture.runs[job.key].leaving
+            self._end(job, self._worked(job, event.at if leaving is None else leaving), job.ask(job.arrival))
+        elif event.kind == "fault":
+            self._crash(job)
+
+    def _node(self, name: str, healthy: bool) -> None:
+        self.picture.set_node(self.picture.nodes[name].model_copy(update={"healthy": healthy}))
+        if not healthy:
+            for run in [run for run in self.picture.runs.values() if run.by_node[name]]:
+                self._crash(self._jobs[run.key.experiment])
+
+    def _crash(self, job: Job) -> None:
+        worked = self._worked(job, self.picture.at)
+        back = replace(job.ask(job.arrival), failed_at=self.picture.at)
+        self._end(job, worked - worked % self.every, back)
+
+    def _worked(self, job: Job, at: float) -> float:
+        return min(at - self._begun[job.number], job.duration - self._done[job.number])
+
+    def _end(self, job: Job, useful: float, back: Ask | None) -> Run:
+        now = self.picture.at
+        self._done[job.number] += useful
+        self._spells.append(Spell(job.number, self._begun.pop(job.number), now, useful))
+        self._nth[job.number] += 1
+        return self.picture.let_go(job.key, back)
+
+    def _decide(self) -> None:
+        decisions = self._policy(self.picture)
+        self._watch(self.picture, decisions)
+        now = self.picture.at
+        self.picture.reservations = decisions.reservations
+        for preempt in decisions.preempts:
+            self._preempted += 1
+            self.picture.change(preempt.run.key, leaving=now)
+            number = preempt.run.key.experiment
+            self._nth[number] += 1  # it neither finishes nor fails: it goes
+            self._plan(now + self.stall, "leave", number)
+        for start in decisions.starts:
+            job = self._jobs[start.ask.experiment]
+            self.picture.hold(start.run(now))
+            self._begun[job.number] = now
+            self._waits.setdefault(job.number, now - job.arrival)
+            left = job.duration - self._done[job.number]
+            fault = self.faults(job.number, self._nth[job.number])
+            if fault is not None and fault < left:
+                self._plan(now + fault, "fault", job.number)
+            else:
+                self._plan(now + left, "finish", job.number)
+            if left > self.every:
+                self._plan(now + self.every, "commit", job.number)
+
+    def played(self, until: float) -> Played:
+        """What came of it; of who still runs, what he has done so far."""
+        end = self.picture.at if until == float("inf") else until
+        running = [
+            Spell(number, begun, end, min(end - begun, self._jobs[number].duration - self._done[number]))
+            for number, begun in self._begun.items()
+        ]
+        return Played(self._jobs, self._slots, (*self._spells, *running), self._waits, self._ends, self._preempted, end)

@@ -1,0 +1,43 @@
+"""What a new search knows of earlier experiments: their trials, numbered 0, -1, -2 and so on, begin its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from kernel_backend.model.record import Value
+from kernel_backend.model.search.records import Happening, Reported, Told
+from kernel_backend.model.search.space import Space
+from kernel_backend.search.encoding import Encoder
+
+
+class Earlier(NamedTuple):
+    """A trial of another experiment: all its hyperparameters, and the metric's values at the ends of units."""
+
+    params: Mapping[str, Value]
+    values: Sequence[tuple[int, float]]
+
+
+def comparable(trials: Sequence[Earlier], space: Space) -> list[Earlier]:
+    """Those that have a value and lie in this space, with no other hyperparameters than it has.
+
+    A space without parameters, of a custom search, leaves all of them.
+    """
+    encoder, found = Encoder(space), []
+    for trial in trials:
+        params = {name: trial.params[name] for name in space.names or trial.params if name in trial.params}
+        try:
+            encoder.encode(params)
+        except ValueError:
+            continue
+        if trial.values:
+            found.append(Earlier(params, trial.values))
+    return found
+
+
+def happenings(trials: Sequence[Earlier]) -> Iterator[Happening]:
+    """What these trials are and have reported, one after the other."""
+    for number, trial in enumerate(trials):
+        yield Told(trial=-number, params=dict(trial.params))
+        for unit, value in trial.values:
+            yield Reported(trial=-number, unit=unit, value=value)

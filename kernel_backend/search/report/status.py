@@ -1,0 +1,373 @@
+"""How a search stands: a fold of its log beside what is stored of its trials, made into what a person looks at."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.best import best_first
+from kernel_backend.model.experiment import Config, Experiment, Metric
+from kernel_backend.model.record import Value
+from kernel_backend.model.search import registry
+from kernel_backend.model.search.records import (
+    Closed,
+    Continue,
+    Create,
+    Entry,
+    Extended,
+    Limit,
+    Reported,
+    Resume,
+    Settings,
+    Told,
+)
+from kernel_backend.model.search.space import Space
+from kernel_backend.model.states import EXPERIMENT_ENDED, TrialState
+from kernel_backend.model.values import nearest
+from kernel_backend.model.views.search_status import (
+    Better,
+    BracketStanding,
+    Outline,
+    RungStanding,
+    SearchCurves,
+    Standing,
+    TrialLine,
+    TrialRow,
+)
+from kernel_backend.search.base import Searcher
+from kernel_backend.search.brackets import Bracket
+from kernel_backend.search.log import replay
+from kernel_backend.search.make import make
+from kernel_backend.search.report.columns import columns, flat, ordered
+from kernel_backend.search.rungs import WORST, Place, Rung
+from kernel_backend.search.settings import unit_in
+
+ENTRIES = 120  # of a rung that are drawn; half of them its best
+SORTED = ("best", "trial", "state", "unit", "value", "until", "attempts", "seconds")
+
+
+@dataclass
+class Course:
+    """What a log tells of one trial."""
+
+    params: Mapping[str, Value] = field(default_factory=dict)
+    parent: int | None = None
+    until: int | None = None
+    units: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def at(self, unit: int) -> float | None:
+        """The first value at the end of a unit or beyond; None where there is none, or none that is finite."""
+        place = bisect_left(self.units, unit)
+        value = self.values[place] if place < len(self.values) else math.nan
+        return value if math.isfinite(value) else None
+
+    @property
+    def unit(self) -> int:
+        """The newest whose end was reported."""
+        return self.units[-1] if self.units else 0
+
+    @property
+    def value(self) -> float | None:
+        """The newest."""
+        return self.values[-1] if self.values else None
+
+
+NOTHING = Course()
+
+
+class Story:
+    """A search after so many lines of its log; `take` the next ones."""
+
+    def __init__(self, settings: Settings, space: Space, begun: float) -> None:
+        """`begun` is when it was submitted, in seconds since the epoch."""
+        self._searcher = _judge(settings, space)
+        self.metric, self._begun = Metric(mode=settings.mode), begun
+        self.settings, self.space = settings, space
+        self.trials: dict[int, Course] = {}
+        self.columns: tuple[str, ...] = ()  # those that any of the trials has
+        self._named = set[str]()
+        self.incumbent: list[Better] = []
+        self.trained = 0  # units, of all trials together
+        self.entries = 0
+        self.limit = settings.limit
+        self.closed: Limit | None = None
+
+    @property
+    def brackets(self) -> Sequence[Bracket]:
+        """The ladders of a searcher that judges before the end."""
+        found: Sequence[Bracket] = getattr(self._searcher, "brackets", ())
+        return [each for each in found if len(each.rungs) > 1]
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Fold more lines in; each was said once, in order."""
+        found = list(entries)
+        if self._searcher is not None:
+            self._replay(self._searcher, found)
+        for entry in found:
+            self.entries = entry.number
+            self._take(entry)
+
+    def _replay(self, searcher: Searcher, entries: Sequence[Entry]) -> None:
+        try:
+            replay(searcher, entries)
+        except Exception:
+            method = registry.find(self.settings.method)
+            if method is not None and not method.package:
+                raise
+            self._searcher = None  # of a package whose code fails: everything but its rungs is shown
+
+    def _take(self, entry: Entry) -> None:
+        match entry.decision:
+            case Create() as created:
+                self.trials[created.trial] = Course(parent=created.parent, until=created.until)
+                self._know(created.trial, created.params)
+            case Resume() | Continue() as going if entry.trial in self.trials:
+                self.trials[entry.trial].until = going.until
+        match entry.event:
+            case Reported() as report if report.trial in self.trials:
+                self._report(report, entry.at - self._begun)
+            case Told() as told if told.trial in self.trials:
+                self._know(told.trial, told.params)
+            case Extended():
+                self.limit, self.closed = entry.event.trials, None
+            case Closed():
+                self.closed = entry.event.limit
+
+    def _know(self, trial: int, params: Mapping[str, Value]) -> None:
+        self.trials[trial].params = found = flat(self.space, params)
+        if not self._named.issuperset(found):
+            self._named.update(found)
+            self.columns = ordered(self.space, self._named)
+
+    def _report(self, report: Reported, at: float) -> None:
+        told = self.trials[report.trial]
+        if report.unit <= told.unit:
+            return  # trained again after a fault: the first word counts
+        self.trained += report.unit - told.unit
+        told.units.append(report.unit)
+        told.values.append(report.value)
+        if self.metric.better(report.value, self.incumbent[-1].value if self.incumbent else None):
+            self.incumbent.append(
+                Better(at=at, units=self.trained, trial=report.trial, unit=report.unit, value=report.value)
+            )
+
+    def raw(self, lower: float) -> float:
+        """The value as it was reported; infinite, the bad way, where it diverged or failed."""
+        return self.metric.lower(lower)  # twice is what it was
+
+
+def _judge(settings: Settings, space: Space) -> Searcher | None:
+    """The searcher whose ladders are shown; None where it has none, or cannot be made any more."""
+    method = registry.find(settings.method)
+    if method is None or method.judged != "rungs":
+        return None
+    try:
+        # A log is replayed without asking a sampler, so any will do.
+        return make(settings.model_copy(update={"sampler": "random"}), space)
+    except Exception:
+        if not method.package:
+            raise
+        return None
+
+
+def judged(story: Story) -> tuple[int, dict[int, float]]:
+    """The highest unit at which there is enough to compare, and each trial's first value there or beyond.
+
+    Enough is more than there are columns, and ten; values that are not finite do not count.
+    """
+    least = max(10, len(columns(story.space)) + 1)
+    units = [rung.unit for bracket in story.brackets for rung in bracket.rungs] or [story.settings.units]
+    for unit in sorted({1, *units}, reverse=True):
+        found = {trial: value for trial, told in story.trials.items() if (value := told.at(unit)) is not None}
+        if len(found) >= least or unit == 1:
+            return unit, found
+    raise AssertionError("the first unit is among them")
+
+
+@dataclass(frozen=True)
+class Page:
+    """Which trials are wanted: `sort` is a column (`-` before it turns it round), from `offset` on."""
+
+    sort: str = "best"
+    limit: int = 100
+    offset: int = 0
+
+
+def standing(
+    experiment: Experiment,
+    story: Story,
+    trials: Sequence[Outline],
+    seconds: Mapping[int, float],
+    now: float,
+    page: Page,
+) -> Standing:
+    """How the search stands.
+
+    `seconds` are those of the slots that each trial has held, `now` is in seconds since the epoch. Raises
+    InvalidRequest for a column that is none.
+    """
+    settings = story.settings
+    chosen = _sorted(trials, story, seconds, page)[page.offset : page.offset + page.limit]
+    row, metric = _rows(experiment.config, story, seconds), experiment.config.metric
+    best = best_first(((trial.index, trial.best) for trial in trials), metric)[:1]
+    return Standing(
+        number=experiment.number,
+        search=experiment.config.search,
+        method=settings.method,
+        unit="step" if experiment.config.steps is not None else "epoch",
+        units=settings.units,
+        metric=metric,
+        params=story.columns,
+        limit=story.limit,
+        counts=Counter(str(trial.state) for trial in trials),
+        diverged=sum(_diverged(told) for told in story.trials.values()),
+        trained=story.trained,
+        spent=sum(seconds.values()),
+        elapsed=max(0.0, (experiment.ended_at or now) - experiment.created_at),
+        closed=story.closed,
+        over=experiment.state in EXPERIMENT_ENDED,
+        best=next((row(trial) for trial in trials if trial.index in best), None),
+        incumbent=tuple(story.incumbent),
+        brackets=tuple(
+            BracketStanding(rungs=tuple(_rung(rung, story) for rung in bracket.rungs)) for bracket in story.brackets
+        ),
+        trials=tuple(map(row, chosen)),
+    )
+
+
+def _rows(config: Config, story: Story, seconds: Mapping[int, float]) -> Callable[[Outline], TrialRow]:
+    def row(trial: Outline) -> TrialRow:
+        told = story.trials.get(trial.index, NOTHING)
+        return TrialRow(
+            trial=trial.index,
+            state=trial.state,
+            params=told.params,
+            unit=told.unit,
+            value=told.value,
+            best=trial.best.value if trial.best else None,
+            best_unit=unit_in(config, trial.best) if trial.best else None,
+            until=told.until,
+            parent=told.parent,
+            attempts=trial.attempt,
+            seconds=seconds.get(trial.index, 0.0),
+            diverged=_diverged(told),
+            failure=trial.failure,
+        )
+
+    return row
+
+
+def _diverged(told: Course) -> bool:
+    return told.value is not None and not math.isfinite(told.value)
+
+
+Rank = tuple[bool, float, str]  # numbers before words
+
+
+def _sorted(trials: Sequence[Outline], story: Story, seconds: Mapping[int, float], page: Page) -> list[Outline]:
+    """By a column, the better value first; who has nothing in it comes last either way."""
+    name, around = page.sort.removeprefix("-"), page.sort.startswith("-")
+    known = dict.fromkeys((*SORTED, *(column.name for column in columns(story.space)), *story.columns))
+    if name not in known:
+        raise InvalidRequest(f"sort={page.sort[:50]}: there is no such column{nearest(name, known)}")
+    ranks = [(rank, trial) for trial in trials if (rank := _rank(name, trial, story, seconds)) is not None]
+    ranks.sort(key=itemgetter(0), reverse=around)
+    ranked = [trial for _, trial in ranks]
+    left = {trial.index for trial in ranked}
+    return [*ranked, *(trial for trial in trials if trial.index not in left)]
+
+
+def _rank(name: str, trial: Outline, story: Story, seconds: Mapping[int, float]) -> Rank | None:
+    """What a trial is ordered by; None where it has nothing in this column."""
+    told = story.trials.get(trial.index, NOTHING)
+    found: float | None
+    match name:
+        case "trial":
+            found = trial.index
+        case "state":
+            return True, 0.0, str(trial.state)
+        case "attempts":
+            found = trial.attempt
+        case "seconds":
+            found = seconds.get(trial.index, 0.0)
+        case "unit":
+            found = told.unit
+        case "until":
+            found = told.until
+        case "best":
+            found = story.metric.lower(trial.best.value) if trial.best else None
+        case "value":
+            found = None if told.value is None or math.isnan(told.value) else story.metric.lower(told.value)
+        case _:
+            return _of_value(told.params.get(name))
+    return None if found is None else (False, float(found), "")
+
+
+def _of_value(value: Value) -> Rank | None:
+    if isinstance(value, bool | int | float):
+        return False, float(value), ""
+    return None if value is None else (True, 0.0, str(value))
+
+
+def _rung(rung: Rung, story: Story) -> RungStanding:
+    places, eta = rung.places, story.settings.eta
+    finite = [place for place in places if place.value < WORST]
+    least = min(1, len(places)) if story.settings.stopping else 0
+    may = max(least, len(places) // eta) if rung.unit < story.settings.units else 0
+    went = sum((story.trials[place.trial].until or 0) > rung.unit for place in places if place.trial in story.trials)
+    return RungStanding(
+        unit=rung.unit,
+        results=len(places),
+        went_on=went,
+        best=story.raw(finite[0].value) if finite else None,
+        cut=story.raw(places[may - 1].value) if may and places[may - 1].value < WORST else None,
+        entries=tuple((place.trial, story.raw(place.value)) for place in _some(finite)),
+    )
+
+
+def _some(places: Sequence[Place]) -> list[Place]:
+    """All of them, best first; of many the best half of what can be drawn, and the rest evenly from the others."""
+    if len(places) <= ENTRIES:
+        return list(places)
+    best, others = places[: ENTRIES // 2], places[ENTRIES // 2 :]
+    left = ENTRIES - len(best)
+    return [*best, *(others[(place * len(others)) // left] for place in range(left))]
+
+
+def curves(experiment: Experiment, story: Story, trials: Sequence[Outline], limit: int, points: int) -> SearchCurves:
+    """The learning curves of at most `limit` trials, best first, of at most `points` points each.
+
+    Of more trials the best half, and the rest evenly from the others.
+    """
+    metric = experiment.config.metric
+    told = {trial.index: trial for trial in trials if trial.index in story.trials and story.trials[trial.index].units}
+    ranked = best_first(((trial.index, trial.best) for trial in told.values()), metric)
+    ranked += sorted(told.keys() - ranked)
+    best, others = ranked[: limit - limit // 2], ranked[limit - limit // 2 :]
+    left = min(limit // 2, len(others))
+    chosen = [*best, *(others[(place * len(others)) // left] for place in range(left))]
+    return SearchCurves(
+        unit="step" if experiment.config.steps is not None else "epoch",
+        metric=metric,
+        of=len(told),
+        lines=tuple(_line(trial, story.trials[trial], told[trial].state, points) for trial in chosen),
+    )
+
+
+def _line(trial: int, told: Course, state: TrialState, points: int) -> TrialLine:
+    """Every k-th value, and the last: what is judged are single values, and a mean would be none of them."""
+    count = len(told.units)
+    step = -(-count // points)
+    kept = sorted({*range(count - 1, -1, -step)})
+    return TrialLine(
+        trial=trial,
+        state=state,
+        unit=tuple(told.units[place] for place in kept),
+        value=tuple(value if math.isfinite(value := told.values[place]) else None for place in kept),
+    )

@@ -1,0 +1,153 @@
+"""A search as a study of Optuna, and what Optuna tells of it: which hyperparameters make the difference.
+
+Optuna is an optional extra, `daylight[search]`, and is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.record import Value
+from kernel_backend.model.search.space import Choices, Range, Space
+from kernel_backend.model.states import TrialState
+from kernel_backend.model.values import written
+from kernel_backend.model.views.search_status import Importance, TrialLine, TrialRow
+from kernel_backend.search.report.columns import columns
+
+if TYPE_CHECKING:
+    import optuna
+
+LEAST = 10  # trials of which any importance is told
+
+# A trial that rests may go on; as a study tells it, it was pruned at the value that it has.
+_STATES = {
+    TrialState.COMPLETED: "COMPLETE",
+    TrialState.FAILED: "FAIL",
+    **dict.fromkeys((TrialState.PRUNED, TrialState.STOPPED, TrialState.PAUSED), "PRUNED"),
+}
+
+
+def study(
+    name: str, mode: Literal["min", "max"], space: Space, rows: Sequence[TrialRow], lines: Sequence[TrialLine]
+) -> optuna.Study:
+    """A study in memory with all trials in their order, and their values at the ends of units.
+
+    Raises InvalidRequest where Optuna is not installed.
+    """
+    _check_installed()
+    found = _study(name, mode)
+    values = {line.trial: _intermediate(line) for line in lines}
+    distributions = _distributions(space)
+    for row in sorted(rows, key=lambda each: each.trial):
+        found.add_trial(_trial(row, values.get(row.trial, {}), distributions))
+    return found
+
+
+def importance(
+    mode: Literal["min", "max"], space: Space, params: Sequence[Mapping[str, Value]], values: Sequence[float], unit: int
+) -> Importance:
+    """The shares of the hyperparameters in what tells the best tenth of trials from the rest.
+
+    PED-ANOVA (Watanabe et al., IJCAI 2023), which knows of conditions. `values` are those at the end of `unit`, a
+    value a trial; what is not finite must have been left out.
+    """
+    count = len(values)
+    if count < LEAST:
+        return Importance(trials=count, missing=f"{count} trials have a result to compare; {LEAST} are needed")
+    try:
+        _check_installed()
+    except InvalidRequest as error:
+        return Importance(trials=count, missing=error.message)
+    import optuna
+
+    found, distributions = _study("importance", mode), _distributions(space)
+    for given, value in zip(params, values, strict=True):
+        counted = _counted(given, distributions)
+        found.add_trial(
+            optuna.trial.create_trial(
+                params=counted, distributions={name: distributions[name] for name in counted}, value=value
+            )
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shares = optuna.importance.get_param_importances(
+            found, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+        )
+    return Importance(unit=unit, trials=count, shares={name: float(share) for name, share in shares.items()})
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise InvalidRequest("Optuna is not installed: pip install 'daylight[search]'")
+
+
+def _study(name: str, mode: Literal["min", "max"]) -> optuna.Study:
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # each study is announced otherwise
+    try:
+        return optuna.create_study(study_name=name, direction="maximize" if mode == "max" else "minimize")
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+def _intermediate(line: TrialLine) -> dict[int, float]:
+    return {unit: math.nan if value is None else value for unit, value in zip(line.unit, line.value, strict=True)}
+
+
+def _trial(row: TrialRow, values: Mapping[int, float], distributions: Mapping[str, Any]) -> optuna.trial.FrozenTrial:
+    import optuna
+
+    params = _counted(row.params, distributions)
+    state = _STATES.get(row.state, "RUNNING")
+    if state == "COMPLETE" and row.best is None:
+        state = "FAIL"  # a study takes no value that is no number
+    told = row.best if state in ("COMPLETE", "PRUNED") else None
+    beside = {"daylight_state": str(row.state), "daylight_trial": row.trial, "daylight_seconds": row.seconds}
+    beside |= {name: written(value) for name, value in row.params.items() if name not in params}
+    return optuna.trial.create_trial(
+        state=optuna.trial.TrialState[state],
+        params=params,
+        distributions={name: distributions[name] for name in params},
+        value=told,
+        intermediate_values=dict(values),
+        user_attrs=beside,
+    )
+
+
+def _distributions(space: Space) -> dict[str, Any]:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    def of(domain: Range | Choices) -> Any:
+        if isinstance(domain, Choices):
+            return CategoricalDistribution([_choice(value) for value in domain.values])
+        log = domain.scale != "linear"
+        if domain.whole:
+            return IntDistribution(int(domain.low), int(domain.high), log=log)
+        return FloatDistribution(domain.low, domain.high, log=log)
+
+    return {column.name: of(column.parameter.domain) for column in columns(space)}
+
+
+def _choice(value: Value) -> Any:
+    """A choice as a study takes it: lists and dictionaries as they are written."""
+    return written(value) if isinstance(value, list | dict) else value
+
+
+def _counted(params: Mapping[str, Value], distributions: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that the space has; what a searcher was told may lie outside of it."""
+    chosen = {name: _choice(value) for name, value in params.items() if name in distributions}
+    return {name: value for name, value in chosen.items() if _holds(distributions[name], value)}
+
+
+def _holds(distribution: Any, value: Any) -> bool:
+    choices = getattr(distribution, "choices", None)
+    if choices is not None:
+        return value in choices
+    return isinstance(value, int | float) and distribution.low <= value <= distribution.high

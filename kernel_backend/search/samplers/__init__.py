@@ -1,0 +1,1 @@
+"""Samplers: how a new trial's hyperparameters are drawn."""

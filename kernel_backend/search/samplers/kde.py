@@ -1,0 +1,113 @@
+"""Where good trials are dense and bad ones are not: kernel densities, after BOHB (Falkner et al., ICML 2018)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernel_backend.model.record import Value
+from kernel_backend.search.encoding import Dimension
+from kernel_backend.search.observations import Observations
+from kernel_backend.search.rungs import WORST, Place
+from kernel_backend.search.samplers.base import stream
+
+Array = NDArray[np.float64]
+
+GOOD = 0.15  # the share of results that count as good
+ANYWHERE = 1 / 3  # the share of trials that are drawn anywhere: no region is ever given up
+CANDIDATES = 64
+WIDER = 3.0  # candidates are drawn from wider kernels than those by which they are judged
+LEAST_WIDTH = 1e-3  # of a kernel, where all points agree
+MOST = 256  # points that a density is made of: beyond them it costs time and says the same
+
+
+class KdeSampler:
+    """Draws candidates around good trials, and takes the one at which the good outweigh the bad ones most."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def ask(self, number: int, seen: Observations) -> dict[str, Value]:
+        """The hyperparameters of ask `number`: drawn anywhere at first, and every third time."""
+        random, dimensions = stream(self._seed, number), seen.encoder.dimensions
+        point, told = [random.random() for _ in dimensions], random.random() >= ANYWHERE
+        sides = split(seen) if told else None
+        if sides is not None:
+            point = _propose(*sides, dimensions, np.random.default_rng(random.getrandbits(64))).tolist()
+        return seen.encoder.decode(point)
+
+
+def split(seen: Observations) -> tuple[Array, Array] | None:
+    """The points of good and of bad trials, at the highest rung that has enough of them; None where none has.
+
+    Trials that still train count as bad: who asks while eight train shall not get the same point eight times.
+    """
+    found = seen.telling(max(10, len(seen.encoder.dimensions) + 1))
+    if found is None:
+        return None
+    ranking = found[1]
+    finite = bisect_left(ranking.places, (WORST,))
+    count = min(max(3, round(GOOD * len(ranking))), finite)  # what has diverged is good nowhere
+    others = [trial for trial in seen.training if trial not in ranking]
+    good, bad = _thinned(ranking.places[:count]), _thinned(ranking.places[count:]) + others[-MOST:]
+    return (seen.points(good), seen.points(bad)) if good else None
+
+
+def _thinned(places: Sequence[Place]) -> list[int]:
+    """The trials of at most `MOST` of them, evenly from the best to the worst."""
+    step = max(1, -(-len(places) // MOST))
+    return [place.trial for place in places[::step]]
+
+
+def _propose(good: Array, bad: Array, dimensions: Sequence[Dimension], random: np.random.Generator) -> Array:
+    choices = np.array([dimension.choices for dimension in dimensions])
+    around = _drawn(good[random.integers(len(good), size=CANDIDATES)], widths(good, choices), choices, random)
+    score = log_density(around, good, choices) - log_density(around, bad, choices)
+    return np.asarray(around[int(score.argmax())])
+
+
+def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.random.Generator) -> Array:
+    """A point near each centre; anywhere in dimensions that do not count for it."""
+    anywhere = random.random(centres.shape)
+    moved = centres + random.normal(size=centres.shape) * width * WIDER
+    inside = 1.0 - np.abs(1.0 - np.mod(moved, 2.0))  # reflected at 0 and 1, so that nothing gathers on the border
+    jump = random.random(centres.shape) < np.minimum(width * WIDER, 1.0)
+    near = np.where(choices > 0, np.where(jump, anywhere, centres), inside)
+    return np.where(np.isnan(centres), anywhere, near)
+
+
+def widths(points: Array, choices: NDArray[np.int64]) -> Array:
+    """Scott's rule in each dimension [d]; of a choice, the chance that a kernel gives to the other values."""
+    dimensions = points.shape[1]
+    present = ~np.isnan(points)
+    number = np.maximum(present.sum(axis=0), 1)
+    mean = np.where(present, points, 0.0).sum(axis=0) / number
+    spread = np.sqrt(np.where(present, (points - mean) ** 2, 0.0).sum(axis=0) / number)
+    scott = np.maximum(number, 2) ** (-1.0 / (dimensions + 4))
+    width = np.where(number < 2, 0.25, spread) * scott
+    least, most = np.where(choices > 0, 0.05, LEAST_WIDTH), np.where(choices > 0, 0.9, 1.0)
+    return np.asarray(np.clip(width, least, most))
+
+
+def log_density(at: Array, points: Array, choices: NDArray[np.int64]) -> Array:
+    """The logarithm of the density of `points` [n, d] at each row of `at` [m, d]: [m].
+
+    A product of kernels: Gaussian for numbers, Aitchison and Aitken's for choices; 1 where a coordinate does not count.
+    """
+    width = widths(points, choices)
+    numeric, chosen = choices == 0, choices > 0
+    apart = (at[:, None, numeric] - points[None, :, numeric]) / width[numeric]
+    kernel = -0.5 * apart**2 - np.log(width[numeric] * np.sqrt(2 * np.pi))
+    total = np.where(np.isnan(kernel), 0.0, kernel).sum(axis=2)
+    if chosen.any():
+        count = choices[chosen]
+        other = width[chosen] * (count - 1) / count
+        places = np.floor(np.minimum(at[:, chosen], 1 - 1e-12) * count)[:, None]
+        equal = places == np.floor(points[:, chosen] * count)[None]
+        mass = np.where(equal, 1 - other, other / np.maximum(count - 1, 1))
+        total += np.where(np.isnan(points[:, chosen])[None], 0.0, np.log(mass * count)).sum(axis=2)
+    highest = total.max(axis=1)
+    return np.asarray(highest + np.log(np.exp(total - highest[:, None]).mean(axis=1)))

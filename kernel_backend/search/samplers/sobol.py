@@ -1,0 +1,70 @@
+"""Points that fill the unit cube evenly: Sobol's sequence, scrambled.
+
+The scrambling is a random linear one with a shift (J. Matousek, "On the L2-discrepancy for anchored boxes", J.
+Complexity 14 (1998), 527-556), which keeps the points as even as they are. Coordinates beyond those that there are
+direction numbers for are random numbers: a padded sequence (J. Spanier, 1995).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from kernel_backend.search.samplers.joe_kuo import DIRECTIONS
+
+BITS = 32  # of a coordinate, and so 2**32 different points
+DIMENSIONS = len(DIRECTIONS) + 1
+
+
+class Sobol:
+    """The sequence of one seed in so many dimensions; equal seeds give equal points, whatever was asked before."""
+
+    def __init__(self, dimensions: int, seed: int) -> None:
+        self._seed = seed
+        self._padding = max(0, dimensions - DIMENSIONS)
+        random = Random(f"sobol {seed}")
+        self._directions: list[list[int]] = []
+        self._shifts: list[int] = []
+        for dimension in range(dimensions - self._padding):
+            self._directions.append(_scrambled(_directions(dimension), random))
+            self._shifts.append(random.getrandbits(BITS))
+
+    def point(self, index: int) -> list[float]:
+        """Point number `index`, from 0 on; coordinates lie in (0, 1)."""
+        gray = index ^ index >> 1
+        ones = [bit for bit in range(gray.bit_length()) if gray >> bit & 1]
+        found = []
+        for directions, number in zip(self._directions, self._shifts, strict=True):
+            for bit in ones:
+                number ^= directions[bit]
+            found.append((number + 0.5) / 2**BITS)
+        return found + list(self._padded(index))
+
+    def _padded(self, index: int) -> Iterator[float]:
+        random = Random(f"sobol {self._seed} {index}") if self._padding else Random(0)
+        return (random.random() for _ in range(self._padding))
+
+
+def _directions(dimension: int) -> list[int]:
+    """The direction numbers of a dimension, as fractions of 2**BITS."""
+    if dimension == 0:
+        return [1 << BITS - 1 - bit for bit in range(BITS)]
+    degree, inner, first = DIRECTIONS[dimension - 1]
+    found = [number << BITS - 1 - bit for bit, number in enumerate(first)]
+    for bit in range(degree, BITS):
+        number = found[bit - degree] ^ found[bit - degree] >> degree
+        for step in range(1, degree):
+            if inner >> degree - 1 - step & 1:
+                number ^= found[bit - step]
+        found.append(number)
+    return found
+
+
+def _scrambled(directions: list[int], random: Random) -> list[int]:
+    """Each times one random lower triangular matrix over GF(2), whose first row is the highest bit."""
+    # Row r has a 1 at the bit that it makes, and random bits at those above.
+    rows = [(random.getrandbits(row) << 1 | 1) << BITS - 1 - row for row in range(BITS)]
+    return [
+        sum(((row & number).bit_count() & 1) << BITS - 1 - place for place, row in enumerate(rows))
+        for number in directions
+    ]

@@ -1,0 +1,1 @@
+"""Simulate a search by discrete events, on recorded or synthetic learning curves."""

@@ -1,0 +1,79 @@
+"""Checkpoints that trials begin from, of others: copied beside the loop, which starts what else there is meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+
+from kernel_backend.checkpoints.copy import take_over
+from kernel_backend.checkpoints.storage import Places
+from kernel_backend.errors import CheckpointDamaged, DaylightError, NotFound, PlaceUnavailable
+from kernel_backend.model.trial import Trial
+from kernel_backend.service.lookups import Lookups
+
+AGAIN_S = 60.0  # after a copy that failed by something that may pass, as a full disk
+_Trial = tuple[int, int]  # by experiment and index
+_log = logging.getLogger(__name__)
+
+
+class Beginnings:
+    """What becomes of the copies. Users' files are touched in threads alone, which end with the service."""
+
+    def __init__(self, places: Places, wake: Callable[[], None]) -> None:
+        self._places = places
+        self._failed: dict[_Trial, tuple[float, DaylightError | OSError]] = {}  # when, and by what
+        self.lookups = Lookups(wake)
+
+    def wait(self, owner: str, trial: Trial, source: str | None, *, or_newer: bool = False) -> str:
+        """What a trial that begins from a checkpoint `source` waits for; "" for nothing, or where none will come.
+
+        `or_newer`: a newer one of the same trial will do where it has been deleted. Returns at once.
+        """
+        key = trial.experiment, trial.index
+        if source is None or trial.attempt or self.missing(*key) is not None:
+            return ""
+        found = self.lookups.answer(owner, key, partial(self._find, source, *key, or_newer))
+        return f"checkpoint {source}, from which it begins, is being copied" if found is None else found
+
+    def missing(self, experiment: int, trial: int) -> NotFound | CheckpointDamaged | None:
+        """Why there is nothing for a trial to begin from, and never will be."""
+        _, error = self._failed.get((experiment, trial), (0.0, None))
+        return error if isinstance(error, NotFound | CheckpointDamaged) else None
+
+    def forget(self, experiment: int, trial: int) -> None:
+        """Forget a trial that has begun."""
+        self.lookups.forget((experiment, trial))
+        self._failed.pop((experiment, trial), None)
+
+    def _find(self, source: str, experiment: int, trial: int, or_newer: bool) -> str:
+        """Copy a checkpoint that is not there yet; why there is none, "" where there is."""
+        key = experiment, trial
+        try:
+            if self._places.open(*key).committed():
+                return ""
+        except (PlaceUnavailable, CheckpointDamaged) as unknown:
+            return unknown.message
+        except OSError as error:  # a disk that is away is this trial's trouble alone
+            return f"its checkpoints cannot be reached just now: {error.strerror or error}"
+        when, failed = self._failed.get(key, (0.0, None))
+        if failed is None or time.monotonic() - when >= AGAIN_S:
+            failed = self._copy(source, *key, or_newer)
+        return f"checkpoint {source} could not be copied: {failed}; this is tried again" if failed is not None else ""
+
+    def _copy(self, source: str, experiment: int, trial: int, or_newer: bool) -> DaylightError | OSError | None:
+        key = experiment, trial
+        try:
+            take_over(self._places, source, self._places.open(*key), *key, or_newer=or_newer)
+        except (DaylightError, OSError) as error:
+            failed = error
+            _log.warning("trial %d.%d: %s", *key, error)
+        except Exception as error:  # whatever it is, its trial says it
+            failed = OSError(f"{type(error).__name__}: {error}")
+            _log.exception("trial %d.%d", *key)
+        else:
+            self._failed.pop(key, None)
+            return None
+        self._failed[key] = time.monotonic(), failed
+        return failed

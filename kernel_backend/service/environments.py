@@ -1,0 +1,188 @@
+"""Environments on their way: locked after a submission, built before a start, never on the way of either."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+
+from kernel_backend.environments import uv
+from kernel_backend.errors import DaylightError, Forbidden, NoEnvironment, PlaceUnavailable
+from kernel_backend.model.environments import EnvironmentInfo, packages
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.snapshot import Environment
+from kernel_backend.service.lookups import Lookups
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.workspaces.base import Areas, Kept
+
+AGAIN_S = 60.0  # after a build that failed: it may have been the network
+FRESH_S = 60.0  # after a submission
+NAMED = 5  # of packages, in a note
+_Whose = tuple[str, str]  # the owner of an environment, and its id
+_log = logging.getLogger(__name__)
+
+
+class Preparation:
+    """What becomes of experiments' environments. Works in threads of its own, which end with the service."""
+
+    def __init__(self, archive: Archive, areas: Areas, wake: Callable[[], None]) -> None:
+        self._areas = areas
+        self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
+        self._guard = threading.Lock()
+        self._building: dict[_Whose, float] = {}  # since when, as time.monotonic() tells it
+        self._failed: dict[_Whose, tuple[float, str]] = {}  # when, and why
+        self._locking: set[_Whose] = set()
+        self.lookups = Lookups(wake)
+
+    def check(self, owner: str, snapshot: str) -> None:
+        """Pass where a locked environment of this snapshot is there or may be built; raises NoEnvironment."""
+        environment = self.recorded(snapshot)
+        if self._kept(owner).python(environment) is not None:
+            return
+        if environment.daylight is None:
+            raise NoEnvironment(
+                "--env locked: this snapshot does not say which Daylight it ran with: use --env current"
+            )
+        if uv.find() is None:
+            raise NoEnvironment("--env locked: there is no uv, which builds environments: pip install uv")
+
+    def keep(self, owner: str, snapshot: str, python: str) -> None:
+        """Lock the environment of a snapshot, and keep its wheels, if that is still to be done; returns at once.
+
+        Where it cannot be done, offline perhaps, the log says why, and the next submission tries again.
+        """
+        environment = self.recorded(snapshot)
+        with self._guard:
+            if (owner, environment.id) in self._locking or environment.daylight is None:
+                return
+            self._locking.add((owner, environment.id))
+        _in_thread(self._keep, owner, environment, Path(python))
+
+    def info(self, owner: str, snapshot: str) -> EnvironmentInfo:
+        """The environment of a snapshot, and what has become of it."""
+        environment, kept = self.recorded(snapshot), self._kept(owner)
+        lock, python = kept.lock(environment), kept.python(environment)
+        return EnvironmentInfo(
+            id=environment.id,
+            recorded=environment,
+            lock=lock and lock.text,
+            locked=len(lock) if lock else 0,
+            unlocked=lock.unlocked if lock else {},
+            built=python and str(python),
+        )
+
+    def wait(self, experiment: Experiment) -> str:
+        """What an experiment with `--env locked` waits for, whose environment is then being built; "" for nothing.
+
+        Returns at once: the environments are their owner's files, and looked at in a thread.
+        """
+        if experiment.config.env != "locked":
+            return ""
+        try:
+            environment = self.recorded(experiment.snapshot)
+        except (DaylightError, OSError):
+            return ""  # whoever starts it says so
+        owner, whose = experiment.owner, (experiment.owner, environment.id)
+        found = self.lookups.answer(owner, whose, partial(self._find, owner, environment, Path(experiment.python)))
+        since = self._building.get(whose)
+        if since is not None:
+            return f"its locked environment is being built ({time.monotonic() - since:.0f} s)"
+        return "its locked environment is being looked for" if found is None else found
+
+    def python(self, experiment: Experiment) -> str:
+        """The interpreter of its ranks; raises NoEnvironment where one that was built is gone since."""
+        if experiment.config.env != "locked":
+            return experiment.python
+        environment = self.recorded(experiment.snapshot)
+        found = self._kept(experiment.owner).python(environment)
+        if found is None:
+            self.lookups.forget((experiment.owner, environment.id))
+            raise NoEnvironment("its locked environment is gone, and is built again")
+        return str(found)
+
+    def note(self, experiment: Experiment, attempts: int) -> str | None:
+        """What a person should know of the packages that an experiment is about to train with, after `attempts`.
+
+        Right after its own submission nothing has changed, and nothing is looked at.
+        """
+        if experiment.config.env == "locked":
+            return self._lacking(experiment)
+        fresh = attempts == 0 and experiment.rerun_of is None and time.time() - experiment.created_at < FRESH_S
+        return None if fresh else self._changed(experiment)
+
+    def _lacking(self, experiment: Experiment) -> str | None:
+        recorded, kept = self.recorded(experiment.snapshot), self._kept(experiment.owner)
+        lock, version = kept.lock(recorded), kept.version(recorded)
+        notes = []
+        if lock is not None and lock.unlocked:
+            lacking = _some([f"{name} ({why})" for name, why in lock.unlocked.items()])
+            notes.append(f"not in the locked environment: {lacking}")
+        if version is not None and version != recorded.python:
+            notes.append(f"the locked environment has Python {version}, the snapshot was made with {recorded.python}")
+        return "; ".join(notes) or None
+
+    def _changed(self, experiment: Experiment) -> str | None:
+        recorded = self.recorded(experiment.snapshot)
+        if recorded.daylight is None:
+            return None
+        try:
+            found = packages(recorded, self._kept(experiment.owner).present(Path(experiment.python)))
+        except (NoEnvironment, PlaceUnavailable) as error:
+            return error.message
+        return f"not the packages of its snapshot: {_some([str(each) for each in found])}" if found else None
+
+    def _kept(self, owner: str) -> Kept:
+        return self._areas.of(owner).environments
+
+    def _keep(self, owner: str, environment: Environment, python: Path) -> None:
+        try:
+            self._kept(owner).make_lock(environment, python)
+        except DaylightError as error:
+            _log.warning("environment %s is not locked yet: %s", environment.id[:12], error)
+        finally:
+            with self._guard:
+                self._locking.discard((owner, environment.id))
+
+    def _find(self, owner: str, environment: Environment, python: Path) -> str:
+        """Build an environment that is not there; why there is none, "" where there is."""
+        try:
+            if self._kept(owner).python(environment) is not None:
+                return ""
+        except (Forbidden, PlaceUnavailable) as error:
+            return error.message
+        when, why = self._failed.get((owner, environment.id), (0.0, ""))
+        if not why or time.monotonic() - when >= AGAIN_S:
+            why = self._build(owner, environment, python)
+        return why and f"{why}; this is tried again"
+
+    def _build(self, owner: str, environment: Environment, python: Path) -> str:
+        """Build an environment; why it could not be."""
+        whose = owner, environment.id
+        began = self._building[whose] = time.monotonic()
+        try:
+            self._kept(owner).build(environment, python)
+        except Exception as error:  # whatever it is, its experiment says it
+            why = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
+            _log.warning("environment %s: %s", environment.id[:12], why)
+            self._failed[whose] = time.monotonic(), why
+            return why
+        finally:
+            del self._building[whose]
+        _log.info("environment %s was built in %.1f s", environment.id[:12], time.monotonic() - began)
+        self._failed.pop(whose, None)
+        return ""
+
+
+def _some(named: Sequence[str]) -> str:
+    more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+    return ", ".join(named[:NAMED]) + more
+
+
+def _in_thread(
+    work: Callable[[str, Environment, Path], None], owner: str, environment: Environment, python: Path
+) -> None:
+    """Not a pool's: at its end a service waits for those, and a download may take long."""
+    threading.Thread(target=work, args=(owner, environment, python), daemon=True).start()

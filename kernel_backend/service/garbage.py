@@ -1,0 +1,135 @@
+"""What the rules say of whole experiments' checkpoints, and doing it: `daylight gc`, and the end of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from kernel_backend.checkpoints import retention
+from kernel_backend.checkpoints.base import Checkpoints, Manifest
+from kernel_backend.checkpoints.storage import Places
+from kernel_backend.lifecycle.resume import lineage
+from kernel_backend.model.checkpoints import Collected, Judged
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.states import HOLDING_SLOTS, TRIAL_ENDED
+from kernel_backend.model.trial import Trial
+from kernel_backend.store.base import Store
+
+WEEK_S = 7 * 86400.0  # what was set aside is kept as long, to be looked at
+Damaged = Callable[[Checkpoints, Manifest], bool]
+
+
+class Shelf(NamedTuple):
+    """A trial and what it has committed, oldest first; `line` are the ids of those that its state comes from."""
+
+    trial: Trial
+    place: Checkpoints
+    manifests: Sequence[Manifest]
+    line: frozenset[str]
+
+
+def shelves(store: Store, places: Places, experiment: int) -> list[Shelf]:
+    """The trials of an experiment with their checkpoints."""
+    found = []
+    for trial in store.trials(experiment):
+        place = places.open(experiment, trial.index)
+        manifests = place.committed()
+        line = lineage(store.attempts(experiment, trial.index), [each.id for each in manifests])
+        found.append(Shelf(trial, place, manifests, frozenset(line)))
+    return found
+
+
+def reasons(
+    experiment: Experiment, found: Sequence[Shelf], damaged: Damaged
+) -> Mapping[tuple[int, str], tuple[str, ...]]:
+    """Why each checkpoint stays, by trial and id; none where the rules let it go.
+
+    One that is known to be damaged counts for no rule, nor does one that the trial went back from: they must not push
+    out a whole one.
+    """
+    bad = {shelf.trial.index: {each.id for each in shelf.manifests if damaged(shelf.place, each)} for shelf in found}
+    whole = {
+        shelf.trial.index: [each for each in shelf.manifests if each.id in shelf.line - bad[shelf.trial.index]]
+        for shelf in found
+    }
+    may_run = {shelf.trial.index for shelf in found if shelf.trial.state not in TRIAL_ENDED}
+    config = experiment.config
+    verdicts = retention.judge(whole, config.keep, config.metric, may_run)
+    said = {(verdict.manifest.trial, verdict.manifest.id): verdict.reasons for verdict in verdicts}
+    for shelf in found:
+        for each in shelf.manifests:
+            damage = _damage(each) if each.id in bad[shelf.trial.index] else ""
+            beside = (damage,) if damage else ("pinned",) if each.pinned else ()
+            said.setdefault((shelf.trial.index, each.id), beside)
+    return said
+
+
+def _damage(manifest: Manifest) -> str:
+    which = f"{manifest.experiment}.{manifest.trial} --step {manifest.step}"
+    return f"damaged: look at it, and delete it with daylight checkpoint delete {which}"
+
+
+def collect(
+    store: Store,
+    places: Places,
+    experiment: Experiment,
+    now: float,
+    *,
+    dry_run: bool = False,
+    damaged: Damaged = lambda place, manifest: False,
+) -> Collected:
+    """Delete what the rules let go, or only say what that would be.
+
+    Also what was set aside a week ago, and what was begun and never committed. Trials that run are left alone: their
+    ranks apply the rules themselves, and read what they find.
+    """
+    found = shelves(store, places, experiment.number)
+    why = reasons(experiment, found, damaged)
+    resting = [shelf for shelf in found if shelf.trial.state not in HOLDING_SLOTS]
+    judged = [(shelf, each, why[shelf.trial.index, each.id]) for shelf in resting for each in shelf.manifests]
+    goes = [(shelf, _judged(each, ("beyond the rules",))) for shelf, each, kept in judged if not kept]
+    goes += [(shelf, each) for shelf in resting for each in _set_aside(shelf, now)]
+    problems = () if dry_run else _delete(goes, resting)
+    return Collected(
+        goes=tuple(each for _, each in goes),
+        stays=tuple(_judged(each, kept) for _, each, kept in judged if kept),
+        running=tuple(shelf.trial.id for shelf in found if shelf not in resting),
+        problems=problems,
+    )
+
+
+def _delete(goes: Sequence[tuple[Shelf, Judged]], resting: Sequence[Shelf]) -> tuple[str, ...]:
+    problems = []
+    for shelf, each in goes:
+        try:
+            shelf.place.discard(each.id)
+        except OSError as error:
+            problems.append(f"checkpoint {each.id} of {shelf.trial.id} could not be deleted: {error}")
+    for shelf in resting:
+        shelf.place.sweep(shelf.trial.attempt + 1)  # a trial without slots has no attempt that could still commit
+    return tuple(problems)
+
+
+def _judged(manifest: Manifest, reasons: tuple[str, ...]) -> Judged:
+    return Judged(
+        experiment=manifest.experiment,
+        trial=manifest.trial,
+        id=manifest.id,
+        bytes=manifest.bytes,
+        reasons=reasons,
+    )
+
+
+def _set_aside(shelf: Shelf, now: float) -> list[Judged]:
+    """Damaged checkpoints that have lain here for a week."""
+    return [
+        Judged(
+            experiment=shelf.trial.experiment,
+            trial=shelf.trial.index,
+            id=each.name,
+            bytes=each.bytes,
+            reasons=(f"damaged, set aside {(now - each.since) / 86400:.0f} days ago",),
+        )
+        for each in shelf.place.aside()
+        if now - each.since > WEEK_S
+    ]

@@ -1,0 +1,189 @@
+"""The ends of attempts: see gangs off, move their trials on, and give their slots back whatever stands in the way.
+
+Where slots go first, a trial counts as running though its attempt has ended: a later round, or service, goes on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from functools import partial
+
+from kernel_backend.checkpoints.verify import newest_attempt
+from kernel_backend.engines.base import Unconfirmed
+from kernel_backend.errors import DaylightError
+from kernel_backend.lifecycle.outcomes import ending
+from kernel_backend.lifecycle.resume import progressed, remembered
+from kernel_backend.model import events as e
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, Outcome, TrialState
+from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
+from kernel_backend.service.context import Context
+from kernel_backend.service.loop.spools import Spools
+from kernel_backend.service.search.runner import Searches
+
+PROMPT_S = 1.0  # for a trial to move on before the slots of its gang, which is gone, are given back
+STOP_GRACE_S = 30.0  # what a gang gets to go when its work ends for good; else it is a rule of the scheduler's
+
+_log = logging.getLogger(__name__)
+
+
+class Ends:
+    """Nothing else ends an attempt."""
+
+    def __init__(self, context: Context, searches: Searches, spools: Spools) -> None:
+        self._store, self._engine, self._places, self._spools = context.store, context.engine, context.places, spools
+        self._searches, self._bus, self._wake = searches, context.bus, context.wake
+        self._grace = context.rules.grace  # what a gang gets to go whose trial goes on later
+        self._settling: dict[AttemptId, asyncio.Task[None]] = {}
+        self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave, as time.monotonic() tells it
+
+    async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
+        """Ask a gang to leave, and make it when its grace is over.
+
+        `since` is when it was asked first, as far as that is known: perhaps by a service before this one.
+        """
+        asked = self._asked.get(attempt.id)
+        if asked is None:
+            before = 0.0 if since is None else max(0.0, time.time() - since)
+            self._asked[attempt.id] = time.monotonic() - before
+            await self._engine.release(attempt.id)
+            return
+        grace = STOP_GRACE_S if trial.state is TrialState.STOPPING else self._grace
+        if time.monotonic() - asked > grace:
+            with contextlib.suppress(Unconfirmed):
+                await self._engine.kill(attempt.id)
+
+    async def end(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> None:
+        """Make sure that a gang is gone, move its trial on, and give its slots back.
+
+        The trial has a moment to ask again in its old place. After that the slots go, however its spool or its
+        checkpoints are, and later rounds settle the rest.
+        """
+        try:
+            await self._engine.kill(attempt.id)
+        except Unconfirmed as error:
+            _log.warning("%s", error)
+            return
+        failure = result.failure if result else None
+        settling = self._begin(attempt.model_copy(update={"outcome": outcome, "failure": failure}), result)
+        await asyncio.wait({settling}, timeout=PROMPT_S)
+        await self._ended(attempt, outcome, failure)
+        self._check(attempt.id, settling)
+        if settling.done():  # else it becomes unknown to this service, and is forgotten as such
+            await self._engine.forget(attempt.id)
+
+    async def settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
+        """Go on with moving the trial of an ended attempt on."""
+        self._check(attempt.id, self._begin(attempt, result))
+
+    def cancel(self) -> None:
+        """Let go of all that is under way; the next service begins it anew."""
+        for task in list(self._settling.values()):
+            task.cancel()
+
+    def _begin(self, attempt: Attempt, result: AttemptResult | None) -> asyncio.Task[None]:
+        task = self._settling.get(attempt.id)
+        if task is None:
+            work = self._settle(attempt, result)
+            task = self._settling[attempt.id] = asyncio.create_task(work, name=f"the end of attempt {attempt.id}")
+            task.add_done_callback(partial(self._done, attempt.id))
+        return task
+
+    def _done(self, key: AttemptId, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is None:
+            del self._settling[key]
+        self._wake()
+
+    def _check(self, key: AttemptId, task: asyncio.Task[None]) -> None:
+        """Raise what has kept an end from being settled; the next call of `settle` tries again."""
+        if task.done() and self._settling.pop(key, None) is not None:
+            task.result()
+
+    async def _settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
+        """Take in what an attempt left in its spool, then move its trial on, unless it has gone on already."""
+        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
+        if trial.attempt == attempt.number and trial.state in HOLDING_SLOTS:
+            experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
+            await self._spools.take_in(attempt.id, experiment.owner)
+            await self._hear(attempt.experiment)
+            await self._move_on(attempt, result)
+        if attempt.state is AttemptState.ENDED:  # else what the engine knows of it is still needed
+            await self._engine.forget(attempt.id)
+
+    async def _move_on(self, attempt: Attempt, result: AttemptResult | None) -> None:
+        # As they are now: they may have been stopped while the spool was taken in.
+        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
+        experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
+        outcome, failure = attempt.outcome or Outcome.LOST, attempt.failure
+        matched = result.matched if result else ()
+        progress = await asyncio.to_thread(self._progressed, trial)
+        what = ending(trial, attempt, outcome, failure, progress, experiment.config.max_restarts, matched)
+        for note in what.notes:
+            await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
+        if what.pause and experiment.state is ExperimentState.ACTIVE:
+            # First of the two: a service that dies between them comes to the same end again, and does the other.
+            await asyncio.to_thread(self._store.advance_experiment, experiment.number, e.Paused(), time.time())
+        if what.final and result and result.preparing and failure and experiment.config.search is not None:
+            await asyncio.to_thread(self._searches.unprepared, experiment, trial.index, failure)
+        await asyncio.to_thread(
+            self._store.advance_trial, trial.experiment, trial.index, what.event, time.time(), **what.changes
+        )
+        self._bus.ring()
+
+    def _progressed(self, trial: Trial) -> bool:
+        """Whether its newest attempt came further than the trial had ever been.
+
+        Where storage cannot tell, which is the truth about checkpoints, what was reported of them has to do.
+        """
+        try:
+            return progressed(*self.history(trial.experiment, trial.index))
+        except (DaylightError, OSError) as error:
+            _log.warning("the checkpoints of trial %s cannot be listed: %s", trial.id, error)
+        begun = (each.resume_from for each in self._store.attempts(trial.experiment, trial.index))
+        return checkpoint_step(trial.checkpoint) > max(map(checkpoint_step, begun), default=0)
+
+    async def _hear(self, number: int) -> None:
+        """Have a search decide on what its trials have said: before one of them goes any way."""
+        experiment = await asyncio.to_thread(self._store.experiment, number)
+        if experiment.config.search is not None:
+            await asyncio.to_thread(self._searches.hear, experiment)
+
+    async def close(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
+        """Write down how an attempt ended whose trial has moved on; the engine may forget its gang, which is gone."""
+        await self._ended(attempt, outcome, failure)
+        await self._engine.forget(attempt.id)
+
+    async def _ended(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
+        """Write down how an attempt ended: from here on it holds no slots."""
+        await asyncio.to_thread(
+            self._store.advance_attempt, attempt.id, e.Ended(), time.time(), outcome=outcome, failure=failure
+        )
+        self._asked.pop(attempt.id, None)
+        self._bus.ring()
+
+    async def remove_stranger(self, key: AttemptId) -> None:
+        """A gang that the store knows nothing of, or knows as ended: it must hold no slot."""
+        with contextlib.suppress(Unconfirmed):
+            await self._engine.kill(key)
+            await self._engine.forget(key)
+
+    async def set_aside(self, key: AttemptId) -> None:
+        """Put away a gang of another attempt of the same key, which a database that was lost knew."""
+        _log.warning("the folder of attempt %s is another attempt's: it is set aside", key)
+        with contextlib.suppress(Unconfirmed):
+            await self._engine.set_aside(key)
+
+    def newest_attempt(self, experiment: int, trial: int) -> int:
+        """Return the number of the newest attempt that has left anything beside the trial's checkpoints; 0 for none."""
+        return newest_attempt(self._places.open(experiment, trial).names())
+
+    def history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:
+        """A trial's attempts and the committed checkpoints that count; storage is the truth about these."""
+        attempts = self._store.attempts(experiment, trial)
+        committed = [manifest.id for manifest in self._places.open(experiment, trial).committed()]
+        searches = self._store.experiment(experiment).config.search is not None
+        return attempts, remembered(attempts, committed) if searches else committed

@@ -1,0 +1,38 @@
+"""What a launcher is handed: everything about one attempt, and a token that is its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kernel_backend.checkpoints.storage import Places
+from kernel_backend.home import attempt_folder
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.trial import Attempt, Trial
+
+
+def job_of(
+    experiment: Experiment, trial: Trial, attempt: Attempt, python: str, places: Places, home: Path, url: str | None
+) -> Job:
+    """The job of an attempt. `url` is where a launcher reaches the service that cannot look into its home."""
+    return Job(
+        experiment=experiment.number,
+        trial=trial.index,
+        attempt=attempt.number,
+        uid=places.uid(experiment.number, trial.index),
+        config=experiment.config,
+        params=trial.params,
+        placement=attempt.placement,
+        python=python,
+        cwd=experiment.cwd,
+        code=str(attempt_folder(home, attempt.id) / "code"),
+        snapshot=experiment.snapshot,
+        checkpoints=places.where(experiment.number, trial.index),
+        rerun=experiment.rerun_of is not None,
+        until=trial.until,
+        resume_from=attempt.resume_from,
+        home=str(home),
+        service_url=url,
+        service_uid=None if url is None else os.getuid(),
+    )

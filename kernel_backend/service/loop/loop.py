@@ -1,0 +1,257 @@
+"""The loop: look at the engine and the store, ask for decisions, apply them. Recovering is its first round."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from functools import partial
+
+from kernel_backend.engines.base import GangStatus
+from kernel_backend.lifecycle.reconcile import align, settled
+from kernel_backend.model import events as e
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.search.effects import Moved
+from kernel_backend.model.states import HOLDING_SLOTS, LIVE, AttemptState, ExperimentState, Outcome, TrialState
+from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.scheduler.budgets import used_up
+from kernel_backend.scheduler.decide import decide
+from kernel_backend.scheduler.decisions import Preempt
+from kernel_backend.scheduler.explain.feasibility import impossible
+from kernel_backend.scheduler.state import Picture
+from kernel_backend.service.checkpoint_copies import Beginnings
+from kernel_backend.service.context import Context
+from kernel_backend.service.garbage import collect
+from kernel_backend.service.isolation import Apart, Work
+from kernel_backend.service.loop.ends import Ends
+from kernel_backend.service.loop.starts import Starts
+from kernel_backend.service.notebook_servers import Notebooks
+from kernel_backend.service.notifier import heard
+from kernel_backend.service.search.runner import Searches
+from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.state.requests import plain_ask, pool_of
+from kernel_backend.spec.config_text import duration_word
+
+BUSY_S = 0.2  # between rounds while gangs run
+FAILED_S = 2.0  # after one that failed, and at most where something is to be tried again
+IDLE_S = 30.0  # and while none does; a verb rings the bell
+TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
+OPEN = LIVE | {TrialState.PAUSED}
+GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
+
+
+class Loop:
+    """One task that alone starts and ends attempts."""
+
+    def __init__(
+        self,
+        context: Context,
+        pictures: Pictures,
+        searches: Searches,
+        notebooks: Notebooks,
+        beginnings: Beginnings,
+        starts: Starts,
+        ends: Ends,
+    ) -> None:
+        self._store, self._engine, self._places = context.store, context.engine, context.places
+        self._bus, self._wake, self.wake = context.bus, context.next_round, context.wake
+        self.pictures, self.searches, self.notebooks = pictures, searches, notebooks
+        self._beginnings, self._starts, self._ends = beginnings, starts, ends
+        self._apart = Apart(self.wake, pictures.align_all)
+        self.settling = asyncio.Lock()  # held while experiments are brought to their ends
+        self._own: set[AttemptId] = set()  # gangs that are known to be of the open attempts of their keys
+
+    async def run(self) -> None:
+        """Round after round, until cancelled. An error is logged and tried again: the next round sees the same."""
+        self._beginnings.lookups.start()
+        try:
+            while True:
+                self._wake.clear()
+                pause = FAILED_S
+                with self._apart.errors("this round"):
+                    pause = BUSY_S if await self.round() else IDLE_S
+                await heard(self._wake, min(pause, FAILED_S) if self._apart.troubled else pause)
+        finally:
+            self._apart.cancel()
+            self._ends.cancel()
+            self._starts.cancel()
+
+    async def round(self) -> bool:
+        """Bring the world and the store together once; whether anything is going on."""
+        await self.pictures.now()
+        busy = await self._look_at_gangs({status.key: status for status in await self._engine.statuses()})
+        await self._end_times()
+        busy |= await self._align()
+        await self._start_queued()
+        await self.pictures.keep()
+        return busy
+
+    # What runs
+
+    async def _look_at_gangs(self, statuses: dict[AttemptId, GangStatus]) -> bool:
+        """End the attempts whose gangs have ended, and settle those that have; whether there are any."""
+        attempts, unsettled = self.pictures.mirror.open_attempts, list(self.pictures.mirror.unsettled.values())
+        work: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
+        self._own &= {attempt.id for attempt in attempts}
+        for attempt in attempts:
+            status = statuses.pop(attempt.id, None)
+            if not self._goes_on(attempt, status):
+                observe = partial(self._observe, attempt, status)
+                work[attempt.experiment].append((f"attempt {attempt.id}", observe))
+        for attempt in unsettled:
+            status = statuses.pop(attempt.id, None)
+            settle = partial(self._ends.settle, attempt, status.result if status else None)
+            work[attempt.experiment].append((f"the end of attempt {attempt.id}", settle))
+        for key in statuses:
+            work[key.experiment].append((f"unknown gang {key}", partial(self._ends.remove_stranger, key)))
+        await self._apart.together(work)
+        return bool(attempts or unsettled)
+
+    def _goes_on(self, attempt: Attempt, status: GangStatus | None) -> bool:
+        trial = self.pictures.mirror.trial(attempt.experiment, attempt.trial)
+        wanted = trial is not None and trial.attempt == attempt.number and trial.state in GOING_ON
+        known = status is not None and (not status.token_digest or attempt.id in self._own)
+        return wanted and known and status is not None and status.phase != "ended"
+
+    async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
+        """Return whether a gang is this very attempt's, and not one's of a database that was lost."""
+        if not status.token_digest or attempt.id in self._own:
+            return True
+        if status.token_digest != await asyncio.to_thread(self._store.token_digest, attempt.id):
+            return False
+        self._own.add(attempt.id)
+        return True
+
+    async def _observe(self, attempt: Attempt, status: GangStatus | None) -> None:
+        attempt = await asyncio.to_thread(self._store.attempt, attempt.id)
+        if attempt.state is AttemptState.ENDED:  # since this round began
+            return
+        if status is not None and not await self._is_own(attempt, status):
+            await self._ends.set_aside(attempt.id)  # the next round misses this attempt's own
+            return
+        trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
+        if trial.attempt != attempt.number or trial.state not in HOLDING_SLOTS:
+            # Its trial has moved on (this service died between two writes): only the attempt is left to close.
+            seen = status or GangStatus(key=attempt.id, phase="ended")
+            await self._ends.close(attempt, seen.outcome or Outcome.LOST, seen.result.failure if seen.result else None)
+        elif status is None:
+            await self._ends.end(attempt, Outcome.LOST, None)
+        elif status.phase == "ended":
+            outcome = Outcome.KILLED if trial.state is TrialState.STOPPING else status.outcome or Outcome.LOST
+            await self._ends.end(attempt, outcome, status.result)
+        elif trial.state in (TrialState.RELEASING, TrialState.STOPPING):
+            await self._ends.see_off(trial, attempt, self.pictures.asked_to_go(attempt.id))
+
+    async def _end_times(self) -> None:
+        """Pause trainings that have held their slots for as long as they were to; a checkpoint is committed as ever."""
+        picture = await self.pictures.now()
+        for run in [run for run in picture.runs.values() if run.ends is not None and run.ends <= picture.at]:
+            trial = self.pictures.mirror.trial(run.key.experiment, run.key.trial)
+            experiment = self.pictures.mirror.experiments.get(run.key.experiment)
+            active = experiment is not None and experiment.state is ExperimentState.ACTIVE
+            if experiment is None or trial is None or not active or trial.state not in GOING_ON:
+                continue
+            with self._apart.errors(f"the time of {run.key}"):
+                length, number = duration_word(experiment.config.max_time or 0.0), experiment.number
+                note = f"paused: its --max-time of {length} is over; daylight resume {number} gives it as long again"
+                key = AttemptId(number, trial.index, trial.attempt)
+                await asyncio.to_thread(self._store.note, key, note, time.time())
+                await asyncio.to_thread(self._store.advance_experiment, number, e.Paused(), time.time())
+                self._bus.ring()
+
+    # What experiments want of their trials
+
+    async def _align(self) -> bool:
+        """Whether any experiment goes on."""
+        async with self.settling:
+            picture = await self.pictures.now()
+            mirror = self.pictures.mirror
+            numbers = sorted((self.pictures.unaligned | mirror.searches.keys()) & mirror.experiments.keys())
+            self.pictures.unaligned.intersection_update(numbers)  # the others have ended
+            for experiment in [mirror.experiments[number] for number in numbers]:
+                what = f"experiment #{experiment.number}"
+                if self._apart.under_way(experiment.number) or not self._apart.due(what):
+                    continue
+                self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
+                with self._apart.errors(what):
+                    await self._align_one(experiment, picture)
+        return any(experiment.state != "paused" for experiment in mirror.experiments.values())
+
+    async def _align_one(self, experiment: Experiment, picture: Picture) -> None:
+        """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
+        # What only a search holds has nothing to hear, but for the end; there may be thousands.
+        ending = experiment.state is ExperimentState.STOPPING
+        read = partial(self._store.trials, states=OPEN) if ending else self._store.restless_trials
+        moves = [
+            Moved(trial.index, nudge.event, nudge.changes)
+            for trial in await asyncio.to_thread(read, experiment.number)
+            if (nudge := align(experiment.state, trial, possible(picture, experiment, trial)))
+        ]
+        for begin in range(0, len(moves), TOGETHER):
+            some = moves[begin : begin + TOGETHER]
+            await asyncio.to_thread(self._store.record, experiment.number, (), some, at=time.time())
+            self._bus.ring()
+        over = await self._search_over(experiment)
+        counts = await asyncio.to_thread(self._store.trial_counts, experiment.number)
+        failed = await asyncio.to_thread(self.searches.failed, experiment) if over else None
+        event = settled(experiment.state, counts, over, failed=failed is not None)
+        if event is not None:
+            ended = await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
+            self._bus.ring()
+            self.searches.forget(experiment.number)
+            tidy = partial(self._tidy, ended)
+            await self._apart.patiently(ended.number, f"the checkpoints of experiment #{ended.number}", tidy)
+
+    async def _tidy(self, ended: Experiment) -> None:
+        await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
+
+    async def _search_over(self, experiment: Experiment) -> bool | None:
+        """Bring a search up to date, and end it when it has used up what it was given; None where there is none."""
+        search, now = experiment.config.search, time.time()
+        if search is None:
+            return None
+        if await asyncio.to_thread(self.searches.hear, experiment):
+            self._bus.ring()
+        spent = search.budget and await asyncio.to_thread(self._store.slot_seconds, experiment.number, now)
+        limit = used_up(search, spent or 0.0, now - experiment.created_at)
+        if limit is not None:
+            await asyncio.to_thread(self.searches.close, experiment, limit)
+        return await asyncio.to_thread(self.searches.over, experiment)
+
+    # What starts
+
+    async def _start_queued(self) -> None:
+        async with self.pictures.settled() as picture:
+            decisions = decide(picture)
+            self.pictures.decided(picture, decisions)
+        launches: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
+        free = [start for start in decisions.starts if not self._apart.under_way(start.ask.experiment)]
+        for start in await self._starts.look(free):
+            with self._apart.errors(f"the start of {start.ask.experiment}.{start.ask.trial}"):
+                if (launch := await self._starts.start(start)) is not None:
+                    launches[launch[0]].append(launch[1:])
+        await self._apart.together(launches)
+        for preempt in decisions.preempts:
+            with self._apart.errors(f"the leave of {preempt.run.key}"):
+                if preempt.run.key.server:
+                    await self.notebooks.take_back(picture, preempt)
+                else:
+                    await self._put_aside(preempt)
+
+    async def _put_aside(self, preempt: Preempt) -> None:
+        """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""
+        number, index = preempt.run.key.experiment, preempt.run.key.trial
+        trial = await asyncio.to_thread(self._store.trial, number, index)
+        if trial.state not in (TrialState.STARTING, TrialState.RUNNING):
+            return
+        await asyncio.to_thread(self._store.advance_trial, number, index, e.Release(), time.time())
+        note = f"attempt {trial.attempt} was put aside: {preempt.reason}; it goes on when there is room again"
+        await asyncio.to_thread(self._store.note, AttemptId(number, index, trial.attempt), note, time.time())
+        self._bus.ring()
+
+
+def possible(picture: Picture, experiment: Experiment, trial: Trial) -> bool:
+    """Whether a gang for this trial could ever be had."""
+    pool = pool_of(experiment.config, picture.nodes.values())
+    return impossible(picture, plain_ask(experiment, trial, pool)) is None

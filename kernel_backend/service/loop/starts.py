@@ -1,0 +1,213 @@
+"""The starts of attempts: whose a gang is, from where it goes on, and its code in its place before it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from kernel_backend.errors import DaylightError, NotFound
+from kernel_backend.lifecycle.resume import Resume, resume_point
+from kernel_backend.model import events as e
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.launch.launch_spec import token_digest
+from kernel_backend.model.reports import AttemptResult
+from kernel_backend.model.states import ExperimentState, Outcome, TrialState
+from kernel_backend.model.trial import Attempt, Failure
+from kernel_backend.scheduler.decisions import Start
+from kernel_backend.scheduler.requests import ANY_TRIAL, Key
+from kernel_backend.service.checkpoint_copies import Beginnings
+from kernel_backend.service.context import Context
+from kernel_backend.service.environments import Preparation
+from kernel_backend.service.isolation import MOMENT_S, Work
+from kernel_backend.service.loop.ends import Ends
+from kernel_backend.service.loop.launch_spec import job_of
+from kernel_backend.service.search.runner import Searches
+from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.state.requests import Asking, Trouble
+
+Launch = tuple[int, str, Work]  # the experiment, what it is, and doing it
+
+FRESH_S = 5.0  # for which what was looked up holds: a checkpoint may be deleted while its trial waits
+
+_log = logging.getLogger(__name__)
+
+
+class _Begins(NamedTuple):
+    """What an attempt begins from, as its owner's files tell it."""
+
+    python: str
+    resume: Resume
+    beyond: int  # the last number of an attempt that has left anything
+    at: float  # when that was so, as time.monotonic() tells it
+
+
+class Starts:
+    """Nothing else starts an attempt."""
+
+    def __init__(
+        self,
+        context: Context,
+        pictures: Pictures,
+        asking: Asking,
+        searches: Searches,
+        preparation: Preparation,
+        beginnings: Beginnings,
+        ends: Ends,
+    ) -> None:
+        """`ends` has the attempts that come to nothing."""
+        self._store, self._engine = context.store, context.engine
+        self._archive, self._areas = context.archive, context.areas
+        self._bus, self._wake, self._pictures = context.bus, context.wake, pictures
+        self._job = partial(job_of, places=context.places, home=context.home, url=context.url)
+        self._asking, self._searches, self._preparation, self._beginnings = asking, searches, preparation, beginnings
+        self._ends = ends
+        self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # for attempts to come
+        self._patience = MOMENT_S  # that this round still has for what searches' trials begin from
+
+    async def look(self, starts: Sequence[Start]) -> list[Start]:
+        """Look up what trials begin from, of all of them at once; those of which it is known within a moment.
+
+        The owner's files, or their agent, may be slow: the others are started by the round after the answer.
+        """
+        self._patience = MOMENT_S
+        # A trial that was stopped before it began asks no more.
+        self._looks = {about: task for about, task in self._looks.items() if not _stale(task)}
+        before = set(self._looks.values())
+        known = {start.ask.key: self._begin_look(start.ask.key) for start in starts if start.ask.trial != ANY_TRIAL}
+        if new := set(known.values()) - before:
+            await asyncio.wait(new, timeout=MOMENT_S)
+        return [start for start in starts if start.ask.key not in known or known[start.ask.key].done()]
+
+    async def start(self, start: Start) -> Launch | None:
+        """Make an attempt; how its gang is started. What stands in the way is a part of why its trial waits."""
+        trial = start.ask.experiment, start.ask.trial
+        try:
+            begun = await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._begin(start, start.ask.key))
+        except Exception as error:
+            self._asking.troubles[trial] = Trouble.after(self._asking.troubles.get(trial), _said(error))
+            self._pictures.look_again(start.ask.key)
+            raise
+        self._asking.troubles.pop(trial, None)
+        return begun
+
+    def cancel(self) -> None:
+        """Let go of all that is being looked up."""
+        for task in self._looks.values():
+            task.cancel()
+
+    def _begin_look(self, key: Key) -> asyncio.Task[_Begins]:
+        """Look once for each attempt to come, and again where nothing was begun with the answer for a while."""
+        trial = self._pictures.mirror.trial(key.experiment, key.trial)
+        about = key.experiment, key.trial, trial.attempt if trial is not None else 0
+        task = self._looks.get(about)
+        if task is None or _stale(task):
+            task = self._looks[about] = asyncio.create_task(self._look(key), name=f"what {key} begins from")
+            task.add_done_callback(lambda _: self._wake())
+        return task
+
+    async def _look(self, key: Key) -> _Begins:
+        experiment = await asyncio.to_thread(self._store.experiment, key.experiment)
+        python = await asyncio.to_thread(self._preparation.python, experiment)
+        resume = resume_point(*await asyncio.to_thread(self._ends.history, key.experiment, key.trial))
+        beyond = await asyncio.to_thread(self._last_attempt, experiment, key.trial)
+        return _Begins(python, resume, beyond, time.monotonic())
+
+    async def _grant(self, start: Start) -> Launch | None:
+        """Let a search say whose the gang is; a trial that cannot have it yet asks by itself from now on."""
+        experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
+        if experiment.state is not ExperimentState.ACTIVE:  # it has been paused since
+            return None
+        trial = await asyncio.to_thread(self._searches.vacancy, experiment)
+        self._asking.got(experiment.number, time.time())
+        self._bus.ring()
+        if trial is None or trial.state is not TrialState.QUEUED:
+            return None
+        ask = await asyncio.to_thread(self._asking.for_trial, experiment, trial, start.ask.pool)
+        if ask.preparing:
+            return None
+        done, _ = await asyncio.wait({self._begin_look(ask.key)}, timeout=self._patience)
+        if not done:
+            self._patience = 0.0  # a search may get a hundred gangs at once: the rest are started by later rounds, too
+            return None
+        return await self._begin(start, ask.key)
+
+    async def _begin(self, start: Start, key: Key) -> Launch | None:
+        """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
+        number, index = key.experiment, key.trial
+        looked = self._begin_look(key)
+        self._looks = {about: task for about, task in self._looks.items() if task is not looked}
+        python, resume, beyond, _ = await looked
+        experiment = await asyncio.to_thread(self._store.experiment, number)
+        token = secrets.token_urlsafe(32)
+        async with self._pictures.starting(key, start):
+            add = partial(self._store.add_attempt, number, index, start.placement, resume.point, token_digest(token))
+            attempt = await asyncio.to_thread(add, time.time(), beyond)
+        missing: DaylightError | None = self._beginnings.missing(number, index)
+        self._beginnings.forget(number, index)
+        begins_from = (await asyncio.to_thread(self._store.trial, number, index)).begins_from
+        if missing is None and begins_from is not None and resume.point is None:
+            deleted = f"the copy of checkpoint {begins_from}, from which it began, has been deleted"
+            missing = NotFound(resume.note or deleted)
+        if missing is not None:
+            await self._refuse(attempt, missing)
+            return None
+        if resume.note:
+            await asyncio.to_thread(self._store.note, attempt.id, resume.note, time.time())
+        self._bus.ring()
+        return number, f"the start of attempt {attempt.id}", partial(self._launch, experiment, attempt, python, token)
+
+    def _last_attempt(self, experiment: Experiment, index: int) -> int:
+        """Return the last number of an attempt that has left anything: a restored database may have forgotten some."""
+        number, area = experiment.number, self._areas.of(experiment.owner)
+        newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
+        return area.last_attempt(number, index, newest)
+
+    async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
+        """Put the code of an attempt in its place, and start its gang there."""
+        try:
+            trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
+            job = self._job(experiment, trial, attempt, python)
+            note = await asyncio.to_thread(self._preparation.note, experiment, attempt.number - 1)
+            if note:
+                await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
+                self._bus.ring()
+            archive = await asyncio.to_thread(self._archive.get, experiment.snapshot)
+            working = await asyncio.to_thread(self._areas.of(experiment.owner).unpack, job, archive)
+            job = job.model_copy(update={"cwd": working.cwd})
+            if working.note:
+                await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())
+                self._bus.ring()
+            await self._engine.submit(job, token)
+        except Exception as error:  # whatever it is, it is this attempt's end and no one else's
+            _log.exception("attempt %s could not be started", attempt.id)
+            failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")
+            result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
+            await self._ends.end(attempt, Outcome.FAILED, result)
+
+    async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
+        """End a trial that has nothing to begin from, and would have nothing the next time either."""
+        failure = Failure(rank=0, type=type(missing).__name__, message=missing.message)
+        event = e.Errored(retries_left=False)
+        await asyncio.to_thread(
+            self._store.advance_trial, attempt.experiment, attempt.trial, event, time.time(), failure=failure
+        )
+        await self._ends.close(attempt, Outcome.FAILED, failure)
+
+
+def _stale(look: asyncio.Task[_Begins]) -> bool:
+    """Return whether a look has failed, or is of too long ago."""
+    if not look.done():
+        return False
+    return look.cancelled() or look.exception() is not None or look.result().at < time.monotonic() - FRESH_S
+
+
+def _said(error: Exception) -> str:
+    """An error in few words; that of a file without its number, but with its name."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    return str(error)

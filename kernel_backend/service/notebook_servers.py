@@ -1,0 +1,64 @@
+"""Notebook servers that hold slots: as a hub tells of them, and taken back where a rule says so."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from kernel_backend.model.cluster.accounts import Deed
+from kernel_backend.model.cluster.servers import Server
+from kernel_backend.scheduler.decisions import Preempt
+from kernel_backend.scheduler.notebook_servers import take_back_at
+from kernel_backend.scheduler.state import Picture
+from kernel_backend.service.effective_quotas import Roster
+from kernel_backend.store.base import Sharing
+
+OURSELVES = "daylight"  # who has stopped it, in the audit log
+
+
+class Servers(Protocol):
+    """Where notebook servers run. Both raise ServiceUnreachable where it does not answer."""
+
+    async def read(self) -> tuple[Server, ...]:
+        """Those that hold slots."""
+
+    async def stop(self, server: Server) -> None:
+        """Have one stopped; it may take a while to be gone."""
+
+
+class Notebooks:
+    """What is known of them; `changed` is called where slots have become free or taken."""
+
+    def __init__(self, store: Sharing, roster: Roster, servers: Servers | None, changed: Callable[[], None]) -> None:
+        """Without `servers` none is ever stopped."""
+        self._store, self._roster, self._servers, self._changed = store, roster, servers, changed
+
+    def give(self, present: Sequence[Server]) -> None:
+        """These are there now, and no others."""
+        before, self._roster.servers = self._roster.servers, present
+        if _held(before) != _held(present):
+            self._changed()
+
+    async def take_back(self, picture: Picture, preempt: Preempt) -> None:
+        """Stop a server in which nothing has been done meanwhile either, and write it down."""
+        if self._servers is None:
+            return
+        self.give(await self._servers.read())
+        now, name = time.time(), preempt.run.key.server
+        server = next((each for each in self._roster.servers if each.full_name == name), None)
+        due = None if server is None else take_back_at(picture, server)
+        if server is None or due is None or due > now:
+            return
+        await self._servers.stop(server)
+        detail = f"{server.slots} slots, nothing done for {(now - server.last_activity) / 60:.0f} min: {preempt.reason}"
+        deed = Deed(at=now, who=OURSELVES, act="stop", on=f"notebook server {name}", detail=detail)
+        await asyncio.to_thread(self._store.write_down, deed)
+        for key in [key for key in picture.runs if key.server == name]:
+            picture.change(key, leaving=now)
+
+
+def _held(servers: Sequence[Server]) -> set[Server]:
+    """They, whenever something was last done there."""
+    return {server.model_copy(update={"last_activity": 0.0}) for server in servers}

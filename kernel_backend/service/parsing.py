@@ -1,0 +1,55 @@
+"""What is found by parsing what users wrote: functions to be called in a confined process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernel_backend.definition.binding import Bound, bind_space
+from kernel_backend.definition.code import code_id, is_code
+from kernel_backend.definition.parse import parse
+from kernel_backend.definition.search_class import check_class
+from kernel_backend.differences.diff import causes
+from kernel_backend.differences.side import Side
+from kernel_backend.model.diff import Difference
+from kernel_backend.model.experiment import Submission
+from kernel_backend.model.search.registry import method_of
+from kernel_backend.snapshots.archive import UNREADABLE, Archive
+
+
+def bound(root: Path, submission: Submission) -> Bound:
+    """The hyperparameters of what is submitted; raises InvalidDefinition."""
+    archive = Archive(root)
+    source = archive.definition(submission.snapshot)
+    snapshot = archive.snapshot(submission.snapshot)
+    found = bind_space(parse(source, snapshot.roles_from, snapshot.contract), submission.params, submission.space)
+    search = submission.config.search
+    if search is not None and search.source is not None and method_of(search.method).own_class:
+        check_class(source, search.source)
+    return found
+
+
+def meaning(root: Path, id: str) -> str:
+    """What of a snapshot can change a result: code as it is meant, environment and declared data."""
+    archive = Archive(root)
+    snapshot = archive.snapshot(id)
+    data = sorted((each.name, each.digest) for each in snapshot.data)
+    return repr((code_id(archive.files(id, is_code)), snapshot.environment.id, data, sorted(snapshot.commits)))
+
+
+def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
+    """What differs between the two sides of each pair; nothing where there is but one."""
+    return [_causes(*sides) if len(sides) == 2 else () for sides in pairs]
+
+
+def unread(which: str, error: Exception) -> Difference:
+    """Say instead of what differs that a snapshot is gone or damaged: other pairs can be compared all the same."""
+    text = f"the snapshot of {which} cannot be read ({type(error).__name__}): not compared"
+    return Difference(kind="code", name="snapshot", text=text)
+
+
+def _causes(before: Side, after: Side) -> tuple[Difference, ...]:
+    try:
+        return causes(before, after)
+    except UNREADABLE as error:  # it was there a moment ago
+        return (unread(f"#{before.experiment.number} or #{after.experiment.number}", error),)

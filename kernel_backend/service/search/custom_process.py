@@ -1,0 +1,85 @@
+"""The processes of custom searches: each is asked in the interpreter, and with the code, of its experiment."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from kernel_backend.errors import SearchFailed
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.record import Value
+from kernel_backend.search.custom import Asker
+from kernel_backend.search.settings import settings_of
+from kernel_backend.service.environments import Preparation
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.workspaces.base import Areas, Asked, SearchClass
+
+
+class Process(Asker, Protocol):
+    """An asker that can be ended."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class ExperimentAsker:
+    """The class of one experiment; nothing is unpacked or started before the first question."""
+
+    def __init__(self, experiment: Experiment, archive: Archive, preparation: Preparation, areas: Areas) -> None:
+        self._experiment, self._archive, self._preparation, self._areas = experiment, archive, preparation, areas
+        self._child: Asked | None = None
+
+    def interval(self) -> Any:
+        """Its attribute of this name."""
+        return self._asked().interval()
+
+    def ask(self, trial: int) -> Any:
+        """What its `ask` answers."""
+        return self._asked().ask(trial)
+
+    def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
+        """What its `tell` answers."""
+        return self._asked().tell(trial, params, unit, value)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._child is not None:
+            self._child.close()
+
+    def _asked(self) -> Asked:
+        if self._child is None:
+            self._child = self._made()
+        return self._child
+
+    def _made(self) -> Asked:
+        experiment = self._experiment
+        asked = SearchClass(
+            experiment=experiment.number,
+            python=self._preparation.python(experiment),
+            cwd=experiment.cwd,
+            locked=experiment.config.env == "locked",
+            settings=settings_of(experiment.config),
+            space=experiment.space,
+        )
+        return self._areas.of(experiment.owner).asker(asked, self._archive.get(experiment.snapshot))
+
+
+class Silent:
+    """Of a search that has failed: its class is told nothing any more."""
+
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def interval(self) -> Any:
+        """Nothing."""
+        raise SearchFailed(self._message)
+
+    def ask(self, trial: int) -> Any:
+        """Nothing."""
+        raise SearchFailed(self._message)
+
+    def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
+        """Nothing."""
+        raise SearchFailed(self._message)
+
+    def close(self) -> None:
+        """There is nothing to end."""

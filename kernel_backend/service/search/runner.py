@@ -1,0 +1,405 @@
+"""The searches that go on: each a searcher that is told what its trials say, and whose decisions are stored.
+
+A decision is stored, together with what it does to its trial, before anybody acts on it. After a restart a searcher is
+the fold of its log; reports that nobody had heard yet are read on from the last one that was.
+
+The class of a custom search may think for long, and so may a Gaussian process: whoever waits for it does so in a
+thread of its own, and to everybody else the search wants nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from kernel_backend.errors import Conflict, DaylightError
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.search import registry
+from kernel_backend.model.search.effects import Effect
+from kernel_backend.model.search.methods import SearchMethod
+from kernel_backend.model.search.records import (
+    Closed,
+    Create,
+    Decision,
+    Entry,
+    Exited,
+    Extended,
+    Failed,
+    Happening,
+    Limit,
+    Promoted,
+    Reason,
+    Reported,
+    Resume,
+    Settings,
+    Vacancy,
+)
+from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, TrialState
+from kernel_backend.model.trial import Failure, Trial
+from kernel_backend.search import settings
+from kernel_backend.search.effects import created, effect, held
+from kernel_backend.search.log import happen, replay
+from kernel_backend.search.make import make
+from kernel_backend.search.prior import happenings
+from kernel_backend.search.samplers.optuna import NEEDED
+from kernel_backend.service import warm_start
+from kernel_backend.service.search.custom_process import Process, Silent
+from kernel_backend.service.search.state import Known, failure_in
+from kernel_backend.store.base import Store
+
+LOG_PAGE = 1000  # entries of a log that are read at once: 100,000 records in memory keep the collector busy
+PAUSES_S = (2.0, 60.0)  # before a search whose code fails is tried again: the first, which doubles up to the last
+SAID = 2000  # characters of what a search has failed by, which may quote an answer of any length
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Trouble(NamedTuple):
+    """What keeps a search from going on, and when it is tried again."""
+
+    message: str
+    pause: float  # seconds before that
+    until: float  # on the monotonic clock
+
+
+class Searches:
+    """Its verbs may be called from any thread: one at a time is at work on each search."""
+
+    def __init__(self, store: Store, process: Callable[[Experiment], Process]) -> None:
+        """`process` makes that of a custom search; nothing is started by it yet."""
+        self._store, self._process = store, process
+        self._known: dict[int, Known] = {}
+        self._turns: dict[int, threading.Lock] = {}
+        self._troubles: dict[int, Trouble] = {}
+        self._failures: dict[int, str | None] = {}  # of searches that are not known any more
+
+    # What the loop asks
+
+    def wants(self, experiment: Experiment) -> int:
+        """How many gangs the search could use now, besides those that its trials have or wait for."""
+        return self._answer(experiment, lambda known: known.searcher.wants(), 0)
+
+    def vacancy(self, experiment: Experiment) -> Trial | None:
+        """A gang has been granted: the trial that gets it, queued; None where none needs it any more.
+
+        A trial that has still to leave its last gang, or to get a checkpoint to begin from, is queued a little later;
+        so is what a searcher says that takes its time.
+        """
+        if _slow(experiment):
+            self._apart(experiment, self._vacancy)
+            return None
+        with self._turn(experiment) as known:
+            return self._vacancy(experiment, known) if known else None
+
+    def hear(self, experiment: Experiment) -> bool:
+        """Take in what trials have reported, and how they have ended; whether anything was decided."""
+        if _slow(experiment):
+            if self._news(experiment):
+                self._apart(experiment, self._hear_all)
+            return False
+        with self._turn(experiment) as known:
+            return self._hear_all(experiment, known) if known else False
+
+    def over(self, experiment: Experiment) -> bool:
+        """Whether the search is at its end: none of its trials trains, and none will."""
+        return self._answer(experiment, lambda known: known.failure is None and known.searcher.over(), False)
+
+    def failed(self, experiment: Experiment) -> str | None:
+        """What ended it besides its trials: its class, or `prepare`; None where nothing has. Waits for nobody."""
+        number, known = experiment.number, self._known.get(experiment.number)
+        if known is not None:
+            return known.failed
+        if experiment.config.search is None or not (_custom(experiment) or experiment.state == "failed"):
+            return None
+        if number not in self._failures:
+            self._failures[number] = failure_in(self._store.search_log(number))
+        return self._failures[number]
+
+    def notice(self, experiment: Experiment) -> str | None:
+        """What ended it, or keeps it from going on; None where nothing does. Waits for nobody."""
+        trouble = self._troubles.get(experiment.number)
+        return self.failed(experiment) or (trouble.message if trouble is not None else None)
+
+    def close(self, experiment: Experiment, limit: Limit) -> None:
+        """Want nothing more, and let the trials that train rest where they are; what is closed stays so."""
+        with self._turn(experiment) as known:
+            if known and not known.closed:
+                resting = self._resting(experiment)
+                self._happen(experiment, known, Closed(limit=limit), lambda _: resting)
+
+    def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
+        """`prepare` has failed for good in a trial, as it would in all of them: end the search, and let others rest.
+
+        A slow searcher that is at work just then hears it from the next trial that fails so.
+        """
+        with self._turn(experiment) as known:
+            if known and known.failed is None:
+                others = [] if _custom(experiment) else self._resting(experiment, besides=trial)
+                self._happen(experiment, known, Failed(message=_unprepared(failure)[:SAID]), lambda _: others)
+
+    def forget(self, number: int) -> None:
+        """An experiment has ended: what is left of its search is the log. Waits for nobody."""
+        self._troubles.pop(number, None)
+        lock, known = self._lock(number), self._known.get(number)
+        if (known is None or known.process is None) and lock.acquire(blocking=False):
+            try:
+                self._drop(number)
+            finally:
+                lock.release()
+        else:
+            threading.Thread(target=self._drop_in_turn, args=(number,), daemon=True).start()
+
+    # What a person asks
+
+    def promote(self, experiment: Experiment, trial: int) -> None:
+        """Let a trial go on next, whatever its rank; raises Conflict where it has ended."""
+        with self._turn(experiment, patient=True) as known:
+            assert known is not None
+            self._happen(experiment, known, Promoted(trial=trial))
+
+    def extend(self, experiment: Experiment, trials: int | None) -> None:
+        """Let there be so many trials in all; raises Conflict where that is fewer than there are."""
+        with self._turn(experiment, patient=True) as known:
+            assert known is not None
+            self._happen(experiment, known, Extended(trials=trials))
+            if known.process is not None:
+                self._drop(experiment.number)  # a class that has failed is made anew
+
+    # Whose turn it is
+
+    @contextlib.contextmanager
+    def _turn(self, experiment: Experiment, patient: bool = False) -> Iterator[Known | None]:
+        """The search as it stands, None where it has ended or a slow searcher is at work; `patient` waits for both."""
+        waits = patient or not _slow(experiment)
+        lock = self._lock(experiment.number)
+        if not lock.acquire(blocking=waits):
+            yield None
+            return
+        try:
+            yield self._of(experiment, patient) if waits else self._known.get(experiment.number)
+        finally:
+            lock.release()
+
+    def _lock(self, number: int) -> threading.Lock:
+        return self._turns.setdefault(number, threading.Lock())
+
+    def _answer(self, experiment: Experiment, question: Callable[[Known], T], otherwise: T) -> T:
+        """What a search says of itself; `otherwise` where it has ended, is at work, or its code fails."""
+        with self._turn(experiment) as known:
+            if known is None:
+                return otherwise
+            try:
+                return question(known)
+            except Exception as error:
+                if not _slow(experiment):
+                    raise
+                self._fails(experiment, error)
+                return otherwise
+
+    def _apart(self, experiment: Experiment, verb: Callable[[Experiment, Known], object]) -> None:
+        """Do what may take long in a thread of its own, unless one is at it, or it has just failed."""
+        trouble = self._troubles.get(experiment.number)
+        if trouble is not None and time.monotonic() < trouble.until:
+            return
+        lock = self._lock(experiment.number)
+
+        def work() -> None:
+            try:
+                known = self._of(experiment)
+                if known is not None:
+                    verb(experiment, known)
+                    self._troubles.pop(experiment.number, None)
+            except Exception as error:
+                self._fails(experiment, error)
+            finally:
+                lock.release()
+
+        if lock.acquire(blocking=False):
+            threading.Thread(target=work, name=f"search-{experiment.number}", daemon=True).start()
+
+    def _news(self, experiment: Experiment) -> bool:
+        with self._turn(experiment) as known:
+            if known is None:
+                return True
+            heard = self._store.validations(experiment.number, known.heard)
+            return bool(heard) or known.failure is not None or self._ended(experiment) != known.looked
+
+    def _fails(self, experiment: Experiment, error: Exception) -> None:
+        """Say what keeps a search from going on, in the log and to its users, and try it again after a pause."""
+        number, expected = experiment.number, isinstance(error, DaylightError)
+        before = self._troubles.get(number)
+        pause = min(PAUSES_S[1], 2 * before.pause) if before is not None else PAUSES_S[0]
+        said = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
+        method = _method(experiment)
+        if method is not None and method.package and not expected:
+            said = f"its method {method.name} of package {method.package} has raised {said}"
+        message = f"the search does not go on: {said[:SAID]}; this is tried again"
+        self._troubles[number] = Trouble(message, pause, time.monotonic() + pause)
+        _log.error("experiment #%d: %s", number, message, exc_info=None if expected else error)
+
+    # Small parts
+
+    def _vacancy(self, experiment: Experiment, known: Known) -> Trial | None:
+        def effects(decision: Decision | None) -> list[Effect]:
+            match decision:
+                case Create():
+                    parent = decision.parent and self._store.trial(experiment.number, decision.parent)
+                    return [created(experiment, decision, parent or None)]
+                case Resume():
+                    return self._on(experiment, decision.trial, decision)
+            return []
+
+        trials = self._happen(experiment, known, Vacancy(), effects)
+        return trials[0] if trials else None
+
+    def _hear_all(self, experiment: Experiment, known: Known) -> bool:
+        before = known.entries
+        for report in self._store.validations(experiment.number, known.heard):
+            self._hear(experiment, known, report)
+            known.heard = report.seq  # also what says nothing to the search: it is not read again
+        self._see_ended(experiment, known)
+        if known.failure is not None:
+            self._happen(experiment, known, Failed(message=known.failure[:SAID]))
+        return known.entries > before
+
+    def _of(self, experiment: Experiment, ended: bool = False) -> Known | None:
+        """None where the experiment has ended, unless the search of one that has is asked for."""
+        known = self._known.get(experiment.number)
+        if known is None:
+            experiment = self._store.experiment(experiment.number)  # it may have been extended since, or have ended
+            if experiment.state in EXPERIMENT_ENDED and not ended:
+                return None
+            process = self._process_of(experiment)
+            known = Known(make(settings_of(experiment), experiment.space, process), process=process)
+            while page := self._store.search_log(experiment.number, known.entries, LOG_PAGE):
+                replay(known.searcher, page)
+                for entry in page:
+                    known.take(entry)
+            self._known[experiment.number] = known
+            if known.entries == 0:
+                self._begin(experiment, known)
+        return known
+
+    def _begin(self, experiment: Experiment, known: Known) -> None:
+        """The first lines of the log are what is known of earlier experiments, all of them or none."""
+        now, entries = time.time(), list[Entry]()
+        trials = warm_start.known(self._store, experiment.config, experiment.space)
+        with self._believing(experiment):
+            for number, event in enumerate(happenings(trials), 1):
+                entries.append(Entry(number=number, at=now, event=event, decision=happen(known.searcher, event)))
+            self._store.record(experiment.number, entries, at=now)
+        for entry in entries:
+            known.take(entry)
+
+    def _process_of(self, experiment: Experiment) -> Process | None:
+        if not _custom(experiment):
+            return None
+        failure = failure_in(self._store.search_log(experiment.number))
+        return self._process(experiment) if failure is None else Silent(failure)
+
+    def _drop_in_turn(self, number: int) -> None:
+        with self._lock(number):
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        known = self._known.pop(number, None)
+        self._failures.pop(number, None)
+        if known is not None and known.process is not None:
+            known.process.close()
+
+    def _resting(self, experiment: Experiment, besides: int | None = None) -> list[Effect]:
+        """What lets all trials that train, or are about to, rest where they are."""
+        trials = (trial for trial in self._store.restless_trials(experiment.number) if trial.index != besides)
+        return [resting for trial in trials if (resting := held(trial)) is not None]
+
+    def _see_ended(self, experiment: Experiment, known: Known) -> None:
+        count = self._ended(experiment)
+        if count == known.looked:
+            return  # the usual case, and there may be thousands
+        for outline in self._store.outlines(experiment.number):
+            if outline.state in TRIAL_ENDED and outline.index not in known.ended:
+                trial = self._store.trial(experiment.number, outline.index)
+                self._happen(experiment, known, Exited(trial=trial.index, reason=_reason(trial)))
+        known.looked = count
+
+    def _ended(self, experiment: Experiment) -> int:
+        counts = self._store.trial_counts(experiment.number)
+        return sum(counts.get(state, 0) for state in TRIAL_ENDED)
+
+    def _hear(self, experiment: Experiment, known: Known, report: StoredReport) -> None:
+        unit = settings.unit_of(experiment.config, report)
+        value = report.metrics.get(experiment.config.metric.name)
+        if unit is not None and value is not None:
+            event = Reported(trial=report.trial, unit=unit, value=value, seq=report.seq)
+            self._happen(experiment, known, event, lambda decision: self._on(experiment, report.trial, decision))
+
+    def _on(self, experiment: Experiment, trial: int, decision: Decision | None) -> list[Effect]:
+        found = effect(decision, self._store.trial(experiment.number, trial))
+        return [found] if found is not None else []
+
+    def _happen(
+        self,
+        experiment: Experiment,
+        known: Known,
+        event: Happening,
+        effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
+    ) -> list[Trial]:
+        """Decide, store, and only then believe it."""
+        with self._believing(experiment):
+            decision = happen(known.searcher, event)
+            entry = Entry(number=known.entries + 1, at=time.time(), event=event, decision=decision)
+            trials = self._store.record(experiment.number, [entry], effects(decision), at=entry.at)
+        known.take(entry)
+        return trials
+
+    @contextlib.contextmanager
+    def _believing(self, experiment: Experiment) -> Iterator[None]:
+        """Where what is decided within cannot be stored, the searcher is read anew from the log."""
+        try:
+            yield
+        except Exception:
+            self._drop(experiment.number)
+            raise
+
+
+def _method(experiment: Experiment) -> SearchMethod | None:
+    """Its method; None where it is no search, or that of a package that is gone."""
+    search = experiment.config.search
+    return registry.find(search.method) if search is not None else None
+
+
+def _custom(experiment: Experiment) -> bool:
+    """Whether its searcher is a user's own class."""
+    method = _method(experiment)
+    return method is not None and method.own_class
+
+
+def _slow(experiment: Experiment) -> bool:
+    """Whether its searcher may take its time, or fail: code that is not ours, or code that is gone."""
+    search, method = experiment.config.search, _method(experiment)
+    return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
+
+
+def settings_of(experiment: Experiment) -> Settings:
+    """What the searcher of an experiment is built from; raises Conflict where it is no search."""
+    if experiment.config.search is None:
+        raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
+    return settings.settings_of(experiment.config)
+
+
+def _unprepared(failure: Failure) -> str:
+    where = f" ({failure.frames[-1].where})" if failure.frames else ""
+    return f"prepare() fails, so that no trial can begin: {failure.type}: {failure.message}{where}"
+
+
+def _reason(trial: Trial) -> Reason:
+    if trial.state is TrialState.FAILED:
+        return "invalid" if trial.failure is not None and trial.failure.invalid else "failed"
+    if trial.state is TrialState.COMPLETED:  # without the report at its end that every trial of a search has
+        return "failed"
+    return "pruned" if trial.state is TrialState.PRUNED else "stopped"

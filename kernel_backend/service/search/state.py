@@ -1,0 +1,51 @@
+"""A search as its log tells it: its searcher, how far both have come, and whether it is closed or has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kernel_backend.model.search.records import Closed, Complete, Entry, Exited, Extended, Failed, Prune, Reported
+from kernel_backend.search.base import Searcher
+from kernel_backend.search.custom import Custom
+from kernel_backend.service.search.custom_process import Process
+
+
+@dataclass
+class Known:
+    """A search as it stands after `entries` lines of its log and the report number `heard`."""
+
+    searcher: Searcher
+    entries: int = 0
+    heard: int = 0
+    ended: set[int] = field(default_factory=set)  # trials of which the searcher knows that they train no more
+    looked: int = 0  # how many had ended when that was last compared with the store
+    closed: bool = False
+    failed: str | None = None  # what ended it besides its trials
+    process: Process | None = None
+
+    def take(self, entry: Entry) -> None:
+        """Remember where the log is."""
+        self.entries = entry.number
+        if isinstance(entry.event, Reported):
+            self.heard = max(self.heard, entry.event.seq)
+        if entry.trial is not None and (
+            isinstance(entry.event, Exited) or isinstance(entry.decision, Complete | Prune)
+        ):
+            self.ended.add(entry.trial)
+        if isinstance(entry.event, Closed | Extended):
+            self.closed = isinstance(entry.event, Closed)
+        if isinstance(entry.event, Failed | Extended):
+            self.failed = entry.event.message if isinstance(entry.event, Failed) else None
+
+    @property
+    def failure(self) -> str | None:
+        """What the class did that is not in the log yet."""
+        found = self.searcher.failure if isinstance(self.searcher, Custom) and self.failed is None else None
+        return found.message if found is not None else None
+
+
+def failure_in(log: Sequence[Entry]) -> str | None:
+    """What a search has failed by; None where it has not, or was extended since."""
+    last = next((each.event for each in reversed(log) if isinstance(each.event, Failed | Extended)), None)
+    return last.message if isinstance(last, Failed) else None

@@ -1,0 +1,85 @@
+"""What the picture has promised, in the store: a service that restarts takes nobody's turn away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from kernel_backend.model.cluster.usage import Claim
+from kernel_backend.scheduler.decisions import Start
+from kernel_backend.scheduler.requests import Key, Reservation
+from kernel_backend.scheduler.state import Picture
+from kernel_backend.store.base import Store
+
+BRIEF_S = 60.0  # who has been the first of his line for less has nothing to lose
+
+
+class Claims:
+    """What is kept in the store, and what has become different since."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[Key, Claim] = {}
+
+    def read(self) -> None:
+        """What an earlier service has kept. Blocks."""
+        self._kept = {Key(*claim.key): claim for claim in self._store.claims()}
+
+    def of(self, key: Key) -> Claim | None:
+        """What was promised to one of them."""
+        return self._kept.get(key)
+
+    def restore(self, picture: Picture) -> None:
+        """Give those who ask what they had: their reservations, and the time at the head of their lines."""
+        asks = picture.queue.asks
+        kept = [reservation(claim) for key, claim in self._kept.items() if key in asks]
+        picture.reservations = tuple(sorted((each for each in kept if each is not None), key=lambda each: each.since))
+        for lines in picture.queue.lines.values():
+            for line in lines.values():
+                claim = self._kept.get(line.first.key)
+                since = claim.head_since if claim is not None else None
+                line.since = max(line.since, picture.at - BRIEF_S) if since is None else since
+
+    async def keep(self, picture: Picture, starting: Mapping[Key, Start]) -> None:
+        """Have the store know what is promised now; nothing is written where that is the same as before."""
+        wanted = _claims(picture, starting)
+        made = [claim for key, claim in wanted.items() if self._kept.get(key) != claim]
+        gone = [claim for key, claim in self._kept.items() if key not in wanted]
+        if made or gone:
+            await asyncio.to_thread(self._store.keep_claims, made, gone)
+            self._kept = wanted
+
+
+def reservation(claim: Claim) -> Reservation | None:
+    """What is kept for somebody, in the words of the scheduler."""
+    if claim.kept_since is None or claim.kind is None:
+        return None
+    return Reservation(Key(*claim.key), claim.kind, claim.node, claim.kept_since, claim.kept_priority)
+
+
+def _claims(picture: Picture, starting: Mapping[Key, Start]) -> dict[Key, Claim]:
+    fields: defaultdict[Key, dict[str, Any]] = defaultdict(dict)
+    for lines in picture.queue.lines.values():
+        for line in lines.values():
+            if line.since < picture.at - BRIEF_S:
+                fields[line.first.key]["head_since"] = line.since
+    for each in picture.reservations:
+        fields[each.key] |= _kept(each)
+    for key, start in starting.items():
+        fields[key] |= {"passed": start.passed, **_kept(start.reservation)}
+    for run in picture.runs.values():
+        promised = run.passed or any(each is not None for each in (run.reservation, run.committed, run.leaving))
+        if promised and not run.key.server:  # what notebook servers hold, the hub knows
+            known = {"passed": run.passed, "committed": run.committed, "leaving": run.leaving}
+            fields[run.key] |= {**known, **_kept(run.reservation)}
+    return {
+        key: Claim(experiment=key.experiment, trial=key.trial, nth=key.nth, **found) for key, found in fields.items()
+    }
+
+
+def _kept(each: Reservation | None) -> dict[str, Any]:
+    if each is None:
+        return {}
+    return {"kind": each.kind, "node": each.node, "kept_since": each.since, "kept_priority": each.priority}

@@ -1,0 +1,104 @@
+"""From what is submitted to what is stored: bound to its definition, and refused where it could never run."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kernel_backend.confined import Confined
+from kernel_backend.errors import NotFound
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.snapshot import DEFINITION
+from kernel_backend.model.trial import WEIGHTS
+from kernel_backend.service import warm_start
+from kernel_backend.service.access import may_submit, visible
+from kernel_backend.service.admission import check_possible, check_searcher, check_workers, group_of
+from kernel_backend.service.context import Context
+from kernel_backend.service.environments import Preparation
+from kernel_backend.service.parsing import bound
+from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
+from kernel_backend.spec.config_text import check_bounds
+from kernel_backend.spec.search_rules import check_search
+from kernel_backend.store.base import Draft
+
+
+class Drafts:
+    """Of experiments: nothing is stored yet, but that checkpoints from which they begin are pinned."""
+
+    def __init__(
+        self,
+        context: Context,
+        pictures: Pictures,
+        preparation: Preparation,
+        checkpoints: CheckpointVerbs,
+        confined: Confined,
+    ) -> None:
+        self._store, self._archive, self._engine = context.store, context.archive, context.engine
+        self._areas, self._roster = context.areas, context.roster
+        self._pictures, self._preparation = pictures, preparation
+        self._checkpoints, self._confined = checkpoints, confined
+
+    async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
+        """What becomes the experiment; its trials go on from checkpoint `begins_from`, where one is named.
+
+        Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter), ImpossibleAsk for what
+        can never run, and Forbidden.
+        """
+        may_submit(who)
+        check_bounds(submission.config)
+        if submission.rerun_of is not None:
+            await visible(self._store, who, submission.rerun_of)
+        group = group_of(who, submission.config, {name for kind, name in self._roster.people if kind == "group"})
+        if not await asyncio.to_thread(self._archive.has, submission.snapshot):
+            raise NotFound(f"snapshot {submission.snapshot[:12]} is not stored: upload it first")
+        size = await asyncio.to_thread(self._source_bytes, submission)
+        params, space = await self._confined.call(who.name, bound, self._archive.root, submission, size=size)
+        check_search(submission.config, space)
+        if submission.config.search is not None:
+            check_searcher(submission.config.search, space)
+        await asyncio.to_thread(self._areas.check, who.name)
+        if submission.config.env == "locked":
+            await asyncio.to_thread(self._preparation.check, who.name, submission.snapshot)
+        for number in warm_start.named(submission.config.search):
+            await visible(self._store, who, number)
+            await asyncio.to_thread(warm_start.check, self._store, number, submission.config, space)
+        nodes = await self._engine.nodes()
+        check_possible(await self._pictures.now(), submission.config, who.name, group)
+        check_workers(submission.config)
+        threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
+        return Draft(
+            name=submission.name or "",
+            owner=who.name,
+            group=group,
+            snapshot=submission.snapshot,
+            config=submission.config.model_copy(update={"threads": threads}),
+            params=params,
+            space=space,
+            python=submission.python,
+            cwd=submission.cwd,
+            notebook=submission.notebook,
+            rerun_of=submission.rerun_of,
+            begins_from=await self._beginning(who, submission.config, begins_from),
+        )
+
+    def _source_bytes(self, submission: Submission) -> int:
+        """Return the bytes of all source that is parsed to bind what is submitted."""
+        search = submission.config.search
+        own = search.source if search is not None and search.source is not None else ""
+        return len(own.encode()) + self._archive.size(submission.snapshot, DEFINITION.__eq__)
+
+    async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
+        """The checkpoint that trials begin from: `before`, unless a search is asked to begin with other weights.
+
+        Theirs is pinned: the last trial of a long search shall find what the first one found.
+        """
+        source = warm_start.weights(config.search)
+        if source is None or source.trial is None:
+            return before
+        owner = f"{source.experiment}.{source.trial}"
+        if before is not None and before.startswith(f"{owner}/"):
+            return before
+        id = await self._checkpoints.best(who, source.experiment, source.trial)
+        await self._checkpoints.pin(who, source.experiment, source.trial, id, pinned=True)
+        return f"{owner}/{id}{WEIGHTS}"

@@ -1,0 +1,1 @@
+"""What users can do, by subject: checkpoints, artifacts, comparison, search, quotas and the cluster."""

@@ -1,0 +1,65 @@
+"""What a person can ask of artifacts: which there are, and the bytes of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from typing import NamedTuple
+
+from kernel_backend.checkpoints.streams import Digesting
+from kernel_backend.errors import NotFound
+from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.states import HOLDING_SLOTS
+from kernel_backend.service.access import visible
+from kernel_backend.store.base import Store
+from kernel_backend.workspaces.base import Area, Areas, Contents
+
+
+class Opened(NamedTuple):
+    """An artifact, how many bytes lie there now, and these in pieces."""
+
+    artifact: Artifact
+    size: int
+    pieces: AsyncIterator[bytes]
+
+
+class ArtifactVerbs:
+    """The verbs. The store knows which artifacts there are, the area of their owner has their bytes."""
+
+    def __init__(self, store: Store, areas: Areas) -> None:
+        self._store, self._areas = store, areas
+
+    async def listed(self, who: Person, number: int) -> list[Artifact]:
+        """What the trials of an experiment have kept, by trial and name; raises NotFound."""
+        await visible(self._store, who, number)
+        return await asyncio.to_thread(self._store.artifacts, number)
+
+    async def read(self, who: Person, number: int, trial: int, name: str) -> Opened:
+        """One of them; raises NotFound, also where its file is not the one that was kept."""
+        experiment = await visible(self._store, who, number)
+        artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)
+        area = self._areas.of(experiment.owner)
+        contents = await asyncio.to_thread(self._contents, area, artifact, number)
+        return Opened(artifact, contents.size, _passed(contents.pieces))
+
+    def _contents(self, area: Area, artifact: Artifact, number: int) -> Contents:
+        """Compare the file with what was kept: a restored database may know an older one of the same name."""
+        read = partial(area.artifact, number, artifact.trial, artifact.name)
+        if self._store.trial(number, artifact.trial).state in HOLDING_SLOTS:
+            return read()  # it may just have been kept anew, and not been told of yet
+        seen = Digesting()
+        for piece in read().pieces:
+            seen.take(piece)
+        if (seen.size, seen.digest) != (artifact.size, artifact.digest):
+            raise NotFound(
+                f"artifact {artifact.name!r} of {number}.{artifact.trial} is not the one that was kept: another file "
+                f"has its place ({seen.size} bytes, and {artifact.size} were kept)"
+            )
+        return read()
+
+
+async def _passed(read: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while (piece := await asyncio.to_thread(next, read, None)) is not None:
+        yield piece

@@ -1,0 +1,203 @@
+"""What a person can ask of checkpoints: list, read, verify, delete, pin, and have the rules applied."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import ParamSpec, TypeVar
+
+from kernel_backend.checkpoints.base import Checkpoints, Manifest, dump
+from kernel_backend.checkpoints.storage import Places
+from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUnavailable
+from kernel_backend.model.checkpoints import Collected, Collection, Which, choose
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.views.overview import CheckpointInfo
+from kernel_backend.service.access import changeable, visible
+from kernel_backend.service.audit import deed_on, keep_deed
+from kernel_backend.service.garbage import collect, reasons, shelves
+from kernel_backend.service.verification import Verified
+from kernel_backend.store.base import Store
+
+ALL = 2**31 - 1  # experiments at once
+PIECE = 2**20  # bytes of a part at once
+FALL_BACK = "fall-back"  # the word of the rules for what a trial may still need
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CheckpointVerbs:
+    """The verbs. Storage is the truth about checkpoints, so each of them looks there first."""
+
+    def __init__(self, store: Store, places: Places) -> None:
+        self._store, self._places = store, places
+        self._verified = Verified()
+        # Bytes of an owner are verified by one request at a time: the disks have other work.
+        self._reading: dict[str, asyncio.Lock] = {}
+
+    async def listed(self, who: Person, number: int) -> list[CheckpointInfo]:
+        """The committed checkpoints of an experiment's trials, oldest first, and why each is kept."""
+        experiment = await visible(self._store, who, number)
+        return await _asked(self._listed, experiment)
+
+    async def best(self, who: Person, number: int, trial: int) -> str:
+        """The id of a trial's best checkpoint by its experiment's metric; raises NotFound where there is none."""
+        experiment = await visible(self._store, who, number)
+        return await _asked(self._best, experiment, trial)
+
+    async def manifest(self, who: Person, number: int, trial: int, checkpoint: str) -> bytes:
+        """A checkpoint's manifest as its writer wrote it: JSON with a digest of itself; raises NotFound."""
+        await visible(self._store, who, number)
+        _, manifest = await _asked(self._find, number, trial, checkpoint)
+        return dump(manifest)
+
+    async def part(
+        self, who: Person, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
+    ) -> tuple[int, AsyncIterator[bytes]]:
+        """How many bytes one part has from an offset on, and these in pieces, once all of it was verified.
+
+        Raises NotFound and CheckpointDamaged.
+        """
+        await visible(self._store, who, number)
+        place, manifest = await _asked(self._find, number, trial, checkpoint)
+        part = manifest.part(name)
+        if part is None:
+            there = ", ".join(part.name for part in manifest.parts)
+            raise NotFound(f"checkpoint {checkpoint} of {number}.{trial} has no part {name}; it has {there}")
+        try:
+            stream = await _asked(place.stream, manifest, name, offset)
+        except CheckpointDamaged as damage:
+            self._verified.remember(place, manifest, damage.message)
+            raise
+        return max(0, part.size - offset), _pieces(stream)
+
+    async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
+        """Read every byte of a checkpoint, and tell what was found. Nothing is set aside by looking."""
+        experiment = await visible(self._store, who, number)
+        async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
+            place, manifest = await _asked(self._find, number, trial, checkpoint)
+            await _asked(self._verified.read, place, manifest)
+        return await _asked(self._info, experiment, trial, checkpoint)
+
+    async def pin(self, who: Person, number: int, trial: int, checkpoint: str, pinned: bool) -> CheckpointInfo:
+        """Have it kept whatever the rules say, or no longer."""
+        experiment = await changeable(self._store, who, number)
+        place, _ = await _asked(self._find, number, trial, checkpoint)
+        await _asked(place.pin, checkpoint, pinned)
+        await self._written(who, experiment, "pin" if pinned else "unpin", trial, checkpoint)
+        return await _asked(self._info, experiment, trial, checkpoint)
+
+    async def delete(self, who: Person, number: int, trial: int, checkpoint: str) -> None:
+        """Delete one for good; raises Conflict for what is pinned, and for what its trial may still need."""
+        experiment = await changeable(self._store, who, number)
+        await _asked(self._delete, experiment, trial, checkpoint)
+        await self._written(who, experiment, "delete", trial, checkpoint)
+
+    async def collect(self, who: Person, asked: Collection) -> Collected:
+        """Apply the rules to one experiment of the person's, or to all of them."""
+        if asked.experiment is not None:
+            chosen = [await changeable(self._store, who, asked.experiment)]
+        else:
+            chosen = await _asked(self._store.experiments, who.name, None, None, ALL)
+        done = [await _asked(self._collect, each, asked.dry_run) for each in chosen]
+        for each, one in zip(chosen, done, strict=True):
+            if one.goes and not asked.dry_run:
+                await keep_deed(self._store, deed_on(who, each, "gc", f"{len(one.goes)} checkpoints"))
+        return Collected(
+            goes=tuple(each for one in done for each in one.goes),
+            stays=tuple(each for one in done for each in one.stays),
+            running=tuple(each for one in done for each in one.running),
+            problems=tuple(each for one in done for each in one.problems),
+        )
+
+    async def _written(self, who: Person, experiment: Experiment, act: str, trial: int, checkpoint: str) -> None:
+        about = f"checkpoint {experiment.number}.{trial}/{checkpoint}"
+        await keep_deed(self._store, deed_on(who, experiment, act, on=about))
+
+    def _listed(self, experiment: Experiment) -> list[CheckpointInfo]:
+        found = shelves(self._store, self._places, experiment.number)
+        why = reasons(experiment, found, self._damaged)
+        return [
+            self._described(shelf.place, manifest, why[shelf.trial.index, manifest.id])
+            for shelf in found
+            for manifest in shelf.manifests
+        ]
+
+    def _described(self, place: Checkpoints, manifest: Manifest, kept: tuple[str, ...]) -> CheckpointInfo:
+        problem = self._verified.known(place, manifest)
+        found: dict[str, object] = {
+            "metrics": manifest.metrics,
+            "verified": "not read" if problem is None else "damaged" if problem else "yes",
+            "problem": problem or "",
+            "kept": kept,
+            "pinned": manifest.pinned,
+        }
+        return manifest.info.model_copy(update=found)
+
+    def _info(self, experiment: Experiment, trial: int, checkpoint: str) -> CheckpointInfo:
+        for each in self._listed(experiment):
+            if (each.trial, each.id) == (trial, checkpoint):
+                return each
+        raise _missing(experiment.number, trial, checkpoint)
+
+    def _best(self, experiment: Experiment, trial: int) -> str:
+        self._store.trial(experiment.number, trial)  # raises NotFound
+        committed = self._places.open(experiment.number, trial).committed()
+        found = [manifest.info.model_copy(update={"metrics": manifest.metrics}) for manifest in committed]
+        return choose(found, experiment.config.metric, Which(best=True)).id
+
+    def _find(self, number: int, trial: int, checkpoint: str) -> tuple[Checkpoints, Manifest]:
+        self._store.trial(number, trial)  # raises NotFound
+        place = self._places.open(number, trial)
+        for manifest in place.committed():
+            if manifest.id == checkpoint:
+                return place, manifest
+        raise _missing(number, trial, checkpoint)
+
+    def _delete(self, experiment: Experiment, trial: int, checkpoint: str) -> None:
+        place, _ = self._find(experiment.number, trial, checkpoint)
+        info = self._info(experiment, trial, checkpoint)
+        what = f"checkpoint {checkpoint} of {experiment.number}.{trial}"
+        again = f"{experiment.number}.{trial} --step {info.step}"
+        if info.pinned:
+            raise Conflict(f"{what} is pinned: daylight checkpoint unpin {again}")
+        if FALL_BACK in info.kept or self._resumed(experiment.number, trial, checkpoint):
+            raise Conflict(
+                f"{what} is one of those that its trial goes on from, should it run again: "
+                f"end it first with daylight stop {experiment.number}"
+            )
+        place.discard(checkpoint)
+
+    def _resumed(self, number: int, trial: int, checkpoint: str) -> bool:
+        """Whether an attempt that has not ended began from it: its ranks may be reading it."""
+        attempts = [each for each in self._store.open_attempts() if (each.experiment, each.trial) == (number, trial)]
+        return any(each.resume_from == checkpoint for each in attempts)
+
+    def _collect(self, experiment: Experiment, dry_run: bool) -> Collected:
+        return collect(self._store, self._places, experiment, time.time(), dry_run=dry_run, damaged=self._damaged)
+
+    def _damaged(self, place: Checkpoints, manifest: Manifest) -> bool:
+        return bool(self._verified.known(place, manifest))
+
+
+async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
+    while (read := await _asked(next, stream, None)) is not None:
+        for begin in range(0, len(read), PIECE):
+            yield bytes(read[begin : begin + PIECE])
+
+
+async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The answer of something that looks at storage, off the event loop; raises PlaceUnavailable."""
+    try:
+        return await asyncio.to_thread(ask, *args, **kwargs)
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        raise PlaceUnavailable(
+            f"the checkpoints cannot be reached just now: {error.strerror or error}{place}"
+        ) from error
+
+
+def _missing(number: int, trial: int, checkpoint: str) -> NotFound:
+    return NotFound(f"trial {number}.{trial} has no checkpoint {checkpoint}: daylight checkpoints {number} lists them")

@@ -1,0 +1,293 @@
+"""The verbs about what all share: the queue and its order, nodes, and pools."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from kernel_backend.engines.base import Engine
+from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from kernel_backend.model.cluster.accounts import Deed, Pool, Waiting
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.experiment import FIRST, MOST_PRIORITY, Experiment
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.model.values import nearest
+from kernel_backend.model.views.overview import NodeRun, NodeUse, Overview, Wait
+from kernel_backend.scheduler.explain.explain import explain, explain_in_turn
+from kernel_backend.scheduler.order import in_order
+from kernel_backend.scheduler.requests import ANY_TRIAL, Ask, Key, Order, Run
+from kernel_backend.scheduler.reservations import ripe_at
+from kernel_backend.scheduler.run_lengths import Lengths
+from kernel_backend.scheduler.state import Picture
+from kernel_backend.service.access import visible
+from kernel_backend.service.effective_quotas import StoredRoster
+from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.verbs.quotas import check_admin
+from kernel_backend.store.base import Store
+
+EXPLAINED = 200  # asks of a pool whose reasons are told: who is farther back waits for these
+EXPLAINED_BEHIND = 10  # and of those that have no turn just now, or are one's own far behind
+
+
+class ClusterVerbs:
+    """What waits and what runs, on what. A change is in force at the next decision, which it brings about."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: Engine,
+        roster: StoredRoster,
+        pictures: Pictures,
+        overview: Callable[[Person, int], Awaitable[Overview]],
+        changed: Callable[[], None],
+    ) -> None:
+        self._store, self._engine, self._roster, self._pictures = store, engine, roster, pictures
+        self._overview, self._changed = overview, changed
+        self._ordering = asyncio.Lock()  # of two that are put first at once, the second is ahead
+
+    # The queue
+
+    async def queue(self, who: Person, limit: int) -> list[Waiting]:
+        """What waits, pool by pool, in the order of the turns; those that have none just now come last.
+
+        Of each pool at most the first `limit`, and what is one's own.
+        """
+        async with self._pictures.looking() as picture:
+            look = _Look(picture, self._pictures.lengths, who, limit)
+            found = await asyncio.to_thread(look.rows)
+        names = {each.experiment for each in found if each.experiment is not None}
+        by_number = await asyncio.to_thread(self._names, names)
+        return [_named(each, by_number) for each in found]
+
+    def _names(self, numbers: set[int]) -> dict[int, str]:
+        return {each.number: each.name for each in self._store.unfinished_experiments() if each.number in numbers}
+
+    async def priority(self, who: Person, number: int, priority: int | None) -> Overview:
+        """Give what an experiment asks for another turn: an admin any, its owner one that quotas allow.
+
+        What an admin has given, its owner may lower; None takes it back. Raises NotFound, Forbidden, InvalidRequest,
+        and Conflict where the experiment has ended.
+        """
+        await visible(self._store, who, number)
+        if priority is None:
+            check_admin(who, "what an admin has given is taken back by admins")
+            return await self._reorder(who, number, lambda before: _taken_back(who, before))
+        if who.admin and priority >= FIRST:
+            return await self._first(who, number, priority)
+        if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
+            raise InvalidRequest(f"priority {priority}: must be from -{MOST_PRIORITY} to {MOST_PRIORITY}")
+        return await self._reorder(who, number, lambda before: self._prioritised(who, before, priority))
+
+    async def first(self, who: Person, number: int) -> Overview:
+        """Put what an experiment asks for ahead of everything that waits; for admins. `priority` takes it back."""
+        await visible(self._store, who, number)
+        check_admin(who, "the head of the queue is given by admins")
+        return await self._first(who, number)
+
+    async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
+        """Put it ahead of everything, or at the place at the front that it `had`."""
+        async with self._ordering:
+            unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
+            ahead = max((each.priority or 0 for each in unfinished if each.number != number), default=0)
+            place = max(FIRST, ahead + 1) if had is None else min(had, max(FIRST, ahead + 1))
+            return await self._reorder(who, number, lambda before: _given(who, before, place, "first"))
+
+    async def _reorder(
+        self, who: Person, number: int, change: Callable[[Experiment], tuple[Mapping[str, Any], Deed | None]]
+    ) -> Overview:
+        await asyncio.to_thread(self._store.update_experiment, number, time.time(), change)
+        self._changed()
+        return await self._overview(who, number)
+
+    def _prioritised(self, who: Person, before: Experiment, priority: int) -> tuple[Mapping[str, Any], Deed | None]:
+        highest = max(
+            self._roster.quota("user", before.owner).priority, self._roster.quota("group", before.group).priority
+        )
+        own = before.owner == who.name
+        if who.admin and not (own and priority <= highest):
+            return _given(who, before, priority, "priority")
+        if not own:
+            raise Forbidden(f"experiment #{before.number} is {before.owner}'s: you may look at it and not change it")
+        _check_open(before)
+        if priority > highest:
+            raise Forbidden(f"priority {priority}: you may ask with {highest} at most; an admin may give you more")
+        config = before.config.model_copy(update={"priority": priority})
+        if who.admin or before.priority is None:
+            return {"config": config, "priority": None}, None
+        if priority > before.priority:
+            raise Forbidden(f"an admin gave #{before.number} priority {before.priority}: you may lower it")
+        return {"config": config, "priority": priority}, None
+
+    # Nodes and pools
+
+    async def nodes(self, who: Person) -> list[NodeUse]:
+        """The nodes, and what holds how many of their slots."""
+        async with self._pictures.looking() as picture:
+            runs = _runs(picture, who)
+            return [self._node(picture, name, runs.get(name, [])) for name in picture.nodes]
+
+    async def drain(self, who: Person, name: str, drained: bool = True) -> NodeUse:
+        """Start nothing more on a node, or do so again; what runs there goes on. For admins.
+
+        Raises Forbidden, and NotFound with the nearest name.
+        """
+        check_admin(who, "nodes are drained by admins")
+        async with self._pictures.looking() as picture:
+            known, held = set(picture.nodes), len(_runs(picture, who).get(name, []))
+        if name not in known and not (name in self._roster.drained and not drained):
+            raise NotFound(f"there is no node {name}{nearest(name, known)}; there are {', '.join(sorted(known))}")
+        act = "drain" if drained else "undrain"
+        running = f"{held} gang{'' if held == 1 else 's'} there" if held else ""
+        deed = Deed(at=time.time(), who=who.name, act=act, on=f"node {name}", detail=running)
+        await asyncio.to_thread(self._store.set_drained, name, drained, deed)
+        await self._roster.reload()
+        self._changed()
+        async with self._pictures.looking() as picture:
+            if name not in picture.nodes:
+                return NodeUse(name=name, kind="", slots=0, used=0, healthy=False)
+            return self._node(picture, name, _runs(picture, who).get(name, []))
+
+    def _node(self, picture: Picture, name: str, runs: list[NodeRun]) -> NodeUse:
+        node = picture.nodes[name]
+        return NodeUse(
+            name=name,
+            kind=node.kind,
+            slots=node.slots,
+            used=node.slots - len(picture.free[name]),
+            devices=node.devices,
+            healthy=node.healthy,
+            pool=node.pool,
+            address=node.address,
+            drained=node.drained or name in self._roster.drained,
+            runs=tuple(runs),
+        )
+
+    async def pools(self) -> list[Pool]:
+        """The pools by name: what they have, what of it is in use, and how many wait for it."""
+        async with self._pictures.looking() as picture:
+            return [self._pool(picture, name) for name in sorted(picture.pools)]
+
+    def _pool(self, picture: Picture, name: str) -> Pool:
+        nodes = picture.of_pool(name)
+        slots = sum(node.slots for node in nodes)
+        return Pool(
+            name=name,
+            engine=self._engine.name,
+            kinds=tuple(sorted({node.kind for node in nodes})),
+            slots=slots,
+            used=slots - sum(len(picture.free[node.name]) for node in nodes),
+            waiting=sum(ask.pool == name for ask in picture.queue if ask.nth == 0),
+        )
+
+
+def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Mapping[str, Any], Deed]:
+    """An admin's priority, with the deed."""
+    _check_open(before)
+    was = before.config.priority if before.priority is None else before.priority
+    detail = f"priority {_spelled(was)} -> {_spelled(priority)}, of {before.owner}"
+    return {"priority": priority}, Deed(at=time.time(), who=who.name, act=act, on=f"#{before.number}", detail=detail)
+
+
+def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], Deed | None]:
+    """The owner's priority again, where an admin has given another."""
+    _check_open(before)
+    if before.priority is None:
+        return {}, None
+    detail = f"priority {_spelled(before.priority)} -> {before.config.priority} as asked, of {before.owner}"
+    deed = Deed(at=time.time(), who=who.name, act="priority", on=f"#{before.number}", detail=detail)
+    return {"priority": None}, deed
+
+
+def _spelled(priority: int) -> str:
+    return "first" if priority >= FIRST else str(priority)
+
+
+def _check_open(experiment: Experiment) -> None:
+    if experiment.state in EXPERIMENT_ENDED:
+        raise Conflict(f"experiment #{experiment.number} is {experiment.state}: it waits for nothing")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A look at the queue: by whom, and how far."""
+
+    picture: Picture
+    lengths: Mapping[str, Lengths]
+    who: Person
+    limit: int
+
+    def rows(self) -> list[Waiting]:
+        """What waits, pool by pool."""
+        return [row for pool in sorted(self.picture.pools) for row in self._of_pool(pool)]
+
+    def _of_pool(self, pool: str) -> Iterator[Waiting]:
+        """The first in turn, then those without one; where there are too many only one's own of all the others.
+
+        A search that wants several gangs is told once, at the first of its places.
+        """
+        in_turn = list(islice(in_order(self.picture, pool), self.limit))
+        ordered = {ask.key for ask in in_turn}
+        whole = len(in_turn) < self.limit
+        others = [ask for ask in self.picture.queue if ask.pool == pool and ask.key not in ordered]
+        others = sorted((ask for ask in others if whole or ask.owner == self.who.name), key=_order)[: self.limit]
+        told: set[tuple[int, int]] = set()
+        for nth, ask in enumerate((*in_turn, *others)):
+            if ask.key[:2] not in told:
+                told.add(ask.key[:2])
+                place = 1 + nth if whole else min(1 + nth, self.limit + 1)
+                yield self._row(ask, place, nth, in_turn)
+
+    def _wait(self, nth: int, ask: Ask, in_turn: list[Ask]) -> Wait | None:
+        if nth < min(EXPLAINED, len(in_turn)):
+            return explain_in_turn(self.picture, ask, in_turn[:nth], self.lengths, self.who)
+        behind = 0 <= nth - len(in_turn) < EXPLAINED_BEHIND
+        return explain(self.picture, ask, self.lengths, self.who) if behind else None
+
+    def _row(self, ask: Ask, place: int, nth: int, in_turn: list[Ask]) -> Waiting:
+        about: dict[str, Any] = {"pool": ask.pool, "place": place, "slots": ask.slots, "queued_at": ask.queued_at}
+        group = _group(self.who, ask.owner, ask.group)
+        about |= {"priority": ask.priority, "group": group, "owner": ""}
+        if self.who.sees(ask.owner, ask.group):
+            trial = None if ask.trial == ANY_TRIAL else ask.trial
+            about |= {"owner": ask.owner, "experiment": ask.experiment, "trial": trial}
+            about |= {"wait": self._wait(nth, ask, in_turn), "by_admin": ask.by_admin}
+        return Waiting.model_validate(about)
+
+
+def _order(ask: Ask) -> Order:
+    return ask.order
+
+
+def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
+    return row if row.experiment is None else row.model_copy(update={"name": names.get(row.experiment, "")})
+
+
+def _runs(picture: Picture, who: Person) -> dict[str, list[NodeRun]]:
+    """What holds slots, by node."""
+    found: dict[str, list[NodeRun]] = {}
+    for key, run in sorted(picture.runs.items()):
+        for share in run.placement:
+            about: dict[str, Any] = {"slots": len(share.slots), "group": _group(who, run.owner, run.group)}
+            if who.sees(run.owner, run.group):
+                about |= {"owner": run.owner, **(_of_server(picture, run) if key.server else _of_gang(key))}
+            found.setdefault(share.node, []).append(NodeRun.model_validate(about))
+    return found
+
+
+def _group(who: Person, owner: str, group: str) -> str:
+    """For which group it is; of whoever is a group of one, which is a name, only to those who may see it."""
+    return "" if group == owner and not who.sees(owner, group) else group
+
+
+def _of_gang(key: Key) -> dict[str, Any]:
+    return {"experiment": key.experiment, "trial": key.trial}
+
+
+def _of_server(picture: Picture, run: Run) -> dict[str, Any]:
+    """A notebook server, and what becomes of it where nothing is done there."""
+    back = ripe_at(run, picture.rules)
+    return {"server": run.key.server, "last_activity": run.last_activity, "take_back_at": back}

@@ -1,0 +1,182 @@
+"""What a person asks of a search: how it stands, and to steer it by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from kernel_backend.errors import Conflict, InvalidRequest
+from kernel_backend.model import events as e
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.search import registry
+from kernel_backend.model.search.effects import Moved
+from kernel_backend.model.search.methods import SearchMethods
+from kernel_backend.model.search.records import Prune, Search, Settings
+from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, ExperimentState
+from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, Standing
+from kernel_backend.scheduler.budgets import used_up
+from kernel_backend.search.effects import effect
+from kernel_backend.search.report.status import Page, Story, curves, judged, standing
+from kernel_backend.search.report.study import importance
+from kernel_backend.search.settings import settings_of
+from kernel_backend.service.access import changeable, may_submit, visible
+from kernel_backend.service.audit import deed_on, keep_deed
+from kernel_backend.service.loop.loop import Loop
+from kernel_backend.spec.config_text import check_bounds
+from kernel_backend.store.base import Store
+
+KEPT = 8  # searches whose logs stay folded: their next picture reads on from there
+PAGE = 5000  # lines of a log that are read at once
+
+
+class SearchVerbs:
+    """Verbs of one person about one search. `changed` is called after each that changes something."""
+
+    def __init__(self, store: Store, loop: Loop, changed: Callable[[], None]) -> None:
+        self._store, self._loop, self._changed = store, loop, changed
+        self._stories: dict[int, Story] = {}  # who was asked for last stands last
+        self._turn = asyncio.Lock()  # one reader at a time: whoever asks meanwhile finds what was read
+
+    # Looking
+
+    async def methods(self) -> SearchMethods:
+        """Return all search methods, and what keeps packages from adding theirs."""
+        problems = await asyncio.to_thread(registry.problems)
+        return SearchMethods(methods=await asyncio.to_thread(registry.methods), problems=tuple(problems))
+
+    async def standing(
+        self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0
+    ) -> Standing:
+        """How it stands, with so many of its trials; `sort` is a column, `-` before it turns it round.
+
+        Raises NotFound, Conflict where it is no search, and InvalidRequest for no such column.
+        """
+        experiment = await visible(self._store, who, number)
+        async with self._turn:
+            return await asyncio.to_thread(self._standing, experiment, Page(sort, limit, offset))
+
+    async def curves(self, who: Person, number: int, limit: int, points: int) -> SearchCurves:
+        """The learning curves of its trials, the best first; raises as `standing` does."""
+        experiment = await visible(self._store, who, number)
+        async with self._turn:
+            return await asyncio.to_thread(self._curves, experiment, limit, points)
+
+    async def importance(self, who: Person, number: int) -> Importance:
+        """Which hyperparameters make the difference; raises as `standing` does."""
+        experiment = await visible(self._store, who, number)
+        async with self._turn:
+            return await asyncio.to_thread(self._importance, experiment)
+
+    def _standing(self, experiment: Experiment, page: Page) -> Standing:
+        story, now = self._story(experiment), time.time()
+        trials = self._store.outlines(experiment.number)
+        return standing(experiment, story, trials, self._store.trial_seconds(experiment.number, now), now, page)
+
+    def _curves(self, experiment: Experiment, limit: int, points: int) -> SearchCurves:
+        story = self._story(experiment)
+        return curves(experiment, story, self._store.outlines(experiment.number), limit, points)
+
+    def _importance(self, experiment: Experiment) -> Importance:
+        story = self._story(experiment)
+        unit, values = judged(story)
+        return importance(
+            experiment.config.metric.mode,
+            experiment.space,
+            [story.trials[trial].params for trial in values],
+            list(values.values()),
+            unit,
+        )
+
+    def _story(self, experiment: Experiment) -> Story:
+        """The log up to now: read on from where it was left, and from its beginning after an extension."""
+        settings = _settings(experiment)
+        known = self._stories.pop(experiment.number, None)
+        if known is None or known.settings != settings:
+            known = Story(settings, experiment.space, experiment.created_at)
+        while page := self._store.search_log(experiment.number, known.entries, PAGE):
+            known.take(page)
+        self._stories[experiment.number] = known
+        while len(self._stories) > KEPT:
+            del self._stories[next(iter(self._stories))]
+        return known
+
+    # Steering
+
+    async def promote(self, who: Person, number: int, trial: int) -> None:
+        """Let a trial go on next, whatever its rank; raises NotFound, and Conflict where it has ended."""
+        experiment = await self._open(who, number)
+        found = await asyncio.to_thread(self._store.trial, number, trial)
+        if found.state in TRIAL_ENDED:
+            raise Conflict(f"trial {found.id} is {found.state}: it cannot go on")
+        await asyncio.to_thread(self._loop.searches.promote, experiment, trial)
+        await keep_deed(self._store, deed_on(who, experiment, "promote", on=f"#{found.id}"))
+        self._changed()
+
+    async def prune(self, who: Person, number: int, trial: int) -> None:
+        """Give a trial up for good; raises NotFound, and Conflict where it has ended. Twice changes nothing."""
+        experiment = await self._open(who, number)
+        found = await asyncio.to_thread(self._store.trial, number, trial)
+        if found.state in TRIAL_ENDED:
+            raise Conflict(f"trial {found.id} is {found.state}: there is nothing to prune")
+        moved = effect(Prune(), found)
+        if isinstance(moved, Moved) and moved.event is not None:
+            at = time.time()
+            await asyncio.to_thread(self._store.advance_trial, number, trial, moved.event, at, **moved.changes)
+            await asyncio.to_thread(self._loop.searches.hear, experiment)
+            await keep_deed(self._store, deed_on(who, experiment, "prune", on=f"#{found.id}"))
+        self._changed()
+
+    async def extend(self, who: Person, number: int, asked: Extension) -> None:
+        """Let a search have more trials, more slot time or more time; one that has completed is open again.
+
+        Raises NotFound, InvalidRequest where nothing is asked for, and Conflict where it was stopped or has failed,
+        where there are more trials already, and where its budget or time is used up all the same.
+        """
+        if asked == Extension():
+            raise InvalidRequest("extend by what? write --trials 100, --budget 20gpuh or --max-time 8h")
+        async with self._loop.settling:  # else it might complete between the two writes
+            before = await changeable(self._store, who, number)
+            may_submit(who)
+            ended = before.state in EXPERIMENT_ENDED and before.state is not ExperimentState.COMPLETED
+            if ended or before.state is ExperimentState.STOPPING:
+                raise Conflict(f"experiment #{number} is {before.state}: only a completed search can be extended")
+            await asyncio.to_thread(self._extend, who, before, asked)
+        self._changed()
+
+    def _extend(self, who: Person, before: Experiment, asked: Extension) -> None:
+        _settings(before)  # raises Conflict
+        number, now = before.number, time.time()
+        given = {name: value for name, value in asked.model_dump().items() if value is not None}
+        search = Search.model_validate((before.config.search or Search()).model_dump() | given)
+        check_bounds(Config(search=search))
+        total = sum(self._store.trial_counts(number).values())
+        if asked.trials is None and search.trials is not None and search.trials <= total:
+            search = search.model_copy(update={"trials": None})  # more time is for more trials
+        spent, elapsed = self._store.slot_seconds(number, now), now - before.created_at
+        match used_up(search, spent, elapsed):
+            case "budget":
+                raise Conflict(f"{spent / 3600:.3g} slot hours are used already: add --budget with more than that")
+            case "max_time":
+                raise Conflict(f"{elapsed / 3600:.3g} h have passed already: add --max-time with more than that")
+        config = before.config.model_copy(update={"search": search})
+        self._loop.searches.extend(before, search.limit)
+        deed = deed_on(who, before, "extend", ", ".join(f"{name} {value:g}" for name, value in given.items()))
+        self._store.advance_experiment(number, e.Extended(), now, deed, config=config)
+        self._loop.searches.forget(number)  # it is built anew, with what it may spend now
+
+    async def _open(self, who: Person, number: int) -> Experiment:
+        experiment = await changeable(self._store, who, number)
+        _settings(experiment)  # raises Conflict
+        if experiment.state in EXPERIMENT_ENDED:
+            hint = f": daylight extend {number} --trials N opens it again" if experiment.state == "completed" else ""
+            raise Conflict(f"experiment #{number} is {experiment.state}{hint}")
+        return experiment
+
+
+def _settings(experiment: Experiment) -> Settings:
+    """What the searcher is built from; raises Conflict where there is none."""
+    if experiment.config.search is None:
+        raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
+    return settings_of(experiment.config)

@@ -1,0 +1,95 @@
+"""Experiments as people look at them: what the store knows, why one waits, and what its snapshot warns of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.states import HOLDING_SLOTS, Hold, TrialState
+from kernel_backend.model.trial import Trial
+from kernel_backend.model.views.overview import Overview, Wait
+from kernel_backend.scheduler.explain.explain import explain
+from kernel_backend.scheduler.explain.feasibility import impossible
+from kernel_backend.scheduler.requests import ANY_TRIAL
+from kernel_backend.scheduler.state import Picture
+from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.state.requests import plain_ask, pool_of
+from kernel_backend.service.views.redaction import Reader
+from kernel_backend.snapshots.archive import UNREADABLE, Archive
+from kernel_backend.store.base import Store
+
+WARNED = 4096  # snapshots whose warnings are remembered: an archive never changes
+
+
+class Overviews:
+    """Completes what a store knows of experiments."""
+
+    def __init__(
+        self, store: Store, archive: Archive, pictures: Pictures, failed: Callable[[Experiment], str | None]
+    ) -> None:
+        """`failed` says what ended a search besides its trials, or keeps it from going on."""
+        self._store, self._pictures, self._failed = store, pictures, failed
+        self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
+
+    async def one(self, who: Person, number: int) -> Overview:
+        """An experiment as somebody reads it who may; raises NotFound."""
+        known = await asyncio.to_thread(self._store.overview, number)
+        (completed,) = await self.complete(who, [known])
+        return completed
+
+    async def complete(self, who: Person, known: Sequence[Overview]) -> list[Overview]:
+        """The same overviews with their waits and all warnings, in which nothing is said that `who` may not know."""
+        waits: list[Wait | None] = [None] * len(known)
+        if not all(each.ended for each in known):
+            async with self._pictures.looking() as picture:
+                waits = await asyncio.to_thread(lambda: [self._wait(who, each, picture) for each in known])
+        reader = Reader(self._store, who)
+        return await asyncio.to_thread(
+            lambda: [self._complete(reader, *each) for each in zip(known, waits, strict=True)]
+        )
+
+    def _wait(self, who: Person, known: Overview, picture: Picture) -> Wait | None:
+        """Why an experiment does not run, as the picture has it, which may be a moment newer than the trials."""
+        asks = [] if known.ended else self._pictures.asks_of(known.experiment.number)
+        states = {trial.state for trial in known.trials}
+        waits = TrialState.QUEUED in states or (asks and asks[0].trial == ANY_TRIAL and not states & HOLDING_SLOTS)
+        if asks and waits:
+            return explain(picture, asks[0], self._pictures.lengths, who)
+        return _impossible(who, known.experiment, known.trials, picture)
+
+    def _complete(self, reader: Reader, known: Overview, wait: Wait | None) -> Overview:
+        failed = self._failed(known.experiment)
+        notes = map(reader.note, known.warnings)
+        warnings = (*self._warnings(known.experiment.snapshot), *notes, *([failed] if failed else []))
+        search = known.experiment.config.search
+        default = search.default_trials if search is not None else None
+        warnings = tuple(dict.fromkeys(warnings))
+        return known.model_copy(update={"wait": wait, "warnings": warnings, "default_trials": default})
+
+    def _warnings(self, id: str) -> tuple[str, ...]:
+        try:
+            return self._snapshot_warnings(id)
+        except UNREADABLE as error:
+            # One damaged archive must not hide its experiment, nor the list that it stands in.
+            return (f"its snapshot cannot be read ({type(error).__name__}): it trains no more",)
+
+
+def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], picture: Picture) -> Wait | None:
+    """Why a trial is held by the engine: less can be had than when it was submitted, or its log excluded a node."""
+    held = [trial for trial in trials if Hold.ENGINE in trial.holds]
+    if not held:
+        return None
+    ask = plain_ask(experiment, held[0], pool_of(experiment.config, picture.nodes.values()))
+    never = impossible(picture, ask, who)
+    reason = "possible again, and about to be queued"
+    if never is not None:
+        reason = f"{never.reason} It goes on by itself as soon as that is possible."
+    excluded = sorted(frozenset[str]().union(*(trial.excluded for trial in held)))
+    if excluded and impossible(picture, replace(ask, excluded=frozenset())) is None:
+        nodes = ", ".join(excluded)
+        reason = f"left out after a line of the log (--on-log): {nodes}; pause and resume it to try there again"
+    return Wait(reason=reason, place=1)

@@ -1,0 +1,39 @@
+"""What is said of others' experiments to whoever may not see them: that there is one, and not its number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+from kernel_backend.errors import NotFound
+from kernel_backend.model.cluster.people import Person
+from kernel_backend.model.stream import Message
+from kernel_backend.service.access import sees
+from kernel_backend.store.base import Store
+
+_MADE_ROOM_FOR = re.compile(r"(?<= was put aside: )#(\d+)(?:\.\d+)?")  # as the loop notes it, whoever reads it later
+
+
+class Reader:
+    """Rewrites notes for one person; blocks where one names an experiment."""
+
+    def __init__(self, store: Store, who: Person) -> None:
+        self._store, self._who = store, who
+        self._sees: Callable[[int], bool] = cache(self._look)
+
+    def note(self, text: str) -> str:
+        """The same sentence, without a number that is not theirs to know."""
+        return _MADE_ROOM_FOR.sub(lambda found: found[0] if self._sees(int(found[1])) else "another's training", text)
+
+    def note_message(self, json: str) -> str:
+        """Return the message of a note with its sentence rewritten."""
+        message = Message.model_validate_json(json)
+        data = {**message.data, "text": self.note(str(message.data["text"]))}
+        return message.model_copy(update={"data": data}).model_dump_json()
+
+    def _look(self, number: int) -> bool:
+        try:
+            return sees(self._who, self._store.experiment(number))
+        except NotFound:
+            return False

@@ -1,0 +1,148 @@
+"""The stream as watchers get it: read once for all of them, who are woken only by what they watch."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import NamedTuple
+
+from kernel_backend.model.stream import Message
+from kernel_backend.service.notifier import Bus, heard
+from kernel_backend.store.base import Store
+
+WATCH_S = 20.0  # without a ring, too, the store is looked at so often
+PAGE = 200  # messages that are read at once
+RECENT = 2000  # newest messages that are kept for those who have seen nearly all
+KEPT = 32  # pages of earlier ones: many watchers that begin together read the same
+
+
+class Frame(NamedTuple):
+    """A message as it is sent, made once for all who get it."""
+
+    seq: int
+    experiment: int
+    note: bool
+    text: str
+
+
+class Feed:
+    """Reads new messages while anybody watches, and earlier ones page by page as watchers come to them."""
+
+    def __init__(self, store: Store, bus: Bus) -> None:
+        self._store, self._bus = store, bus
+        self._recent: list[Frame] = []
+        self._floor = self._read = 0  # all messages after the one, up to the other, are in `_recent`
+        self._bells: dict[int | None, asyncio.Event] = {}  # by experiment; None: of all
+        self._pages: dict[tuple[int, int | None], asyncio.Task[_Page]] = {}
+        self._watchers = 0
+        self._pump: asyncio.Task[None] | None = None
+
+    async def frames(self, after: int, experiment: int | None = None) -> AsyncGenerator[Frame, None]:
+        """Yield every message above `after`, of one experiment or of all, then each new one.
+
+        Raises StoreUnavailable.
+        """
+        with self._watched() as pump:
+            while True:
+                bell = self._bells.setdefault(experiment, asyncio.Event())
+                if pump.done():
+                    pump.result()  # raises what ended it
+                page = self._newest(after, experiment) or await self._earlier(after, experiment)
+                for frame in page.frames:
+                    yield frame
+                after = page.upto
+                if page.last and not page.frames:
+                    await bell.wait()
+
+    @contextmanager
+    def _watched(self) -> Iterator[asyncio.Task[None]]:
+        if self._pump is None or self._pump.done():
+            self._recent, self._floor = [], self._read  # what was missed meanwhile is read by pages
+            self._pump = asyncio.create_task(self._follow(), name="feed")
+        self._watchers += 1
+        try:
+            yield self._pump
+        finally:
+            self._watchers -= 1
+            if not self._watchers and self._pump is not None:
+                self._pump.cancel()
+                self._pump = None  # it is not done yet, and whoever comes next needs one that goes on
+                self._bells.clear()
+
+    def _newest(self, after: int, experiment: int | None) -> _Page | None:
+        """Return what is known beyond `after`; None where that is not all."""
+        if after < self._floor:
+            return None
+        new = self._recent[bisect_right(self._recent, after, key=attrgetter("seq")) :]
+        wanted = [frame for frame in new if experiment in (None, frame.experiment)]
+        return _Page(wanted, max(after, self._read), last=True)
+
+    async def _earlier(self, after: int, experiment: int | None) -> _Page:
+        """Return the next page of the store, which whoever asks for the same meanwhile and soon after gets, too."""
+        key = after, experiment
+        if key not in self._pages:
+            self._pages[key] = asyncio.create_task(asyncio.to_thread(self._page, after, experiment))
+            if len(self._pages) > KEPT:
+                del self._pages[next(iter(self._pages))]
+        reading = self._pages[key]
+        try:
+            page = await asyncio.shield(reading)  # one who leaves takes it from nobody else
+        except Exception:
+            self._pages.pop(key, None)
+            raise
+        if page.last and self._pages.get(key) is reading:
+            del self._pages[key]  # there will be more of it
+        return page
+
+    def _page(self, after: int, experiment: int | None) -> _Page:
+        last = self._store.last_seq()  # first: up to there the page is complete
+        found = list(map(_frame, self._store.messages(after, experiment, PAGE)))
+        newest = found[-1].seq if found else after
+        return _Page(found, newest, last=False) if len(found) == PAGE else _Page(found, max(newest, last), last=True)
+
+    # What is new
+
+    async def _follow(self) -> None:
+        """Read what becomes known, and wake those whom it concerns."""
+        try:
+            last = await asyncio.to_thread(self._store.last_seq)
+            self._recent, self._floor, self._read = [], last, last
+            self._wake(set(self._bells))
+            while True:
+                bell = self._bus.listen()
+                new = list(map(_frame, await asyncio.to_thread(self._store.messages, self._read, None, PAGE)))
+                if new:
+                    self._take(new)
+                else:
+                    await heard(bell, WATCH_S)
+        finally:
+            self._wake(set(self._bells))
+
+    def _take(self, new: list[Frame]) -> None:
+        self._recent += new
+        self._read = new[-1].seq
+        if len(self._recent) > 2 * RECENT:
+            self._floor = self._recent[-RECENT - 1].seq
+            self._recent = self._recent[-RECENT:]
+        self._wake({None, *(frame.experiment for frame in new)})
+
+    def _wake(self, whom: set[int | None]) -> None:
+        for experiment in whom:
+            bell = self._bells.pop(experiment, None)
+            if bell is not None:
+                bell.set()
+
+
+class _Page(NamedTuple):
+    """Messages in order, and the number up to which they are all."""
+
+    frames: list[Frame]
+    upto: int
+    last: bool  # nothing was known beyond
+
+
+def _frame(message: Message) -> Frame:
+    return Frame(message.seq, message.experiment, message.type == "note", message.model_dump_json())

@@ -1,0 +1,80 @@
+"""What a search is asked to begin with: the results of earlier experiments, or the weights of an earlier trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Config, Experiment, Metric
+from kernel_backend.model.ids import Reference, parse_reference
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.search.space import Space
+from kernel_backend.model.values import nearest
+from kernel_backend.search.prior import Earlier, comparable
+from kernel_backend.search.settings import unit_of
+from kernel_backend.store.base import Store
+
+
+def named(search: Search | None) -> list[int]:
+    """The experiments whose results it is asked to know, each once."""
+    references = [parse_reference(each) for each in (search.warm if search else ())]
+    return list(dict.fromkeys(each.experiment for each in references if each.trial is None))
+
+
+def weights(search: Search | None) -> Reference | None:
+    """The trial whose best weights all trials are asked to begin with; raises InvalidRequest where it names several."""
+    references = dict.fromkeys(parse_reference(each) for each in (search.warm if search else ()))
+    trials = [each for each in references if each.trial is not None]
+    if len(trials) > 1:
+        named = " and ".join(f"{each.experiment}.{each.trial}" for each in trials)
+        raise InvalidRequest(f"--warm {named}: a trial begins with the weights of one other: leave one of them out")
+    return trials[0] if trials else None
+
+
+def known(store: Store, config: Config, space: Space) -> list[Earlier]:
+    """The trials of earlier experiments that a search of this space can learn from, as far as they have come."""
+    found = [
+        trial for number in named(config.search) for trial in _trials(store, store.experiment(number), config.metric)
+    ]
+    return comparable(found, space)
+
+
+def check(store: Store, number: int, config: Config, space: Space) -> None:
+    """Raise InvalidRequest where a search with this configuration can learn nothing from an experiment."""
+    other = store.experiment(number)
+    if (other.config.steps is None) != (config.steps is None):
+        theirs, ours = ("epochs", "--steps") if other.config.steps is None else ("steps", "--epochs")
+        raise InvalidRequest(
+            f"--warm {number}: experiment #{number} counts {theirs}, and {ours} is given: their values are at other "
+            f"moments of a training; search with --{theirs}"
+        )
+    trials = _trials(store, other, config.metric)
+    if not any(trial.values for trial in trials):
+        raise InvalidRequest(f"--warm {number}: {_unheard(number, config.metric, store.validations(number))}")
+    if not comparable(trials, space):
+        raise InvalidRequest(
+            f"--warm {number}: no trial of experiment #{number} has all of {' '.join(space.names)} within what is "
+            "searched here: leave it out, or widen the ranges"
+        )
+
+
+def _trials(store: Store, experiment: Experiment, metric: Metric) -> list[Earlier]:
+    values: dict[int, list[tuple[int, float]]] = {}
+    for report in store.validations(experiment.number):
+        unit, value = unit_of(experiment.config, report), report.metrics.get(metric.name)
+        if unit is not None and value is not None:
+            values.setdefault(report.trial, []).append((unit, value))
+    return [Earlier(trial.params, sorted(values.get(trial.index, ()))) for trial in store.trials(experiment.number)]
+
+
+def _unheard(number: int, metric: Metric, reports: Sequence[StoredReport]) -> str:
+    names = sorted({name for report in reports for name in report.metrics})
+    if not names:
+        return f"experiment #{number} has no validation that says anything yet: there is nothing to know of it"
+    if metric.name in names:
+        return f"experiment #{number} has come to the end of no epoch yet: there is nothing to know of it"
+    return (
+        f"experiment #{number} reported no {metric.name}{nearest(metric.name, names)}, only {' '.join(names)}: "
+        "search with --metric of one of these"
+    )

@@ -1,0 +1,1 @@
+"""The configuration of a submission: command line options, hyperparameter assignments and the rules between them."""

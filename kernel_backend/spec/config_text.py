@@ -1,0 +1,282 @@
+"""A configuration read from the options that were given, and spelled back into them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import (
+    LOG_POLICIES,
+    Cadence,
+    Config,
+    LogPolicy,
+    parse_cadence,
+    parse_duration,
+    parse_keep,
+    parse_metric,
+    parse_size,
+    parse_slot_time,
+)
+from kernel_backend.model.ids import parse_reference
+from kernel_backend.model.record import Record, Value
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.search.registry import method_of
+from kernel_backend.model.values import written
+from kernel_backend.spec.assignments import parse_value
+from kernel_backend.spec.options import OPTIONS
+
+_FLAGS = {option.config: option.flags[0] for option in OPTIONS if option.config}
+_FLAGS["search.max_time"] = _FLAGS["max_time"]  # one option: of a search it is the search's
+
+# The largest number of each setting, by its field of Config.
+BOUNDS = {option.config: option.most for option in OPTIONS if option.config and option.most is not None}
+BOUNDS |= {"search.max_time": BOUNDS["max_time"], "until": BOUNDS["steps"]}
+
+
+def to_config(namespace: argparse.Namespace) -> Config:
+    """The configuration asked for; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
+    given = given_settings(namespace)
+    search = given.get("search", {})
+    if search and "method" not in search:
+        raise InvalidRequest(f"{_FLAGS[f'search.{next(iter(search))}']} belongs to a search: add --search asha")
+    return _validated(given)
+
+
+def given_settings(namespace: argparse.Namespace) -> dict[str, Any]:
+    """Only what was given, as fields of Config; raises InvalidRequest as `to_config` does."""
+    given: dict[str, Any] = {}
+    for option in OPTIONS:
+        value = getattr(namespace, option.dest, None) if option.config else None
+        if option.config and value is not None:
+            given[option.config] = value
+    given |= {name: _parsed(name, given[name]) for name in _PARSERS if name in given}
+    if "steps" in given and "epochs" in given:
+        raise InvalidRequest("--steps and --epochs exclude each other: --steps says how many there are in all")
+    if "max_time" in given and any(name.startswith("search.") for name in given):
+        given["search.max_time"] = given.pop("max_time")
+    given = _nested(given)
+    _validated(given)
+    return given
+
+
+def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"search.eta": 3}` as `{"search": {"eta": 3}}`."""
+    found: dict[str, Any] = {}
+    for path, value in given.items():
+        record, _, field = path.rpartition(".")
+        (found.setdefault(record, {}) if record else found)[field] = value
+    if "method" in found.get("search", {}):
+        name, _, source = str(found["search"]["method"]).partition(":")
+        if source and method_of(name).own_class:
+            found["search"] |= {"method": name, "source": source}
+        method_of(found["search"]["method"])  # raises for one that there is not
+    return found
+
+
+def _validated(given: dict[str, Any]) -> Config:
+    try:
+        config = Config.model_validate(given)
+    except ValidationError as error:
+        raise InvalidRequest("; ".join(_complaint(dict(found)) for found in error.errors())) from None
+    check_bounds(config)
+    return config
+
+
+def check_bounds(config: Config) -> None:
+    """Raise InvalidRequest for numbers larger than a new experiment may have, each with its bound.
+
+    This is no part of `Config`: what an older version stored is still read.
+    """
+    wrong = [
+        f"{_FLAGS.get(path, path)} {_shown(path, value)}: must be at most {_shown_bound(path, most)}"
+        for path, most in BOUNDS.items()
+        for value in [_field(config, path)]
+        if any(number > most for number in _numbers(value))
+    ]
+    if wrong:
+        raise InvalidRequest("; ".join(wrong))
+
+
+def _field(config: Config, path: str) -> Any:
+    """What the configuration has there; None where there is no search."""
+    record, _, field = path.rpartition(".")
+    return getattr(getattr(config, record) if record else config, field, None)
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """All numbers of a setting: those of its parts where it is a record."""
+    if isinstance(value, Record):
+        for name in type(value).model_fields:
+            yield from _numbers(getattr(value, name))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
+
+
+def _shown(path: str, value: Any) -> str:
+    return " ".join(_WRITERS.get(path, lambda value: [[str(value)]])(value)[0])
+
+
+def _shown_bound(path: str, most: float) -> str:
+    if _PARSERS.get(path.removeprefix("search.")) is parse_duration or _PARSERS.get(path) is parse_slot_time:
+        return duration_word(most)
+    return f"{most:,}" if isinstance(most, int) else f"{most:g}"
+
+
+def _log_policies(pairs: Sequence[Sequence[str]]) -> tuple[LogPolicy, ...]:
+    for pattern, action in pairs:
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise InvalidRequest(f"{pattern!r} is no regular expression: {error}") from None
+        if action not in ("cancel_retries", "exclude_node"):
+            raise InvalidRequest(f"{action!r} is no action: write cancel_retries or exclude_node")
+    given = tuple(LogPolicy.model_validate({"pattern": pattern, "action": action}) for pattern, action in pairs)
+    return (*given, *(policy for policy in LOG_POLICIES if policy.pattern not in {each.pattern for each in given}))
+
+
+def _references(texts: Sequence[str]) -> tuple[str, ...]:
+    """Experiments and trials by number; `12,12.7` are two."""
+    found = [parse_reference(part) for text in texts for part in text.split(",")]
+    return tuple(f"{each.experiment}.{each.trial}" if each.trial else str(each.experiment) for each in found)
+
+
+def _own_options(texts: Sequence[str]) -> dict[str, Value]:
+    """Options of a search method: `temperature=2`."""
+    found: dict[str, Value] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidRequest(f"{text!r} is no option of a search method: write NAME=VALUE")
+        found[name] = parse_value(value, text)
+    return found
+
+
+# How the text of an option becomes a field of Config; the others are read by pydantic.
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "checkpoint_every": parse_cadence,
+    "hang_timeout": parse_duration,
+    "keep": parse_keep,
+    "loader_workers": lambda text: None if text == "auto" else text,
+    "metric": parse_metric,
+    "on_log": _log_policies,
+    "search.budget": parse_slot_time,
+    "max_time": parse_duration,
+    "search.options": _own_options,
+    "search.warm": _references,
+}
+
+
+def to_words(config: Config) -> list[str]:
+    """The options that give this configuration, all spelled out: `["--slots", "2", "--epochs", "10", ...]`."""
+    found: list[str] = []
+    for option in OPTIONS:
+        value = _value(config, option.config) if option.config else None
+        if value is None or (option.config == "epochs" and config.steps is not None):
+            continue
+        write = _WRITERS.get(option.config or "", lambda value: [[str(value)]])
+        found += [word for words in write(value) for word in (option.flags[0], *words)]
+    return found
+
+
+def _value(config: Config, path: str) -> Any:
+    """What the configuration has there; None where there is no search, and for what a search has anyway."""
+    record, _, field = path.rpartition(".")
+    search = config.search
+    if path == "max_time":
+        return search.max_time if search else config.max_time
+    if not record:
+        return getattr(config, field)
+    if search is None:
+        return None
+    if field == "method":
+        return f"{search.method}:{search.source}" if search.source else search.method
+    value = getattr(search, field)
+    return None if value == Search.model_fields[field].default else value
+
+
+def given_words(namespace: argparse.Namespace) -> list[str]:
+    """How it is to be called, shown and waited for, as it was given: `["--name", "digits", "--wait"]`."""
+    found: list[str] = []
+    for option in OPTIONS:
+        value = getattr(namespace, option.dest, None)
+        if option.group != "view" and option.dest != "again":
+            continue
+        if "action" not in option.kwargs:
+            found += [option.flags[0], str(value)] if value is not None else []
+        elif value is option.kwargs.get("const", True):
+            found.append(option.flags[0])
+    return found
+
+
+def size_word(count: int) -> str:
+    """A number of bytes as `parse_size` reads it: `10MB`."""
+    unit = next((unit for unit in ("GB", "MB", "kB") if count and not count % parse_size(f"1{unit}")), "")
+    return f"{count // parse_size(f'1{unit}')}{unit}" if unit else str(count)
+
+
+def duration_word(seconds: float) -> str:
+    """Seconds as `parse_duration` reads them: `10m`."""
+    unit = next((unit for unit in ("h", "m") if seconds and not seconds % parse_duration(f"1{unit}")), "s")
+    count = seconds / parse_duration(f"1{unit}")
+    return f"{int(count) if count.is_integer() else count}{unit}"
+
+
+# The reverse of _PARSERS: the words behind an option, for each time that it is given.
+_WRITERS: Mapping[str, Callable[[Any], list[list[str]]]] = {
+    "checkpoint_every": lambda every: [[_cadence_text(every)]],
+    "hang_timeout": lambda seconds: [[duration_word(seconds)]],
+    "keep": lambda keep: [[",".join(f"{name}:{count}" for name, count in keep if count)]],
+    "metric": lambda metric: [[f"{metric.name}:{metric.mode}"]],
+    "on_log": lambda policies: [[each.pattern, each.action] for each in policies if each not in LOG_POLICIES],
+    "search.stopping": lambda _: [[]],
+    "search.budget": lambda seconds: [[duration_word(seconds)]],
+    "max_time": lambda seconds: [[duration_word(seconds)]],
+    "search.max_time": lambda seconds: [[duration_word(seconds)]],
+    "one_node": lambda on: [[]] if on else [],
+    "gather_loss": lambda on: [[]] if on else [],
+    "preemptible": lambda on: [[]] if on else [],
+    "priority": lambda priority: [[str(priority)]] if priority else [],
+    "search.options": lambda options: [[f"{name}={written(value)}"] for name, value in options.items()],
+    "search.warm": lambda references: [[each] for each in references],
+}
+
+
+def _cadence_text(every: Cadence) -> str:
+    if every.seconds is not None:
+        return duration_word(every.seconds)
+    return f"{every.epochs}epochs" if every.epochs is not None else f"{every.steps}steps"
+
+
+def _parsed(name: str, value: Any) -> Any:
+    try:
+        return _PARSERS[name](value)
+    except InvalidRequest as error:
+        last = value if isinstance(value, str) else value[-1]
+        said = last if isinstance(last, str) else " ".join(last)
+        raise InvalidRequest(f"{_FLAGS[name]} {said}: {error.message}") from None
+
+
+def _complaint(found: dict[str, Any]) -> str:
+    field, inner = (*found["loc"], "")[:2]
+    flag = _FLAGS.get(f"{field}.{inner}") or _FLAGS.get(field) or "--" + str(field).replace("_", "-")
+    limits = found.get("ctx", {})
+    if "ge" in limits:
+        reason = f"must be at least {limits['ge']}"
+    elif "le" in limits:
+        reason = f"must be at most {limits['le']}"
+    elif "gt" in limits:
+        reason = f"must be greater than {limits['gt']:g}"
+    elif "lt" in limits:
+        reason = f"must be less than {limits['lt']}"
+    elif "expected" in limits:
+        reason = f"must be {str(limits['expected']).replace(chr(39), '')}"
+    elif found["type"].startswith(("int", "float")):
+        reason = "must be a number" if found["type"].startswith("float") else "must be a whole number"
+    else:
+        reason = found["msg"]
+    return f"{flag} {found['input']}: {reason}"

@@ -1,0 +1,347 @@
+"""The options of a submission: one table, read by the notebook's magic and by the command line alike.
+
+Options and `name=value` words mix in any order. Every option is None (or False) until it is given, so the
+defaults live in one place, `Config`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NoReturn, get_args
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.search.methods import BUILT_IN, Sampler
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.search.registry import names
+
+Host = Literal["both", "notebook", "terminal"]
+# What may stand there, for completion; nothing where only the user knows.
+Candidates = Literal["", "experiment", "trial", "step", "state", "user", "group", "node", "column", "file", "folder"]
+VIEWS = ("auto", "card", "widget")
+# Likeness of an option that may have been meant (--lr is not --rng), and of one that certainly was.
+_NEAR, _SURELY = 0.7, 0.85
+
+# The largest numbers that make sense. Products of two of them (steps of all epochs) still fit into 64 bits, and each
+# of them into the 32 bits of a column.
+COUNT = 1_000_000_000
+GANG = 65_536  # processes of one training
+TRIALS = 1_000_000  # of one search
+CENTURY = 876_000 * 3600.0  # seconds
+SLOT_TIME = 1_000_000_000 * 3600.0  # seconds of one slot
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: `kwargs` are those of `argparse.add_argument`, `config` the field of Config it sets.
+
+    `search.eta` is a field within a field. `most` is the largest number that a new experiment may have there (of times
+    in seconds); the smallest is the record's own.
+    """
+
+    flags: tuple[str, ...]
+    group: str
+    help: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    config: str | None = None
+    host: Host = "both"
+    most: float | None = None
+    complete: Candidates = ""
+
+    @property
+    def dest(self) -> str:
+        """The attribute of the parsed namespace."""
+        return str(self.kwargs.get("dest") or self.flags[0].removeprefix("--").replace("-", "_"))
+
+
+def _setting(flag: str, group: str, metavar: str, text: str, most: float | None = None) -> Option:
+    name = flag.removeprefix("--").replace("-", "_")
+    return Option((flag,), group, text, {"metavar": metavar}, config=name, most=most)
+
+
+def _search(
+    flag: str, metavar: str, text: str, field: str | None = None, most: float | None = None, **kwargs: Any
+) -> Option:
+    name = field or flag.removeprefix("--").replace("-", "_")
+    return Option((flag,), "search", text, {"metavar": metavar, **kwargs}, config=f"search.{name}", most=most)
+
+
+def _switch(flag: str, group: str, text: str) -> Option:
+    return Option((flag,), group, text, {"action": "store_true"})
+
+
+def _on(flag: str, group: str, text: str, config: str) -> Option:
+    return Option((flag,), group, text, {"action": "store_const", "const": True}, config=config)
+
+
+def _list(flag: str, group: str, metavar: str, text: str, host: Host = "both") -> Option:
+    return Option((flag,), group, text, {"metavar": metavar, "action": "append"}, host=host)
+
+
+def _of(field: str) -> str:
+    """`of asha and hyperband`: the methods to which a field of `Search` means something."""
+    return f"of {' and '.join(method.name for method in BUILT_IN if field in method.uses)}"
+
+
+def _by_method(field: str) -> str:
+    """`asha 64, others 16`: what methods have where nothing is given; the commonest are the others."""
+    uses = [method for method in BUILT_IN if method.may_use(field) and getattr(method, field) is not None]
+    values = [getattr(method, field) for method in uses]
+    usual = max(values, key=values.count)
+    apart = [f"{method.name} {getattr(method, field)}" for method in uses if getattr(method, field) != usual]
+    return ", ".join([*apart, f"others {usual}"])
+
+
+def _methods() -> str:
+    """Return `random, grid, asha, or custom:NAME of a class in the cell`, with the methods of other packages."""
+    own = {method.name for method in BUILT_IN if method.own_class}
+    others = [name for name in names() if name not in own and name != Search().method]
+    return f"{', '.join(others)}, or {' or '.join(sorted(own))}:NAME of a class in the cell"
+
+
+_VIEW = {"metavar": "KIND", "choices": VIEWS}
+_NO_WAIT = {"action": "store_const", "const": False, "dest": "wait"}
+
+OPTIONS: tuple[Option, ...] = (
+    _setting("--slots", "resources", "N", "how many slots (GPUs, or shares of the CPU) train together [1]", most=GANG),
+    _on("--one-node", "resources", "all of them on one node", "one_node"),
+    _setting("--pool", "resources", "NAME", "the pool of nodes to train on [where there is one: that]"),
+    _setting("--group", "resources", "NAME", "the one of your groups for which slots are asked [your first]"),
+    _setting("--priority", "resources", "N", "whose turn is first, as far as your quota allows [0]"),
+    _on(
+        "--preemptible",
+        "resources",
+        "it may start ahead of those for whom slots are kept, and steps aside when they need them",
+        "preemptible",
+    ),
+    _setting(
+        "--max-time",
+        "resources",
+        "TIME",
+        "8h: it is paused with a checkpoint after as long on its slots; a search ends as long after its submission "
+        "[none]",
+        most=CENTURY,
+    ),
+    _setting("--backend", "resources", "NAME", "how they talk: auto, horovod or torch [auto]"),
+    _setting("--device", "resources", "NAME", "auto or cpu: train on the CPU of a machine that has GPUs [auto]"),
+    _setting("--threads", "resources", "N", "CPU threads of each slot [cores of the node / its slots]", most=GANG),
+    _setting(
+        "--logical-workers", "resources", "V", "as many ranks as the result counts: equal bits on any slots", most=GANG
+    ),
+    _setting("--epochs", "training", "N", "passes over the training data [1]", most=COUNT),
+    _setting("--steps", "training", "N", "steps in all, instead of epochs", most=COUNT),
+    _setting("--batch-size", "training", "N", "samples a step, over all slots together [32]", most=COUNT),
+    _setting("--schedule-per", "training", "WHEN", "step or epoch: how often `schedule` is stepped [step]"),
+    _setting("--amp", "training", "TYPE", "mixed precision: bf16 or fp16 [none]"),
+    _setting("--ema", "training", "DECAY", "keep averaged weights too, such as 0.999 [none]"),
+    _setting("--clip", "training", "NORM", "the largest norm of the gradients [none]", most=1e30),
+    _on("--gather-loss", "training", "compute the loss over the whole batch of all slots, not per slot", "gather_loss"),
+    _setting(
+        "--loader-workers", "training", "N", "processes of each slot that load samples, or auto [auto]", most=GANG
+    ),
+    _search(
+        "--search",
+        "METHOD",
+        "look for the best of ranges and lists such as lr=1e-4..1e-1:log width=32,64: by {methods} [single]",
+        "method",
+    ),
+    _search(
+        "--trials",
+        "N",
+        f"trials at most [{_by_method('trials')}; no limit where --budget or --max-time is one]",
+        most=TRIALS,
+    ),
+    _search(
+        "--sampler",
+        "NAME",
+        f"what proposes new trials: {', '.join(get_args(Sampler))} [{_by_method('sampler')}]",
+    ),
+    _on(
+        "--stopping",
+        "search",
+        f"{_of('stopping')}: a trial ends at a rung for good, and is never resumed",
+        "search.stopping",
+    ),
+    _search("--eta", "N", "one of so many trials goes on to the next rung [4]", most=TRIALS),
+    _search(
+        "--first-rung", "N", "epochs, or steps, of a trial before it is judged [1/256 of all, at least 1]", most=COUNT
+    ),
+    _search("--brackets", "MODE", f"{_of('brackets')}: aggressive, standard or conservative [aggressive]"),
+    _search("--population", "N", f"{_of('population')}: trials that train side by side [16]", most=10_000),
+    _search(
+        "--interval",
+        "N",
+        f"{_of('interval')}: epochs, or steps, between its rounds [1/20 of all, at least 1]",
+        most=COUNT,
+    ),
+    _search("--parallel", "N", "trials that train at once, at most [as many as there is room for]", most=TRIALS),
+    _search("--budget", "TIME", "slot time of all trials: 20gpuh, 2slot-h, 30m [none]", most=SLOT_TIME),
+    _search(
+        "--search-option",
+        "NAME=VALUE",
+        "an option of a method of another package; may be repeated",
+        "options",
+        action="append",
+    ),
+    _search(
+        "--warm",
+        "NUMBER",
+        "an experiment whose results are known from the start, or a trial such as 12.7 whose best checkpoint all "
+        "begin from; may be repeated",
+        action="append",
+    ),
+    _setting("--seed", "exactness", "N", "what all randomness comes from [0]"),
+    _setting("--rng", "exactness", "KIND", "derived (from seed and step) or stream (as torch draws) [derived]"),
+    _setting("--reproducible", "exactness", "SCOPE", "off, host or portable: where a rerun gives equal bits [host]"),
+    _setting("--metric", "faults", "NAME", "what `best` means: loss, error:min or accuracy:max [loss]"),
+    _setting("--checkpoint-every", "faults", "WHEN", "60s, 10m, 1epoch or 500steps [as often as is cheap]", most=COUNT),
+    _setting(
+        "--keep",
+        "faults",
+        "RULES",
+        "checkpoints to keep: best:1,latest:2 or best_overall:3 [best:1,latest:2]",
+        most=COUNT,
+    ),
+    _setting(
+        "--max-restarts", "faults", "N", "restarts in a row without progress before it has failed [5]", most=COUNT
+    ),
+    _setting("--on-nan", "faults", "WHAT", "fail or go-on: after three steps in a row whose loss is not finite [fail]"),
+    _setting(
+        "--hang-timeout",
+        "faults",
+        "TIME",
+        "without progress for so long, it hangs: 90s, 10m (slow phases: thrice) [10m]",
+        most=CENTURY,
+    ),
+    Option(
+        ("--on-log",),
+        "faults",
+        "PATTERN in the log of a failed attempt means cancel_retries or exclude_node; may be repeated",
+        {"nargs": 2, "metavar": ("PATTERN", "ACTION"), "action": "append"},
+        config="on_log",
+    ),
+    _list("--data", "data", "PATH", "folder, file or s3://... whose files are listed and compared; may be repeated"),
+    _list("--commit", "data", "ID", "version of data kept by lakeFS, DVC or others, to be shown; may be repeated"),
+    Option(("--name",), "view", "what to call it", {"metavar": "TEXT"}),
+    Option(("--wait",), "view", "wait until it has ended", {"action": "store_const", "const": True}),
+    Option(("--no-wait",), "view", "return at once", _NO_WAIT),
+    _switch("--quiet", "view", "print the number only"),
+    Option(("--view",), "view", "card, widget or auto: as the front end needs [auto]", _VIEW, host="notebook"),
+    Option(("--out",), "view", "variable to put the job into", {"metavar": "VARIABLE"}, host="notebook"),
+    _list("--include", "code", "PATH", "file, folder or glob that travels with the code; may be repeated"),
+    _list("--capture", "code", "NAME", "a value of the notebook that travels in a file: train,test", host="notebook"),
+    Option(("--project-limit",), "code", "how much of the project may travel: 200MB [64MB]", {"metavar": "SIZE"}),
+    _setting("--env", "code", "NAME", "current (the packages there are) or locked (built as they were) [current]"),
+    Option(
+        ("--no-state-check",),
+        "code",
+        "train though values differ from the notebook's",
+        {"action": "store_true"},
+        host="notebook",
+    ),
+    _switch("--allow-unused", "code", "train though a function named much like a role is none, and nothing uses it"),
+    _switch("--again", "code", "make another experiment though the same one goes on"),
+    _switch("--dry-run", "code", "show what would be sent, and send nothing"),
+    Option(("--json",), "view", "print JSON", {"action": "store_true"}, host="terminal"),
+)
+
+
+class OptionParser(argparse.ArgumentParser):
+    """An argparse parser whose complaints are InvalidRequest, and which guesses no abbreviations."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def format_help(self) -> str:
+        """Return the help, with the search methods of all packages."""
+        for action in self._actions:
+            if action.help and "{methods}" in action.help:  # looked for only here: that takes a moment
+                action.help = action.help.replace("{methods}", _methods())
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        """Raise InvalidRequest, where argparse would end the process."""
+        raise InvalidRequest(f"{message.removeprefix('argument ')}; see {self.prog} --help")
+
+    def parse_mixed(self, tokens: Sequence[str]) -> argparse.Namespace:
+        """The options, and every other word in written order as `words`; raises InvalidRequest."""
+        namespace, unknown = self.parse_telling(tokens)
+        if unknown:
+            raise InvalidRequest("\n".join(unknown))
+        return namespace
+
+    def parse_telling(self, tokens: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """The same, and a sentence for each unknown option; raises InvalidRequest for a known one without a value."""
+        for token in tokens:
+            if _is_option(token) and token.endswith("=--"):  # argparse fails over it
+                raise InvalidRequest(f"{token}: -- is no value; see {self.prog} --help")
+        namespace, rest = self.parse_known_args(tokens)
+        unknown = [
+            _unknown(token, after, self._option_string_actions)
+            for token, after in zip(rest, [*rest[1:], ""], strict=False)
+            if _is_option(token)
+        ]
+        # What follows an unknown option is taken for its value.
+        kept = [
+            token
+            for token, before in zip(rest, ["", *rest], strict=False)
+            if not _is_option(token) and ("=" in token or not _is_option(before) or "=" in before)
+        ]
+        namespace.words = [*(getattr(namespace, "words", None) or ()), *kept]
+        return namespace, unknown
+
+
+def _is_option(token: str) -> bool:
+    return token.startswith("-") and token != "-"
+
+
+def _unknown(token: str, after: str, known: Mapping[str, Any]) -> str:
+    """A sentence about an option that is none; one with a value may be meant as a hyperparameter."""
+    name, _, value = token.partition("=")
+    value = value or ("" if _is_option(after) or "=" in after else after)
+    word = name.lstrip("-").replace("-", "_")
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=_NEAR)
+    ways = [f"did you mean {near[0]}?"] if near else []
+    sure = bool(difflib.get_close_matches(name, near, cutoff=_SURELY))
+    if value and word.isidentifier() and not sure:
+        ways.append(f"a hyperparameter is written {word}={value}")
+    return f"there is no option {name}: {' Else: '.join(ways) or 'see --help for those there are'}"
+
+
+def whole_number(text: str, label: str = "", least: int = 0, most: int = 2**63 - 1) -> int:
+    """Read a whole number; raises InvalidRequest with the text, behind `label`, and the bounds."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+        up_to = f"to {most:,}" if most < 2**63 - 1 else "up"
+        raise InvalidRequest(f"{label}{text[:50]}: must be a whole number from {least} {up_to}")
+    return int(text)
+
+
+def options_for(host: Host, options: Iterable[Option] = OPTIONS) -> tuple[Option, ...]:
+    """The options that a magic (`notebook`) or the command line (`terminal`) has."""
+    return tuple(option for option in options if option.host in ("both", host))
+
+
+def add_options(parser: argparse.ArgumentParser, host: Host, options: Iterable[Option] = OPTIONS) -> None:
+    """Give `parser` those of `options` that `host` has, in their groups."""
+    groups: dict[str, Any] = {"": parser}
+    for option in options_for(host, options):
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        groups[option.group].add_argument(*option.flags, help=option.help, **option.kwargs)
+
+
+TRUST = Option(
+    ("--trust",), "", "whose code it is, where it is not yours: it runs as you", {"metavar": "OWNER"}, complete="user"
+)
+
+
+def rerun_options() -> tuple[Option, ...]:
+    """Return those that mean something to a snapshot that is there already; none has a default of its own."""
+    where = "declared data is there now, a folder, file or s3://...; may be repeated"
+    of_rerun = {"--name", "--wait", "--no-wait", "--quiet", "--json"}
+    again = (option for option in OPTIONS if option.config or of_rerun & set(option.flags))
+    without_default = (replace(each, group="", help=re.sub(r" \[[^\]]*\]$", "", each.help)) for each in again)
+    return (_list("--data", "", "NAME=PLACE", where), TRUST, *without_default)

@@ -1,0 +1,31 @@
+"""With what a paused experiment goes on, and what another number of slots means for its result."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.record import Record
+from kernel_backend.spec.options import GANG, whole_number
+
+
+class Resumption(Record):
+    """The body of `POST /api/experiments/{number}/resume`; an empty one changes nothing."""
+
+    slots: int | None = Field(None, ge=1)  # None: as many as before
+
+
+def parse_slots(text: str) -> int:
+    """How many slots the option `--slots` asks for; raises InvalidRequest."""
+    return whole_number(text, "--slots ", 1, GANG)
+
+
+def resized_note(before: Config, slots: int, step: int) -> str:
+    """What a person should know of a trial that goes on after `step` with another number of slots."""
+    change = f"after step {step} with {slots} slot{'' if slots == 1 else 's'} instead of {before.slots}"
+    if before.logical_workers is not None:
+        return f"{change}: the result keeps its bits, since --logical-workers is {before.logical_workers}"
+    return (
+        f"{change}: the order of samples and the global batch stay, the last bits of the result may differ "
+        "(--logical-workers at submission keeps them)"
+    )

@@ -1,0 +1,97 @@
+"""Which searches can be: what belongs to which method, and what a method asks of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.ids import parse_reference
+from kernel_backend.model.search.methods import BUILT_IN, COMMON, SearchMethod
+from kernel_backend.model.search.records import Search
+from kernel_backend.model.search.registry import method_of
+from kernel_backend.model.search.space import Range, Space
+from kernel_backend.model.values import nearest, written
+
+MOST_ROUNDS = 10_000  # of population-based training: a ranking is kept for each
+
+
+def check_search(config: Config, space: Space) -> None:
+    """Raise InvalidRequest that tells all that stands between this configuration and a search of this space."""
+    wrong = list(_problems(config, space))
+    if wrong:
+        raise InvalidRequest("\n".join(wrong))
+
+
+def _problems(config: Config, space: Space) -> Iterator[str]:
+    search = config.search or Search()
+    method = method_of(search.method)
+    if method.space == "none":
+        yield from _none(space)
+    elif not space.parameters and method.space != "any":
+        yield f"--search {method.name} has nothing to search: write a range or a list, such as lr=1e-4..1e-1:log"
+    elif config.max_time is not None:
+        yield "max_time of a search is search.max_time: config.max_time is how long a plain training holds its slots"
+    yield from _strangers(search, method)
+    yield from _options(search, method)
+    yield from _warm(search, method)
+    yield from _units(search, method, config)
+    if method.space == "counted":
+        yield from uncounted(space)
+
+
+def _none(space: Space) -> Iterator[str]:
+    for parameter in space.parameters:
+        yield f"'{parameter}' is searched only with --search: add --search asha, or give one value"
+
+
+def _strangers(search: Search, method: SearchMethod) -> Iterator[str]:
+    for name in (*dict.fromkeys(field for each in BUILT_IN for field in each.uses), *COMMON):
+        if getattr(search, name) != Search.model_fields[name].default and not method.may_use(name):
+            flag = "--" + name.replace("_", "-")
+            others = " or ".join(each.name for each in BUILT_IN if name in each.uses) or "any other"
+            yield f"{flag} means nothing to --search {method.name}: leave it out, or search with {others}"
+
+
+def _options(search: Search, method: SearchMethod) -> Iterator[str]:
+    known = {option.name: option for option in method.options}
+    for name, value in search.options.items():
+        if name not in known:
+            there = f"; there are: {' '.join(known)}" if known else ": it has none"
+            yield f"--search-option {name}: --search {method.name} has no such option{nearest(name, known)}{there}"
+        elif reason := known[name].refuse(value):
+            yield f"--search-option {name}={written(value)}: {reason}"
+
+
+def _warm(search: Search, method: SearchMethod) -> Iterator[str]:
+    """Results are for those who look at them; weights are for all."""
+    results = [each for each in search.warm if parse_reference(each).trial is None]
+    if results and method.space != "none" and not search.learns:
+        other = "add --sampler kde" if "sampler" in method.uses else "search with asha, or with tpe"
+        yield (
+            f"--warm {results[0]} means nothing to --search {method.name}: its new trials come from no results; "
+            f"leave it out, or {other}"
+        )
+
+
+def _units(search: Search, method: SearchMethod, config: Config) -> Iterator[str]:
+    units, kind = (config.steps, "--steps") if config.steps else (config.epochs, "--epochs")
+    if method.judged != "end" and units < 2:
+        reason = f"{kind} {units} has nothing before the end to judge a trial by"
+        yield f"--search {method.name} needs 2 or more: {reason}; write --epochs 10"
+    elif search.first_rung is not None and search.first_rung >= units:
+        yield f"--first-rung {search.first_rung}: must be less than {kind} {units}"
+    if search.interval is not None and search.interval >= units:
+        yield f"--interval {search.interval}: must be less than {kind} {units}"
+    elif search.interval is not None and units / search.interval > MOST_ROUNDS:
+        least = -(-units // MOST_ROUNDS)
+        yield f"--interval {search.interval}: must be at least {least}, for {MOST_ROUNDS:,} rounds of {kind} {units}"
+
+
+def uncounted(space: Space) -> Iterator[str]:
+    """What to say of each range whose values a grid cannot know."""
+    for parameter in space.parameters:
+        domain = parameter.domain
+        if isinstance(domain, Range) and not (domain.whole or domain.scale == "log2" or domain.count is not None):
+            counted = parameter.model_copy(update={"domain": domain.model_copy(update={"count": 5})})
+            yield f"'{parameter}': a grid needs to know how many values of it, such as {counted}"

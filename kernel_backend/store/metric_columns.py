@@ -1,0 +1,35 @@
+"""What a trial's reports told, read in columns: a record for each of 100,000 of them would take seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_core import from_json
+from sqlalchemy import Connection, Row, Text, select, type_coerce
+
+from kernel_backend.model.views.curves import Told, gather, join
+from kernel_backend.store.tables import reports
+
+_PAGE = 500  # reports that are taken together: quickest, and the other threads run between
+
+_TELLING = select(
+    reports.c.seq, reports.c.kind, reports.c.step, reports.c.epoch, reports.c.at, type_coerce(reports.c.metrics, Text)
+).order_by(reports.c.seq)
+
+
+def read_told(db: Connection, number: int, trial: int, after: int) -> Told:
+    """What the trial's reports above sequence number `after` told."""
+    here = reports.c
+    rows = db.execute(_TELLING.where(here.experiment == number, here.trial == trial, here.seq > after))
+    return join([_gathered(page) for page in rows.partitions(_PAGE)])
+
+
+def _gathered(rows: Sequence[Row[Any]]) -> Told:
+    seq, kind, step, epoch, at, metrics = zip(*rows, strict=True)
+    return gather(zip(kind, step, epoch, at, _decoded(metrics), strict=True), seq=seq[-1])
+
+
+def _decoded(texts: tuple[str, ...]) -> list[dict[str, float]]:
+    decoded: list[Any] = from_json(f"[{','.join(texts)}]")  # it knows the words for NaN and infinity, too
+    return decoded

@@ -1,0 +1,125 @@
+"""Who may have what of a shared cluster, as admins have set it, and what they have done: with each change its deed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from pydantic_core import from_json
+from sqlalchemy import Connection, Text, cast, delete, insert, or_, select
+from typing_extensions import override
+
+from kernel_backend.model.cluster.accounts import AccountKind, Deed
+from kernel_backend.model.experiment import Experiment
+from kernel_backend.store import tables
+from kernel_backend.store.base import Change, Held, Sharing
+from kernel_backend.store.tables import from_row, rows_of
+from kernel_backend.store.transaction import Transaction, changed, get_experiment
+
+PAGE = 1000  # deeds that are read at once
+
+
+class SqlSharing(Sharing):
+    """The part of a store that is about sharing."""
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Connection]: ...
+
+    @abstractmethod
+    def _writing(self) -> AbstractContextManager[Transaction]: ...
+
+    @override
+    def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
+        here = tables.quotas.c
+        with self._reading() as db:
+            rows = db.execute(select(here.kind, here.name, here.changed).order_by(here.kind, here.name))
+            return {(row.kind, row.name): row.changed for row in rows}
+
+    @override
+    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], deed: Deed) -> Deed:
+        here = tables.quotas.c
+        with self._writing() as tx:
+            tx.db.execute(delete(tables.quotas).where(here.kind == kind, here.name == name))
+            if changed:
+                row = {"kind": kind, "name": name, "changed": dict(changed), "at": deed.at, "who": deed.who}
+                tx.db.execute(insert(tables.quotas), row)
+            return tx.write_down(deed)
+
+    @override
+    def drained(self) -> frozenset[str]:
+        with self._reading() as db:
+            return frozenset(db.execute(select(tables.drained.c.node)).scalars())
+
+    @override
+    def set_drained(self, node: str, drained: bool, deed: Deed) -> bool:
+        here = tables.drained.c
+        with self._writing() as tx:
+            before = tx.db.execute(select(here.node).where(here.node == node)).first() is not None
+            if before == drained:
+                return False
+            if drained:
+                tx.db.execute(insert(tables.drained), {"node": node, "at": deed.at, "who": deed.who})
+            else:
+                tx.db.execute(delete(tables.drained).where(here.node == node))
+            tx.write_down(deed)
+            return True
+
+    @override
+    def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
+        with self._writing() as tx:
+            before = get_experiment(tx.db, number)
+            changes, deed = change(before)
+            experiment = changed(before, {**changes, "state": before.state})
+            tx.save(experiment)
+            tx.say(at, experiment)
+            if deed is not None:
+                tx.write_down(deed)
+            return experiment
+
+    @override
+    def write_down(self, deed: Deed) -> Deed:
+        with self._writing() as tx:
+            return tx.write_down(deed)
+
+    @override
+    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[Deed]:
+        here, words = tables.audit.c, search.casefold().split()
+        query = rows_of(Deed, tables.audit).order_by(here.seq.desc())
+        if before is not None:
+            query = query.where(here.seq < before)
+        if not words:
+            query = query.limit(limit)
+        with self._reading() as db:
+            # A database folds only the letters that it knows: SQLite those of ASCII. So the words are looked for here.
+            found = (from_row(Deed, row) for row in db.execute(query.execution_options(yield_per=PAGE)))
+            return list(islice((each for each in found if _has(each, words)), limit))
+
+    @override
+    def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
+        here, whose = tables.attempts.c, tables.experiments.c
+        query = select(here.created_at, here.ended_at, cast(here.placement, Text)).join(
+            tables.experiments, whose.number == here.experiment
+        )
+        query = query.where(
+            (whose.owner if kind == "user" else whose.group) == name,
+            here.created_at < until,
+            or_(here.ended_at.is_(None), here.ended_at > since),
+        )
+        with self._reading() as db:
+            return [(begun, ended, slots_of(placement)) for begun, ended, placement in db.execute(query)]
+
+
+@lru_cache(4096)  # few placements have very many attempts
+def slots_of(placement: str) -> int:
+    """How many slots a gang holds, of its placement as it is stored."""
+    return sum(len(share["slots"]) for share in from_json(placement))
+
+
+def _has(deed: Deed, words: Sequence[str]) -> bool:
+    """Whether all of these words, in small letters, are in a deed."""
+    text = f"{deed.who} {deed.act} {deed.on} {deed.detail}".casefold() if words else ""
+    return all(word in text for word in words)

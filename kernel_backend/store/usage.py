@@ -1,0 +1,84 @@
+"""Who held slots, when and how long, and what the scheduler has promised."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Text, case, cast, delete, func, insert, or_, select
+
+from kernel_backend.model.cluster.usage import Claim, Spell
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.states import Outcome
+from kernel_backend.store.quotas import slots_of
+from kernel_backend.store.tables import attempts, claims, experiments, from_row, rows_of, to_row
+
+
+def read_spells(db: Connection, since: float) -> list[Spell]:
+    """What was held by attempts that have not ended, or ended after `since`, the oldest first."""
+    here, whose = attempts.c, experiments.c
+    query = (
+        select(
+            here.experiment,
+            here.trial,
+            here.number,
+            whose.owner,
+            whose.group,
+            cast(here.placement, Text).label("placement"),
+            here.created_at,
+            here.ended_at,
+            here.outcome,
+        )
+        .join(experiments, whose.number == here.experiment)
+        .where(or_(here.ended_at.is_(None), here.ended_at > since))
+        .order_by(here.created_at, here.experiment, here.trial, here.number)
+    )
+    return [
+        Spell(
+            AttemptId(row.experiment, row.trial, row.number),
+            row.owner,
+            row.group,
+            slots_of(row.placement),
+            row.created_at,
+            row.ended_at,
+            Outcome(row.outcome) if row.outcome else None,
+        )
+        for row in db.execute(query)
+    ]
+
+
+def read_slot_seconds(db: Connection, number: int, at: float) -> float:
+    """How long an experiment has held slots until then, a gang of two twice."""
+    here = attempts.c
+    seconds = func.coalesce(here.ended_at, at) - here.created_at
+    # Few placements have very many attempts, and a budget is looked at in every round.
+    placement = cast(here.placement, Text).label("placement")
+    query = select(placement, func.sum(case((seconds > 0, seconds), else_=0.0))).where(here.experiment == number)
+    return float(sum(slots_of(placement) * seconds for placement, seconds in db.execute(query.group_by(placement))))
+
+
+def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, float]:
+    """The same by trial, of those that have had an attempt."""
+    here = attempts.c
+    placement = cast(here.placement, Text)
+    query = select(here.trial, placement, here.created_at, here.ended_at).where(here.experiment == number)
+    found: dict[int, float] = defaultdict(float)
+    for trial, placed, begun, ended in db.execute(query.order_by(here.trial)):
+        found[trial] += slots_of(placed) * max(0.0, (at if ended is None else ended) - begun)
+    return dict(found)
+
+
+def read_claims(db: Connection) -> list[Claim]:
+    """All of them."""
+    return [from_row(Claim, row) for row in db.execute(rows_of(Claim, claims))]
+
+
+def keep_claims(db: Connection, made: Sequence[Claim], gone: Sequence[Claim]) -> None:
+    """Keep these, in place of those of the same keys, and forget the others."""
+    here = claims.c
+    for each in (*made, *gone):
+        db.execute(
+            delete(claims).where(here.experiment == each.experiment, here.trial == each.trial, here.nth == each.nth)
+        )
+    if made:
+        db.execute(insert(claims), [to_row(each) for each in made])

@@ -1,0 +1,265 @@
+"""A shared cluster in words: quotas with bars, the queue, nodes, and what admins have done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kernel_backend.model.cluster.accounts import Account, AccountKind, Deed, UseOverTime, Waiting
+from kernel_backend.model.cluster.quota_settings import label, spelled
+from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.experiment import FIRST
+from kernel_backend.model.views.overview import NodeRun, NodeUse
+from kernel_backend.text import counted, duration, estimate_text, number
+
+BAR = 8  # characters of a bar
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_FLAGS = {name: f"--{label(name)}" for name in Quota.model_fields}
+
+QUOTA_HEAD = ("account", "slots in use", "guarantee", "slot-hours", "per trial", "priority", "weight")
+QUEUE_HEAD = ("place", "experiment", "who", "slots", "priority", "waiting", "why")
+NODE_HEAD = ("node", "pool", "kind", "slots in use", "by whom", "state", "devices")
+AUDIT_HEAD = ("no.", "when", "who", "what", "on", "detail")
+
+
+def bar(part: float, whole: float) -> str:
+    """`████░░░░`: how much of the whole is used; what is used at all shows, and what is over is full."""
+    filled = round(BAR * min(part / whole, 1.0)) if whole > 0 else BAR
+    filled = max(filled, 1) if part > 0 else filled if whole <= 0 else 0
+    return "█" * filled + "░" * (BAR - filled)
+
+
+def quota_row(account: Account) -> tuple[str, ...]:
+    """A row under QUOTA_HEAD; what is set here and not the hub's has a star."""
+    quota, use, here = account.quota, account.use, account.changed
+
+    def starred(name: str, text: str) -> str:
+        return f"{text} *" if name in here and text else text
+
+    limit = quota.limit
+    held = f"{use.held}, no limit" if limit is None else f"{bar(use.held, limit)} {use.held} of {limit}"
+    return (
+        f"{account.kind} {account.name}",
+        starred("limit", held),
+        starred("guarantee", str(quota.guarantee) if quota.guarantee else "none" if "guarantee" in here else ""),
+        starred("slot_hours", _slot_hours(account)),
+        starred("max_slots_per_trial", _most(quota, "max_slots_per_trial" in here)),
+        starred("priority", str(quota.priority)),
+        starred("weight", number(quota.weight)),
+    )
+
+
+def _slot_hours(account: Account) -> str:
+    allowed = account.quota.slot_hours
+    if allowed is None:
+        return "no limit" if "slot_hours" in account.changed else ""
+    used = round((account.use.window or 0.0) / 3600, 1)
+    return f"{bar(used, allowed.hours)} {number(used)} of {allowed}"
+
+
+def _most(quota: Quota, here: bool) -> str:
+    most = quota.max_slots_per_trial
+    return f"up to {most}" if most is not None else "no limit" if here else ""
+
+
+def quota_notes(accounts: Sequence[Account]) -> list[str]:
+    """What is to be said below a table of quotas."""
+    notes = []
+    if any(account.changed for account in accounts):
+        notes.append("* set here; what the hub gives counts for the others")
+    whose: dict[str, list[Account]] = {}
+    for each in accounts:
+        for warning in each.warnings:
+            whose.setdefault(warning, []).append(each)
+    for warning, theirs in whose.items():
+        about = f"{theirs[0].kind} {theirs[0].name}: " if len(theirs) == 1 < len(accounts) else ""
+        notes.append(f"note: {about}{warning}")
+    return notes
+
+
+def account_lines(account: Account, use: UseOverTime) -> list[str]:
+    """What else is known of one account: its members, what the hub gives, and the last days."""
+    lines = []
+    if account.members:
+        lines.append(f"{'members' if account.kind == 'group' else 'groups'}: {', '.join(account.members)}")
+    if account.changed and account.given is not None:
+        words = (f"{label(name)} {spelled(name, account.given)}" for name in account.changed)
+        lines.append(f"the hub gives {', '.join(words)}")
+    held = [round(each, 1) for each in use.held]
+    if any(held):
+        days = duration(use.at[-1] - use.at[0]).removesuffix(" 00 h")
+        lines.append(f"last {days}: {sparkline(held, account.quota.limit)}  up to {number(max(held))} slots")
+    return lines
+
+
+def sparkline(values: Sequence[float], top: float | None = None) -> str:
+    """`▁▃█`: values from 0 to `top`, or to the largest; what is above 0 shows."""
+    top = max([top or 0.0, *values]) or 1.0
+    levels = (round((len(_LEVELS) - 1) * value / top) for value in values)
+    return "".join(_LEVELS[max(level, 1 if value > 0 else 0)] for level, value in zip(levels, values, strict=True))
+
+
+def changed_lines(before: Account, after: Account, command: str) -> list[str]:
+    """A change from before to after, and how to take it back; `command` is the verb as it is called."""
+    names = [name for name in Quota.model_fields if getattr(before.quota, name) != getattr(after.quota, name)]
+    who = f"{after.kind} {after.name}"
+    words = (f"{label(name)} {spelled(name, before.quota)} -> {spelled(name, after.quota)}" for name in names)
+    same = [label(name) for name in _differ(before, after) if name not in names]
+    said = ", ".join(words)
+    if not names:
+        said = f"as before, but for whose number it is: {', '.join(same)}" if same else "nothing has changed"
+    lines = [f"{who}: {said}"]
+    lines += [f"note: {warning}" for warning in after.warnings]
+    undo = undo_text(before, after, command)
+    return [*lines, f"to take it back: {undo}"] if undo else lines
+
+
+def undo_text(before: Account, after: Account, command: str) -> str:
+    """The command line that makes `after` what it was before; empty where nothing is set otherwise."""
+    differ = _differ(before, after)
+    given = [name for name in differ if name in before.changed]
+    cleared = [name for name in differ if name not in before.changed]
+    who = f"{after.kind} {quoted(after.name)}"
+    parts = []
+    if given:
+        words = " ".join(f"{_FLAGS[name]} {spelled(name, before.quota)}" for name in given)
+        parts.append(f"{command} set {who} {words}")
+    if cleared:
+        parts.append(f"{command} clear {who} {' '.join(_FLAGS[name] for name in cleared)}")
+    return " && ".join(parts)
+
+
+def quoted(name: str) -> str:
+    """A name as a word of a command line."""
+    plain = name and all(letter.isalnum() or letter in "@._-+/" for letter in name) and not name.startswith("-")
+    return name if plain else "'" + name.replace("'", "'\\''") + "'"
+
+
+def _differ(before: Account, after: Account) -> list[str]:
+    """The numbers that are set otherwise, or no longer or newly here."""
+
+    def setting(account: Account, name: str) -> tuple[bool, Any]:
+        return name in account.changed, account.changed.get(name)
+
+    return [name for name in Quota.model_fields if setting(before, name) != setting(after, name)]
+
+
+def queue_head(queue: Sequence[Waiting]) -> tuple[str, ...]:
+    """The columns of `queue_row`; with several pools the pool is the first."""
+    return ("pool", *QUEUE_HEAD) if _pools(queue) > 1 else QUEUE_HEAD
+
+
+def queue_rows(queue: Sequence[Waiting], now: float) -> list[tuple[str, ...]]:
+    """What waits, in order; of what one may not see only for which group."""
+    several = _pools(queue) > 1
+    rows = [_queue_row(each, now) for each in queue]
+    return [(each.pool, *row) for each, row in zip(queue, rows, strict=True)] if several else rows
+
+
+def _queue_row(each: Waiting, now: float) -> tuple[str, ...]:
+    trial = f".{each.trial}" if each.trial is not None and each.trial > 1 else ""
+    what = "" if each.experiment is None else f"#{each.experiment}{trial} {each.name or ''}".strip()
+    why = []
+    if each.wait is not None:
+        why.append(each.wait.reason)
+        why.append(estimate_text(each.wait))
+    return (
+        str(each.place),
+        what,
+        whose(each.owner, each.group),
+        str(each.slots),
+        priority_text(each.priority),
+        duration(now - each.queued_at),
+        "; ".join(part for part in why if part),
+    )
+
+
+def _pools(queue: Iterable[Waiting]) -> int:
+    return len({each.pool for each in queue})
+
+
+def priority_text(priority: int) -> str:
+    """`5`; `first` of what an admin has put ahead of everything."""
+    return "first" if priority >= FIRST else str(priority)
+
+
+def whose(owner: str, group: str) -> str:
+    """`dave (vision)`; `somebody of vision` where one may not know who, `somebody` of who is in no group."""
+    if not owner:
+        return f"somebody of {group}" if group else "somebody"
+    return owner if owner == group else f"{owner} ({group})"
+
+
+def node_row(node: NodeUse, now: float) -> tuple[str, ...]:
+    """A row under NODE_HEAD."""
+    state = "away" if not node.healthy else "drained" if node.drained else "ready"
+    devices = _counted_names(node.devices)
+    held = f"{bar(node.used, node.slots)} {node.used} of {node.slots}"
+    return node.name, node.pool, node.kind, held, ", ".join(_run(each, now) for each in node.runs), state, devices
+
+
+def _run(run: NodeRun, now: float) -> str:
+    if run.server is not None:
+        return f"{run.owner} {run.slots} (notebook server{_idle(run, now)})"
+    if run.experiment is None:
+        return f"{whose(run.owner, run.group)} {run.slots}"
+    trial = f".{run.trial}" if run.trial is not None and run.trial > 1 else ""
+    return f"{run.owner} {run.slots} (#{run.experiment}{trial})"
+
+
+def _idle(run: NodeRun, now: float) -> str:
+    """`, idle for 40 min 00 s, may be stopped now`: of a notebook server, where that is known."""
+    idle = now - run.last_activity if run.last_activity is not None else 0.0
+    said = f", idle for {duration(idle)}" if idle >= 60 else ""
+    if run.take_back_at is not None:
+        left = run.take_back_at - now
+        said += ", may be stopped for its slots" + (f" in {duration(left)}" if left > 0 else " now")
+    return said
+
+
+def _counted_names(names: Sequence[str]) -> str:
+    counts: Mapping[str, int] = {name: names.count(name) for name in dict.fromkeys(names)}
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in counts.items())
+
+
+def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
+    """What has become of a node that was drained, or is used again, and how to take it back."""
+    if not node.drained:
+        said = f"{node.name}: gangs are started there again"
+        return [said, f"to take it back: {command} drain {quoted(node.name)}"]
+    held = sum(run.slots for run in node.runs)
+    by_whom = ", ".join(_run(each, now) for each in node.runs)
+    running = f"{counted(held, 'slot')} in use there: {by_whom}, until they end"
+    goes_on = f"; {running}" if held else ""
+    said = f"{node.name}: drained, nothing new is started there{goes_on}"
+    return [said, f"to take it back: {command} undrain {quoted(node.name)}"]
+
+
+def audit_row(deed: Deed) -> tuple[str, ...]:
+    """A row under AUDIT_HEAD; the time is this machine's."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(deed.at))
+    return str(deed.seq), when, deed.who, deed.act, deed.on, deed.detail
+
+
+def given_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of Quota from the words of a command line: numbers as numbers, what is none as it is."""
+    return {name: _number(str(options[name])) for name in Quota.model_fields if options.get(name) is not None}
+
+
+def _number(text: str) -> Any:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def account_kind(text: str) -> AccountKind:
+    """`user` or `group`; raises ValueError for another word."""
+    if text == "user":
+        return "user"
+    if text == "group":
+        return "group"
+    raise ValueError(text)

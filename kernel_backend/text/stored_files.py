@@ -1,0 +1,52 @@
+"""What trainings keep, in words: lists of checkpoints and artifacts, and what the rules let go."""
+
+from __future__ import annotations
+
+from kernel_backend.model.artifacts import Artifact
+from kernel_backend.model.checkpoints import Collected, Judged
+from kernel_backend.model.views.overview import CheckpointInfo
+from kernel_backend.text import duration, number, size
+
+ARTIFACT_HEAD = ("trial", "name", "size", "type", "step", "kept")
+
+
+def checkpoint_head(metric: str) -> tuple[str, ...]:
+    """The columns of `checkpoint_row`; `metric` is what the experiment's best is judged by."""
+    return ("trial", "checkpoint", "step", "epoch", metric, "size", "committed", "verified", "kept")
+
+
+def checkpoint_row(info: CheckpointInfo, metric: str, now: float) -> tuple[str, ...]:
+    """A row of a list of checkpoints."""
+    value = info.metrics.get(metric)
+    return (
+        str(info.trial),
+        info.id,
+        str(info.step),
+        f"{info.epoch:.2f}",
+        "" if value is None else number(value),
+        size(info.bytes),
+        f"{duration(now - info.at)} ago",
+        info.verified,
+        ", ".join(info.kept) or "not by the rules",
+    )
+
+
+def artifact_row(artifact: Artifact, now: float) -> tuple[str, ...]:
+    """A row of a list of artifacts, under `ARTIFACT_HEAD`."""
+    when = f"{duration(now - artifact.at)} ago"
+    return str(artifact.trial), artifact.name, size(artifact.size), artifact.media, str(artifact.step), when
+
+
+def collected_lines(found: Collected, dry_run: bool, verbose: bool = False) -> list[str]:
+    """What goes with its size, the sum, and with `verbose` what stays and why."""
+    lines = [f"{_judged(each)}  {', '.join(each.reasons)}" for each in found.goes]
+    if verbose:
+        lines += [f"{_judged(each)}  stays: {', '.join(each.reasons)}" for each in found.stays]
+        lines += [f"{trial}  is being trained: it applies the rules itself" for trial in found.running]
+    count, verb = len(found.goes), "would go" if dry_run else "went"
+    total = f", {size(sum(each.bytes for each in found.goes))}" if count else ""
+    return [*lines, *found.problems, f"{count or 'no'} checkpoint{'' if count == 1 else 's'} {verb}{total}"]
+
+
+def _judged(each: Judged) -> str:
+    return f"{each.experiment}.{each.trial}  {each.id}  {size(each.bytes)}"

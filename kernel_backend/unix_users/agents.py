@@ -1,0 +1,362 @@
+"""The agents of all users: started when needed, given up when they do not answer, never waited for long."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from kernel_backend.agent.protocol import (
+    VALUE_LIMIT,
+    Closed,
+    Garbled,
+    error_of,
+    receive,
+    receive_bytes,
+    receive_head,
+    send_frame,
+)
+from kernel_backend.agent.records import Greeting
+from kernel_backend.errors import PlaceUnavailable
+from kernel_backend.retry import RetryPolicy
+
+ANSWER_S = 5.0  # for what takes moments; a machine may be busy
+START_S = 30.0  # for an agent to say hello: it imports Pydantic and more, from a cold disk perhaps
+WAIT_S = 20.0  # one question waits for a start, which goes on without it; the client that asked waits for 30
+PING_S = 2.0  # for the same from one that runs, when it has not answered something else
+LONG_S = 3600.0  # to read checkpoints, and to build environments
+FORGIVEN_S = 60.0  # after the last failure it counts as none
+RETRY = RetryPolicy((0.0, 1.0, 2.0, 5.0, 15.0, 60.0))  # of an agent that has failed of late
+AT_ONCE = 8  # questions of one user: no more threads of the service wait for one who does not answer
+
+Spawn = Callable[[str, socket.socket], None]  # starts the agent of a user, with this as its stdin; raises Forbidden
+A = TypeVar("A")
+_log = logging.getLogger(__name__)
+
+
+class Body(NamedTuple):
+    """Bytes that go with a question."""
+
+    size: int
+    pieces: Iterable[bytes | memoryview]
+
+    @classmethod
+    def of(cls, data: bytes) -> Body:
+        """Some bytes."""
+        return cls(len(data), (data,))
+
+
+NOTHING = Body(0, ())
+
+
+class _Ended(PlaceUnavailable):
+    """An agent has died over a question, which another one may answer."""
+
+
+class Agents:
+    """All agents. Nothing that one user's agent does, or omits, is felt by another's.
+
+    Every method raises PlaceUnavailable where an agent is out of reach, and Forbidden where none may be started. May be
+    called from any thread.
+    """
+
+    def __init__(
+        self, spawn: Spawn, answer_s: float = ANSWER_S, start_s: float = START_S, wait_s: float = WAIT_S
+    ) -> None:
+        self._spawn, self._answer_s, self._start_s, self._wait_s = spawn, answer_s, start_s, wait_s
+        self._guard = threading.Lock()
+        self._known: dict[str, _Agent] = {}
+
+    def check(self, user: str) -> None:
+        """Pass where the agent of a user answers."""
+        self.ask(user, "hello", GREETING)
+
+    def ask(
+        self,
+        user: str,
+        op: str,
+        kind: TypeAdapter[A],
+        body: Body = NOTHING,
+        limit: float | None = None,
+        **arguments: Any,
+    ) -> A:
+        """What an agent answers within `limit` seconds, checked to be of this kind; raises what it raised there."""
+        with self.open(user, op, kind, body, limit, **arguments) as (answer, _):
+            return answer
+
+    @contextmanager
+    def open(
+        self,
+        user: str,
+        op: str,
+        kind: TypeAdapter[A],
+        body: Body = NOTHING,
+        limit: float | None = None,
+        **arguments: Any,
+    ) -> Iterator[tuple[A, Link]]:
+        """The same, and while within, the link over which the rest of the answer comes."""
+        with self._agent(user).turn(), ExitStack() as stack:
+            answer, link = self.begin(user, op, kind, body, limit, **arguments)
+            stack.enter_context(link)
+            yield answer, link
+
+    def begin(
+        self,
+        user: str,
+        op: str,
+        kind: TypeAdapter[A],
+        body: Body = NOTHING,
+        limit: float | None = None,
+        **arguments: Any,
+    ) -> tuple[A, Link]:
+        """The same for a link that stays: whoever closes it may ask further questions over it."""
+        agent, seconds = self._agent(user), limit or self._answer_s
+        try:
+            return agent.asked(op, kind, body, seconds, arguments)
+        except _Ended:
+            if body.size:  # its pieces may be gone
+                raise
+            return agent.asked(op, kind, body, seconds, arguments)
+
+    def close(self) -> None:
+        """Let all agents go. What they have started goes on."""
+        with self._guard:
+            for agent in self._known.values():
+                agent.close()
+            self._known.clear()
+
+    def _agent(self, user: str) -> _Agent:
+        with self._guard:
+            return self._known.setdefault(user, _Agent(user, self._spawn, self._start_s, self._wait_s))
+
+
+class _Agent:
+    """The agent of one user: the one that runs, or the next."""
+
+    def __init__(self, user: str, spawn: Spawn, start_s: float, wait_s: float) -> None:
+        self._user, self._spawn, self._start_s, self._wait_s = user, spawn, start_s, wait_s
+        self._guard = threading.Lock()  # never held while something is waited for
+        self._starting: Future[socket.socket] | None = None
+        self._closed = False
+        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._control: socket.socket | None = None
+        self._failures, self._failed_at, self._why = 0, 0.0, ""
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Be one of a few who ask at once."""
+        if not self._turns.acquire(blocking=False):
+            raise self._out_of_reach(f"{AT_ONCE} questions are being answered already")
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    def asked(
+        self, op: str, kind: TypeAdapter[A], body: Body, seconds: float, arguments: dict[str, Any]
+    ) -> tuple[A, Link]:
+        """An answer, and the link over which it came."""
+        link = Link(self, self._running(), seconds)
+        try:
+            link.put(op, arguments, body)
+            return link.value(kind), link
+        except BaseException:
+            link.close()
+            raise
+
+    def failed(self, control: socket.socket, why: str, *, ended: bool = False) -> PlaceUnavailable:
+        """Give up the agent at the other end of `control`; the error to raise."""
+        with self._guard:
+            if self._control is control:
+                self._give_up(why)
+        return self._out_of_reach(why, ended=ended)
+
+    def silent(self, control: socket.socket, op: str, seconds: float) -> PlaceUnavailable:
+        """The error for a question that was not answered in time; an agent that answers nothing is given up."""
+        why = f"{op} was not answered within {seconds:g} s"
+        try:
+            with Link(self, control, PING_S, ping=True) as link:
+                link.put("hello", {}, NOTHING)
+                link.value(GREETING)
+        except (PlaceUnavailable, Garbled, Closed, OSError):
+            return self.failed(control, why)
+        with self._guard:
+            self._count(why)
+        return self._out_of_reach(why)
+
+    def close(self) -> None:
+        """Let it go."""
+        with self._guard:
+            self._closed = True
+            if self._control is not None:
+                self._control.close()
+                self._control = None
+
+    def _running(self) -> socket.socket:
+        """Return the socket of the agent that runs, or of the next one once it has begun."""
+        with self._guard:
+            self._rest()
+            if self._control is not None:
+                return self._control
+            if self._starting is None:
+                self._starting = Future()
+                threading.Thread(target=self._begin, args=(self._starting,), daemon=True).start()
+            starting = self._starting
+        try:
+            return starting.result(self._wait_s)
+        except TimeoutError:
+            raise self._out_of_reach("its agent is still starting; this is tried again") from None
+
+    def _begin(self, starting: Future[socket.socket]) -> None:
+        """Start an agent for all who wait for it."""
+        try:
+            control = self._start()
+        except BaseException as error:
+            with self._guard:
+                self._starting = None
+            starting.set_exception(error)
+            return
+        with self._guard:
+            self._starting = None
+            if self._closed:
+                control.close()
+            else:
+                self._control = control
+        starting.set_result(control)
+
+    def _rest(self) -> None:
+        """Pass where enough time has gone by since the last failure: nobody waits again and again for the same."""
+        if time.monotonic() - self._failed_at < RETRY.pause(self._failures):
+            raise self._out_of_reach(f"{self._why}; this is tried again")
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(PING_S)
+        try:
+            with theirs:
+                self._spawn(self._user, theirs)
+            with Link(self, ours, self._start_s, ping=True) as link:
+                link.put("hello", {}, NOTHING)
+                found = link.value(GREETING)
+        except (Garbled, Closed, OSError) as error:
+            ours.close()
+            why = f"no agent could be started: {self._never_began(error)}"
+            with self._guard:
+                self._give_up(why)
+            raise self._out_of_reach(why) from None
+        except BaseException:
+            ours.close()
+            raise
+        _log.info("the agent of %s is process %d", self._user, found.pid)
+        return ours
+
+    def _never_began(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"it did not begin within {self._start_s:g} s"
+        if isinstance(error, Closed | ConnectionError):
+            return "it has ended at once; is their home there, and has it room?"
+        return str(error)
+
+    def _give_up(self, why: str) -> None:
+        _log.warning("the agent of %s is given up: %s", self._user, why)
+        self._count(why)
+        if self._control is not None:
+            self._control.close()  # it ends itself when it sees that
+            self._control = None
+
+    def _count(self, why: str) -> None:
+        now = time.monotonic()
+        self._failures = self._failures + 1 if now - self._failed_at < FORGIVEN_S else 1
+        self._failed_at, self._why = now, why
+
+    def _out_of_reach(self, why: str, *, ended: bool = False) -> PlaceUnavailable:
+        return (_Ended if ended else PlaceUnavailable)(f"the files of {self._user} cannot be reached just now: {why}")
+
+
+class Link:
+    """A socket for one question; a `ping` leaves it to its caller what a failure means."""
+
+    def __init__(self, agent: _Agent, control: socket.socket, seconds: float, *, ping: bool = False) -> None:
+        self._agent, self._control, self._seconds, self._ping = agent, control, seconds, ping
+        self._op = ""
+        self._size = 0  # of the body behind the last value
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(seconds)
+        with theirs, self._reaching():
+            socket.send_fds(control, [b"?"], [theirs.fileno()])
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def put(self, op: str, arguments: dict[str, Any], body: Body = NOTHING) -> None:
+        """Ask."""
+        self._op = op
+        with self._reaching():
+            question = {"op": op, "arguments": arguments, "bytes": body.size}
+            send_frame(self._socket, to_json(question, inf_nan_mode="constants"))  # a search hears of NaN
+        for piece in body.pieces:
+            with self._reaching():
+                self._socket.sendall(piece)
+
+    def value(self, kind: TypeAdapter[A]) -> A:
+        """What is answered; raises what was raised there."""
+        until = time.monotonic() + self._seconds
+        with self._reaching():
+            head = receive_head(self._socket, until)
+            data = b"" if head.error else receive(self._socket, VALUE_LIMIT, until)
+        if head.error is not None:
+            raise error_of(head.error)
+        self._size = head.bytes
+        with self._reaching():
+            try:
+                return kind.validate_json(data)
+            except (ValidationError, RecursionError) as error:
+                raise Garbled(f"{self._op}: {str(error)[:200]}") from None
+
+    @property
+    def size(self) -> int:
+        """How many bytes follow the value."""
+        return self._size
+
+    def pieces(self) -> Iterator[bytes]:
+        """These bytes, piece by piece; each comes within the time for an answer."""
+        self._socket.settimeout(self._seconds)
+        pieces = receive_bytes(self._socket, self._size)
+        while True:
+            with self._reaching():
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def close(self) -> None:
+        """End the question, answered or not."""
+        self._socket.close()
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """Have what goes wrong on the way be the agent's failure."""
+        try:
+            yield
+        except (TimeoutError, Closed, Garbled, OSError) as error:
+            if self._ping:
+                raise
+            if isinstance(error, TimeoutError):
+                raise self._agent.silent(self._control, self._op, self._seconds) from None
+            if isinstance(error, Garbled):
+                raise self._agent.failed(self._control, f"its agent answered what cannot be read ({error})") from None
+            raise self._agent.failed(self._control, "its agent has ended", ended=True) from None
+
+
+GREETING = TypeAdapter(Greeting)

@@ -1,0 +1,159 @@
+"""Checkpoints in the areas of their owners: every file operation is done by the owner's agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from kernel_backend.agent.records import Listed
+from kernel_backend.checkpoints.base import Aside, Checkpoints, Data, Manifest, Part, dump, parse
+from kernel_backend.checkpoints.storage import Identity, Places
+from kernel_backend.checkpoints.streams import size_of, slices
+from kernel_backend.checkpoints.verify import ID
+from kernel_backend.errors import CheckpointDamaged
+from kernel_backend.unix_users.agents import LONG_S, NOTHING, Agents, Body
+
+A = TypeVar("A")
+PIECE = 2**20  # of an upload
+
+Owner = Callable[[int], str]  # of an experiment
+
+
+class AgentCheckpoints:
+    """The checkpoints of one trial, as the agent of its owner tells of them. What it tells is checked once more."""
+
+    def __init__(self, agents: Agents, user: str, experiment: int, trial: int, uid: str) -> None:
+        self._agents, self._user = agents, user
+        self._trial = {"experiment": experiment, "trial": trial, "uid": uid}
+
+    @property
+    def where(self) -> str:
+        """Whose they are: the folder itself is nobody else's business."""
+        return f"the checkpoints of {self._user}/{self._trial['experiment']}/{self._trial['trial']}"
+
+    def free(self) -> int | None:
+        """How many bytes there is room for."""
+        return self._ask("free", _COUNT)
+
+    def write(self, checkpoint: str, name: str, data: Data) -> Part:
+        """Store one part."""
+        body = Body(size_of(data), slices(data, PIECE))
+        return self._ask("write", _PART, body, LONG_S, checkpoint=checkpoint, name=name, size=body.size)
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make the checkpoint exist."""
+        self._ask("commit", _NONE, Body.of(dump(manifest)))
+
+    def committed(self) -> list[Manifest]:
+        """All there are, oldest first; raises CheckpointDamaged where one is none of this trial's."""
+        found = [self._manifest(each) for each in self._ask("committed", _LISTED)]
+        return sorted(found, key=lambda manifest: manifest.order)
+
+    def newest_verified(
+        self, fence: int | None = None, upto: tuple[int, int] | None = None
+    ) -> tuple[Manifest | None, list[str]]:
+        """The newest whose every byte agrees, and what was wrong with those after it."""
+        listed, problems = self._ask("newest_verified", _NEWEST, limit=LONG_S, fence=fence, upto=upto)
+        return (self._manifest(listed) if listed else None), problems
+
+    def verify(self, manifest: Manifest) -> None:
+        """Have every part read."""
+        self._ask("verify", _NONE, Body.of(dump(manifest)), LONG_S)
+
+    def read(self, manifest: Manifest, name: str) -> bytes:
+        """The verified bytes of a part."""
+        return b"".join(bytes(piece) for piece in self.stream(manifest, name))
+
+    def stream(self, manifest: Manifest, name: str, offset: int = 0) -> Iterator[bytes | memoryview]:
+        """The bytes of a part from an offset on, verified before the first is given."""
+        stream = self._streamed(manifest, name, offset)
+        next(stream)  # what is wrong is raised here and now
+        return stream
+
+    def set_aside(self, checkpoint: str) -> None:
+        """Keep a damaged one where nothing lists it."""
+        self._ask("set_aside", _NONE, checkpoint=checkpoint)
+
+    def aside(self) -> Sequence[Aside]:
+        """What was set aside."""
+        return self._ask("aside", _ASIDE)
+
+    def discard(self, checkpoint: str) -> None:
+        """Delete it."""
+        self._ask("discard", _NONE, checkpoint=checkpoint)
+
+    def sweep(self, attempt: int) -> None:
+        """Delete what was never committed."""
+        self._ask("sweep", _NONE, attempt=attempt)
+
+    def pin(self, checkpoint: str, pinned: bool) -> None:
+        """Have it kept, or no longer."""
+        self._ask("pin", _NONE, checkpoint=checkpoint, pinned=pinned)
+
+    def claim(self, attempt: int) -> None:
+        """Say that an attempt goes on from here."""
+        self._ask("claim", _NONE, attempt=attempt)
+
+    def claimed(self) -> int:
+        """The highest claim."""
+        return self._ask("claimed", _NUMBER)
+
+    def names(self) -> Sequence[str]:
+        """The names of all that lies there."""
+        return self._ask("names", _NAMES)
+
+    def _streamed(self, manifest: Manifest, name: str, offset: int) -> Iterator[bytes]:
+        """First an empty piece, once all was verified."""
+        body, more = Body.of(dump(manifest)), {**self._trial, "name": name, "offset": offset}
+        part = manifest.part(name)
+        with self._agents.open(self._user, "stream", _NONE, body, LONG_S, **more) as (_, link):
+            if part is None or link.size != max(0, part.size - offset):
+                raise CheckpointDamaged(
+                    f"part {name} of checkpoint {manifest.id} has {link.size} bytes from {offset} on"
+                )
+            yield b""
+            yield from link.pieces()
+
+    def _manifest(self, listed: Listed) -> Manifest:
+        manifest = parse(listed.manifest.encode())
+        named = manifest.experiment, manifest.trial, manifest.uid
+        if named != tuple(self._trial.values()) or ID.fullmatch(manifest.id) is None or not listed.files:
+            raise CheckpointDamaged(f"a manifest in {self.where} is that of {named[0]}.{named[1]}/{manifest.id}")
+        found = {"folder": f"{self.where}/{manifest.id}", "pinned": listed.pinned, "files": listed.files}
+        return manifest.model_copy(update=found)
+
+    def _ask(
+        self, op: str, kind: TypeAdapter[A], body: Body = NOTHING, limit: float | None = None, **arguments: Any
+    ) -> A:
+        return self._agents.ask(self._user, op, kind, body, limit, **self._trial, **arguments)
+
+
+class AccountPlaces(Places):
+    """All trials' checkpoints, each in the area of its owner."""
+
+    def __init__(self, agents: Agents, owner: Owner, identity: Identity) -> None:
+        self._agents, self._owner, self._identity = agents, owner, identity
+
+    def where(self, experiment: int, trial: int) -> str:
+        """Nothing yet: the owner's agent knows the folder, and fills it in."""
+        return ""
+
+    def largest_number(self) -> int:
+        """None: the areas of their owners tell."""
+        return 0
+
+    def open(self, experiment: int, trial: int) -> Checkpoints:
+        """The checkpoints of a trial; raises NotFound where there is no such trial."""
+        return AgentCheckpoints(self._agents, self._owner(experiment), experiment, trial, self.uid(experiment, trial))
+
+
+_NONE: TypeAdapter[None] = TypeAdapter(None)
+_COUNT: TypeAdapter[int | None] = TypeAdapter(int | None)
+_NUMBER = TypeAdapter(int)
+_NAMES = TypeAdapter(list[str])
+_PART = TypeAdapter(Part)
+_LISTED = TypeAdapter(list[Listed])
+_NEWEST: TypeAdapter[tuple[Listed | None, list[str]]] = TypeAdapter(tuple[Listed | None, list[str]])
+_ASIDE = TypeAdapter(list[Aside])

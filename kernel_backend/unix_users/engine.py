@@ -1,0 +1,173 @@
+"""The local machine's gangs, each run as the Unix user who owns it: what the local engine does, agents do for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from kernel_backend.agent.protocol import Failed
+from kernel_backend.devices import local_node
+from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
+from kernel_backend.errors import Forbidden, InvalidRequest, NotFound, PlaceUnavailable
+from kernel_backend.model.ids import AttemptId, parse_attempt
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.reports import SpoolPage, SpoolPosition
+from kernel_backend.model.resources import Node
+from kernel_backend.model.views.overview import LogChunk
+from kernel_backend.unix_users.agents import Agents
+
+GLANCE_S = 1.0  # that a round waits for agents to tell how their gangs are; else what they told before holds
+KILL_S = 15.0  # for an agent to kill a gang: it gives up a little sooner itself
+
+Owner = Callable[[int], str]  # of an experiment
+_log = logging.getLogger(__name__)
+
+
+class AccountsEngine:
+    """Gangs of this machine. Which there are is noted in a folder, an empty file each.
+
+    So after a restart the agents of their owners are asked, and no others; and no agent is asked which there are.
+    """
+
+    name = "local"
+    caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=True)
+
+    def __init__(self, agents: Agents, owner: Owner, notes: Path) -> None:
+        self._agents, self._owner, self._notes = agents, owner, notes
+        notes.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._node = local_node()
+        self._looks: dict[str, asyncio.Task[dict[AttemptId, GangStatus]]] = {}
+        self._seen: dict[AttemptId, GangStatus] = {}  # what was told last
+
+    async def nodes(self) -> Sequence[Node]:
+        """This machine."""
+        return [self._node]
+
+    async def submit(self, job: Job, token: str) -> None:
+        """Have the owner's agent start a launcher."""
+        user = await self._of(job.id)
+        await asyncio.to_thread((self._notes / str(job.id)).touch)
+        await asyncio.to_thread(self._agents.ask, user, "submit", _NONE, job=job.model_dump_json(), token=token)
+        self._look_anew(user)
+
+    async def statuses(self) -> Sequence[GangStatus]:
+        """Every gang that is noted.
+
+        Of an agent that does not answer just now it is what was told before: nothing that is not known to have ended
+        gives its slots away.
+        """
+        noted = await asyncio.to_thread(self._noted)
+        for user in noted.keys() - self._looks.keys():
+            self._looks[user] = asyncio.create_task(self._look(user, noted[user]), name=f"gangs of {user}")
+        if self._looks:
+            await asyncio.wait(self._looks.values(), timeout=GLANCE_S)
+        for user, look in list(self._looks.items()):
+            if look.done():
+                del self._looks[user]
+                try:
+                    self._seen |= look.result()
+                except (PlaceUnavailable, Forbidden, OSError):
+                    pass  # the log has said so
+                except Exception as error:  # an agent answers with any error: its own gangs alone are unknown
+                    _log.warning("how the gangs of %s are is not known: %s", user, error)
+        keys = [key for mine in noted.values() for key in mine]
+        self._seen = {key: self._seen[key] for key in keys if key in self._seen}
+        return [self._seen.get(key, GangStatus(key=key, phase="running")) for key in sorted(keys)]
+
+    async def release(self, key: AttemptId) -> None:
+        """Have its launcher asked to leave."""
+        await self._ask(key, "release")
+
+    async def kill(self, key: AttemptId) -> None:
+        """Have every process of it ended; raises Unconfirmed also where its agent does not say so in time.
+
+        A gang without a note has been given up by an administrator, should its account be gone.
+        """
+        user, note = await self._of(key), self._notes / str(key)
+        try:
+            await asyncio.to_thread(self._agents.ask, user, "kill", _NONE, limit=KILL_S, key=str(key))
+        except (PlaceUnavailable, Forbidden, OSError) as error:
+            if isinstance(error, Forbidden) and not note.exists():
+                return
+            raise Unconfirmed(
+                f"whether attempt {key} has ended is not known, and its slots stay taken: {error}. "
+                f"Should its account be gone for good: end its processes, and remove {note}"
+            ) from None
+        self._look_anew(user)
+        if (seen := self._seen.get(key)) is None or seen.phase != "ended":
+            self._seen[key] = _gone(key)
+
+    async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
+        """Return a page of the spool, as its owner's agent reads it."""
+        user, place = await self._of(key), begin.to_json()
+        ask = partial(self._agents.ask, user, "records", _PAGE, key=str(key), after=after, begin=place)
+        return await asyncio.to_thread(ask)
+
+    async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
+        """A piece of a rank's log."""
+        user = await self._of(key)
+        ask = partial(self._agents.ask, user, "logs", _LOG, key=str(key), rank=rank, offset=offset, tail=tail)
+        try:
+            return await asyncio.to_thread(ask)
+        except OSError as error:
+            raise PlaceUnavailable(f"the log cannot be read as {user}: {error.strerror}") from None
+
+    async def set_aside(self, key: AttemptId) -> None:
+        """Have it ended, and its folder put out of the way."""
+        user = await self._of(key)
+        try:
+            await asyncio.to_thread(self._agents.ask, user, "set_gang_aside", _NONE, limit=KILL_S, key=str(key))
+        except (PlaceUnavailable, Forbidden, OSError) as error:
+            raise Unconfirmed(f"the folder of attempt {key}, which is another's, is still there: {error}") from None
+        self._look_anew(user)
+
+    async def forget(self, key: AttemptId) -> None:
+        """Have it listed no more."""
+        with contextlib.suppress(Failed, Forbidden, OSError):  # that agent is never asked about it again
+            await self._ask(key, "forget")
+        await asyncio.to_thread((self._notes / str(key)).unlink, missing_ok=True)
+
+    async def _ask(self, key: AttemptId, op: str) -> None:
+        user = await self._of(key)
+        await asyncio.to_thread(self._agents.ask, user, op, _NONE, key=str(key))
+        self._look_anew(user)
+
+    async def _look(self, user: str, keys: Sequence[AttemptId]) -> dict[AttemptId, GangStatus]:
+        """How these gangs are. What an agent tells of others is not heard."""
+        of = [str(key) for key in keys]
+        told = await asyncio.to_thread(self._agents.ask, user, "statuses", _STATUSES, of=of)
+        found = {status.key: status for status in told}
+        return {key: found.get(key, _gone(key)) for key in keys}
+
+    def _look_anew(self, user: str) -> None:
+        """Believe no look that began before now."""
+        if (look := self._looks.pop(user, None)) is not None:
+            look.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _noted(self) -> dict[str, list[AttemptId]]:
+        found: dict[str, list[AttemptId]] = {}
+        for note in self._notes.iterdir():
+            with contextlib.suppress(InvalidRequest, NotFound):
+                key = parse_attempt(note.name)
+                found.setdefault(self._owner(key.experiment), []).append(key)
+        return found
+
+    async def _of(self, key: AttemptId) -> str:
+        return await asyncio.to_thread(self._owner, key.experiment)
+
+
+def _gone(key: AttemptId) -> GangStatus:
+    """A gang that its agent does not know: its folder is gone."""
+    return GangStatus(key=key, phase="ended")
+
+
+_NONE: TypeAdapter[None] = TypeAdapter(None)
+_STATUSES = TypeAdapter(list[GangStatus])
+_PAGE = TypeAdapter(SpoolPage)
+_LOG = TypeAdapter(LogChunk)

@@ -1,0 +1,35 @@
+"""How an agent is started: by the privileged helper, which is asked with a name and a socket."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from kernel_backend.errors import Forbidden
+from kernel_backend.unix_users.agents import Spawn
+
+ANSWER_S = 10.0  # for the helper to start one
+_ANSWER_LIMIT = 4096  # bytes
+
+
+def by_helper(path: Path) -> Spawn:
+    """Agents of all users, by the spawn helper that listens at `path`."""
+
+    def spawn(user: str, stdin: socket.socket) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as helper:
+            helper.settimeout(ANSWER_S)
+            try:
+                helper.connect(str(path))
+                socket.send_fds(helper, [user.encode()], [stdin.fileno()])
+                answer = helper.recv(_ANSWER_LIMIT).decode(errors="replace")
+            except OSError as error:
+                raise OSError(
+                    error.errno, f"the spawn helper does not answer: {error.strerror or error}", str(path)
+                ) from None
+        verdict, _, why = answer.partition(": ")
+        if verdict == "refused":
+            raise Forbidden(f"nothing can run as {user} here: {why}. Ask an administrator of this hub")
+        if verdict != "started":
+            raise OSError(f"the spawn helper answered {answer!r}")
+
+    return spawn

@@ -1,0 +1,165 @@
+"""The areas of Unix users, by their agents: code, artifacts, search classes and environments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter
+
+from kernel_backend.environments.lock import Lock
+from kernel_backend.errors import PlaceUnavailable, SearchFailed
+from kernel_backend.launch.search_process import ANSWER_S, START_S
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.record import Value
+from kernel_backend.model.snapshot import Environment
+from kernel_backend.snapshots.shipped import Working
+from kernel_backend.unix_users.agents import LONG_S, Agents, Body, Link
+from kernel_backend.workspaces.base import LARGEST_NUMBER, Area, Asked, Contents, SearchClass
+
+A = TypeVar("A")
+CLASS_S = START_S + ANSWER_S  # the agent has limits of its own, and tells where a class is when its time is over
+UNPACK_S = 60.0
+PRESENT_S = 70.0  # the agent gives an interpreter a minute
+
+
+class AccountAreas:
+    """All of them."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    def check(self, owner: str) -> None:
+        """Pass where the owner's agent answers."""
+        self._agents.check(owner)
+
+    def of(self, owner: str) -> Area:
+        """The area of an owner."""
+        return AgentArea(self._agents, owner)
+
+
+class AgentArea:
+    """The area of one user."""
+
+    def __init__(self, agents: Agents, user: str) -> None:
+        self._agents, self._user = agents, user
+        self.environments = AgentEnvironments(agents, user)
+
+    def unpack(self, job: Job, archive: bytes) -> Working:
+        """Have the code of an attempt put in its place."""
+        return self._agents.ask(self._user, "unpack", _WORKING, Body.of(archive), UNPACK_S, job=job.model_dump_json())
+
+    def largest_number(self) -> int:
+        """Have the agent look through all folders."""
+        return self._agents.ask(self._user, "largest_number", _NUMBER)
+
+    def last_attempt(self, experiment: int, trial: int, since: int) -> int:
+        """Have the agent look for their folders."""
+        return self._agents.ask(self._user, "last_attempt", _NUMBER, experiment=experiment, trial=trial, since=since)
+
+    def artifact(self, experiment: int, trial: int, name: str) -> Contents:
+        """The bytes of an artifact."""
+        stack = ExitStack()
+        asked = self._agents.open(self._user, "artifact", _NONE, experiment=experiment, trial=trial, name=name)
+        _, link = stack.enter_context(asked)
+        return Contents(link.size, _closing(stack, link))
+
+    def asker(self, asked: SearchClass, archive: bytes) -> Asked:
+        """A search class that the agent asks."""
+        return AgentAsker(self._agents, self._user, asked, archive)
+
+
+class AgentAsker:
+    """A search class: a link to the agent that lives as long as the class does there."""
+
+    def __init__(self, agents: Agents, user: str, asked: SearchClass, archive: bytes) -> None:
+        self._agents, self._user, self._class, self._archive = agents, user, asked, archive
+        self._link: Link | None = None
+
+    def interval(self) -> Any:
+        """Its attribute of this name."""
+        return self._call("interval")
+
+    def ask(self, trial: int) -> Any:
+        """What its `ask` answers."""
+        return self._call("ask", trial=trial)
+
+    def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
+        """What its `tell` answers."""
+        return self._call("tell", trial=trial, params=params, unit=unit, value=value)
+
+    def close(self) -> None:
+        """Have its process ended; it may be asked again, and is then made anew."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _call(self, op: str, **arguments: Any) -> Any:
+        """Raises PlaceUnavailable only before the class was made: once it is lost, so is what it was told."""
+        if self._link is None:
+            body, asked = Body.of(self._archive), self._class.model_dump_json()
+            _, self._link = self._agents.begin(self._user, "asker", _NONE, body, CLASS_S, asked=asked)
+        try:
+            self._link.put(op, arguments)
+            return self._link.value(_ANY)
+        except PlaceUnavailable as error:
+            name = self._class.settings.source or "the search"
+            raise SearchFailed(f"the process of {name} is lost: {error.message}") from None
+
+
+class AgentEnvironments:
+    """The environments of one user."""
+
+    def __init__(self, agents: Agents, user: str) -> None:
+        self._agents, self._user = agents, user
+
+    def lock(self, environment: Environment) -> Lock | None:
+        """The stored lock of an environment."""
+        return self._agents.ask(self._user, "lock", _LOCK_OR_NONE, environment=environment.model_dump_json())
+
+    def make_lock(self, environment: Environment, python: Path) -> Lock:
+        """The lock of an environment, made where there is none."""
+        return self._beside("make_lock", _LOCK, environment, python)
+
+    def python(self, environment: Environment) -> Path | None:
+        """The interpreter of an environment that is built."""
+        return self._agents.ask(self._user, "python", _PATH_OR_NONE, environment=environment.model_dump_json())
+
+    def version(self, environment: Environment) -> str | None:
+        """The version of its Python."""
+        return self._agents.ask(self._user, "version", _TEXT_OR_NONE, environment=environment.model_dump_json())
+
+    def build(self, environment: Environment, python: Path) -> Path:
+        """The interpreter of an environment, built where it is not."""
+        return self._beside("build", _PATH, environment, python)
+
+    def present(self, python: Path) -> Environment:
+        """The environment of an interpreter as it is now."""
+        return self._agents.ask(self._user, "present", _ENVIRONMENT, limit=PRESENT_S, python=str(python))
+
+    def _beside(self, op: str, kind: TypeAdapter[A], environment: Environment, python: Path) -> A:
+        """Ask for what takes minutes, from a thread of the caller's own: it is nobody's turn meanwhile."""
+        asked, at = environment.model_dump_json(), str(python)
+        found, link = self._agents.begin(self._user, op, kind, limit=LONG_S, environment=asked, python=at)
+        link.close()
+        return found
+
+
+def _closing(stack: ExitStack, link: Link) -> Iterator[bytes]:
+    with stack:
+        yield from link.pieces()
+
+
+_NONE: TypeAdapter[None] = TypeAdapter(None)
+# All users' experiments are numbered by it.
+_NUMBER: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, le=LARGEST_NUMBER)])
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_WORKING = TypeAdapter(Working)
+_LOCK = TypeAdapter(Lock)
+_LOCK_OR_NONE: TypeAdapter[Lock | None] = TypeAdapter(Lock | None)
+_PATH = TypeAdapter(Path)
+_PATH_OR_NONE: TypeAdapter[Path | None] = TypeAdapter(Path | None)
+_TEXT_OR_NONE: TypeAdapter[str | None] = TypeAdapter(str | None)
+_ENVIRONMENT = TypeAdapter(Environment)

@@ -1,0 +1,75 @@
+"""The area of whoever runs this process: an embedded service's home, or that of an agent's user."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+from pathlib import Path
+
+from kernel_backend.artifacts.read import opened, pieces
+from kernel_backend.environments.storage import Environments
+from kernel_backend.home import artifact_folder, attempt_folder, largest_number, stand_in_folder
+from kernel_backend.launch.search_process import ChildAsker
+from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.snapshots.archive import unpack
+from kernel_backend.snapshots.shipped import Working, working_folder
+from kernel_backend.workspaces.base import Area, Asked, Contents, SearchClass
+
+WITHHELD = ("PYTHONPATH", "PYTHONHOME")  # from a locked environment, as from its ranks
+
+
+class OwnArea:
+    """All of it lies below `home`."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.environments = Environments(home)
+
+    def unpack(self, job: Job, archive: bytes) -> Working:
+        """Write the code of an attempt into its folder."""
+        unpack(archive, Path(job.code))
+        return working_folder(job, stand_in_folder(self._home, job.experiment, job.trial))
+
+    def largest_number(self) -> int:
+        """Look through all folders."""
+        return largest_number(self._home)
+
+    def last_attempt(self, experiment: int, trial: int, since: int) -> int:
+        """Look for one folder after the other."""
+        following = (AttemptId(experiment, trial, number) for number in count(since + 1))
+        return next(key.number for key in following if not attempt_folder(self._home, key).exists()) - 1
+
+    def artifact(self, experiment: int, trial: int, name: str) -> Contents:
+        """The bytes of an artifact's file, which is no link."""
+        file = opened(artifact_folder(self._home, experiment, trial), name)
+        return Contents(os.fstat(file.fileno()).st_size, pieces(file))
+
+    def asker(self, asked: SearchClass, archive: bytes) -> Asked:
+        """A child process, in a folder of its search."""
+        folder, cwd = self._home / "searches" / str(asked.experiment), Path(asked.cwd)
+        unpack(archive, folder / "code")
+        withheld = WITHHELD if asked.locked else ()
+        return ChildAsker(
+            asked.python,
+            folder / "code",
+            cwd if cwd.is_dir() else folder / "code",
+            asked.settings,
+            asked.space,
+            folder / "class.log",
+            {name: value for name, value in os.environ.items() if name not in withheld},
+        )
+
+
+class OneArea:
+    """Everybody's area is this one: there is one person, or all trust each other."""
+
+    def __init__(self, area: Area) -> None:
+        self._area = area
+
+    def check(self, owner: str) -> None:
+        """Pass."""
+
+    def of(self, owner: str) -> Area:
+        """The one there is."""
+        return self._area

@@ -1,0 +1,104 @@
+"""A cluster in a few words, for tests of the scheduler and for the examples of docs/explanation/scheduling.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.cluster.servers import Server
+from kernel_backend.model.resources import Node
+from kernel_backend.scheduler.decide import decide
+from kernel_backend.scheduler.decisions import Decisions
+from kernel_backend.scheduler.explain.explain import explain
+from kernel_backend.scheduler.notebook_servers import take_in
+from kernel_backend.scheduler.requests import Ask, Key, Run
+from kernel_backend.scheduler.rules import Rules
+from kernel_backend.scheduler.state import Picture
+
+Quotas = Mapping[str, Mapping[str, Any]]
+
+
+def nodes(count: int, slots: int, kind: str = "cuda", pool: str = "local", prefix: str = "n") -> list[Node]:
+    names = [f"{prefix}{number}" for number in range(1, count + 1)]
+    return [Node(name=name, kind=kind, address=name, slots=slots, pool=pool) for name in names]
+
+
+class Cluster:
+    """Nodes, users and groups; `ask` and `decide` as often as an example needs it, and `at` to let time pass."""
+
+    def __init__(
+        self, *of: Node, users: Quotas | None = None, groups: Quotas | None = None, rules: Rules | None = None
+    ) -> None:
+        def quotas(given: Quotas | None) -> dict[str, Quota]:
+            return {name: Quota.model_validate(dict(each)) for name, each in (given or {}).items()}
+
+        self.picture = Picture(of, users=quotas(users), groups=quotas(groups), rules=rules)
+        self._asks: dict[int, Ask] = {}
+
+    def ask(self, owner: str, slots: int, group: str = "", **more: Any) -> int:
+        """Somebody wants slots; the number of the ask. Its group is the owner's own where none is said."""
+        number = len(self._asks) + 1
+        ask = Ask(number, 1, slots, self.picture.at, owner=owner, group=group, **more)
+        self._asks[number] = ask
+        self.picture.add(ask)
+        return number
+
+    def asks_with(self, number: int, priority: int, by_admin: bool = True) -> None:
+        """It is given another priority while it waits."""
+        self._asks[number] = replace(self._asks[number], priority=priority, by_admin=by_admin)
+        self.picture.add(self._asks[number])
+
+    def at(self, time: float) -> None:
+        """Let time pass; every gang has committed its first checkpoint a minute after its start, if that is over."""
+        self.picture.pass_to(time)
+        for run in list(self.picture.runs.values()):
+            if run.committed is None and run.since + 60 <= time:
+                self.picture.change(run.key, committed=run.since + 60)
+
+    def decide(self) -> list[str]:
+        """Decide and do it: what starts and who is asked to go, in words."""
+        decisions = decide(self.picture)
+        self.apply(decisions)
+        starts = [f"{start.ask.experiment} starts on {_where(start.run(0.0))}" for start in decisions.starts]
+        return [*starts, *(f"{_who(each.run.key)} goes: {each.reason}" for each in decisions.preempts)]
+
+    def apply(self, decisions: Decisions) -> None:
+        self.picture.reservations = decisions.reservations
+        for preempt in decisions.preempts:
+            self.picture.change(preempt.run.key, leaving=self.picture.at)
+        for start in decisions.starts:
+            self.picture.hold(start.run(self.picture.at))
+
+    def servers(self, *present: Server) -> None:
+        """These notebook servers hold slots, and no others."""
+        take_in(self.picture, present)
+
+    def ends(self, *numbers: int) -> None:
+        """These are done."""
+        for number in numbers:
+            self.picture.let_go(Key(number, 1))
+
+    def comes_back(self, *numbers: int) -> None:
+        """These have gone, by preemption or a fault, and ask again."""
+        for number in numbers:
+            self.picture.let_go(Key(number, 1), replace(self._asks[number], failed_at=self.picture.at))
+
+    def why(self, number: int) -> str:
+        """Why it waits."""
+        return explain(self.picture, self._asks[number]).reason
+
+    def running(self) -> list[int]:
+        return sorted(key.experiment for key in self.picture.runs if not key.server)
+
+    def waiting(self) -> list[int]:
+        return sorted(ask.experiment for ask in self.picture.queue)
+
+
+def _who(key: Key) -> str:
+    return str(key) if key.server else str(key.experiment)
+
+
+def _where(run: Run) -> str:
+    return " + ".join(f"{len(share.slots)} of {share.node}" for share in run.placement)

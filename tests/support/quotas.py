@@ -1,0 +1,19 @@
+"""A roster that a test writes: nobody is bounded and no node is drained, unless the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.cluster.servers import Server
+
+
+@dataclass
+class Named:
+    """What a test has named."""
+
+    users: Mapping[str, Quota] = field(default_factory=dict)
+    groups: Mapping[str, Quota] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+    servers: Sequence[Server] = ()

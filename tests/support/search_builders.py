@@ -1,0 +1,101 @@
+"""Searches to be tested: built in a line, driven by hand or logged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernel_backend.model.record import Value
+from kernel_backend.model.search.records import (
+    Closed,
+    Complete,
+    Continue,
+    Create,
+    Entry,
+    Exited,
+    Extended,
+    Happening,
+    Pause,
+    Promoted,
+    Prune,
+    Reason,
+    Reported,
+    Resume,
+    Settings,
+    Told,
+    Vacancy,
+)
+from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
+from kernel_backend.search import make
+from kernel_backend.search.base import Searcher
+from kernel_backend.search.log import happen
+
+SPACE = Space(
+    parameters=(
+        Parameter(name="lr", domain=Range(low=1e-4, high=1e-1, scale="log")),
+        Parameter(name="width", domain=Choices(values=(32, 64, 128))),
+        Parameter(name="opt", domain=Choices(values=("sgd", "adam"))),
+        Parameter(name="momentum", domain=Range(low=0, high=0.99), when=When(name="opt", values=("sgd",))),
+    )
+)
+
+
+def settings(**asked: Any) -> Settings:
+    """Settings of an ASHA with 16 units (rungs 1, 4, 16) and 64 trials, unless said otherwise."""
+    return Settings.model_validate({"method": "asha", "units": 16, "trials": 64, "sampler": "random"} | asked)
+
+
+def searcher(**asked: Any) -> Searcher:
+    """The searcher of these settings in `SPACE`."""
+    return make(settings(**asked), SPACE)
+
+
+def create(search: Searcher, count: int) -> list[int]:
+    """So many new trials begin."""
+    found = [search.on_vacancy() for _ in range(count)]
+    assert all(isinstance(each, Create) for each in found)
+    return [each.trial for each in found if each is not None]
+
+
+class Logged:
+    """A searcher that writes its log, as the service does."""
+
+    def __init__(self, inner: Searcher) -> None:
+        self.inner = inner
+        self.log: list[Entry] = []
+
+    def _happen(self, event: Happening) -> Any:
+        decision = happen(self.inner, event)
+        self.log.append(Entry(number=len(self.log) + 1, at=0.0, event=event, decision=decision))
+        return decision
+
+    def wants(self) -> int:
+        return self.inner.wants()
+
+    def on_vacancy(self) -> Create | Resume | None:
+        found: Create | Resume | None = self._happen(Vacancy())
+        return found
+
+    def granted(self, decision: Create | Resume) -> None:
+        raise AssertionError("a log is written once")
+
+    def on_report(self, trial: int, unit: int, value: float) -> Continue | Pause | Prune | Complete:
+        found: Continue | Pause | Prune | Complete = self._happen(Reported(trial=trial, unit=unit, value=value))
+        return found
+
+    def on_exit(self, trial: int, reason: Reason) -> None:
+        self._happen(Exited(trial=trial, reason=reason))
+
+    def told(self, trial: int, params: dict[str, Value]) -> None:
+        self._happen(Told(trial=trial, params=params))
+
+    def promote(self, trial: int) -> None:
+        self._happen(Promoted(trial=trial))
+
+    def extend(self, trials: int | None) -> None:
+        self._happen(Extended(trials=trials))
+
+    def close(self) -> None:
+        self._happen(Closed(limit="budget"))
+
+    def over(self) -> bool:
+        return self.inner.over()

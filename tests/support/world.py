@@ -1,0 +1,248 @@
+"""A whole small Daylight for a test: a home, its real service process, a client, and ways to break things."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from kernel_backend import discovery
+from kernel_backend.client import Client
+from kernel_backend.model.experiment import Config, Submission
+from kernel_backend.model.reports import StoredReport
+from kernel_backend.model.snapshot import Environment, Piece, Snapshot
+from kernel_backend.model.states import EXPERIMENT_ENDED
+from kernel_backend.model.views.overview import Overview
+from kernel_backend.snapshots.archive import pack
+from kernel_backend.spec.assignments import parse_line
+
+T = TypeVar("T")
+PATIENCE_S = 120.0
+
+# Eight numbers to one; 64 samples in batches of 8 are 8 steps an epoch, each of which takes `pause` seconds.
+DEFINITION = """
+import time
+import torch
+from torch import nn
+
+def dataset(samples=64):
+    x = torch.randn(samples, 8, generator=torch.Generator().manual_seed(1))
+    return torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+def train_data(dataset):      return dataset
+def validation_data(dataset): return torch.utils.data.Subset(dataset, range(16))
+def model(width=16, dropout=0.2):
+    layers = nn.Linear(8, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, 1)
+    return nn.Sequential(*layers)
+def optimizer(params, lr=1e-2): return torch.optim.AdamW(params, lr=lr)
+def loss(output, target, pause=0.0):
+    time.sleep(pause)
+    return nn.functional.mse_loss(output, target)
+def metrics(output, target):  return {"error": (output - target).abs().squeeze(1)}
+"""
+
+# The same, but that a step takes no time once the file `hurry` is there: it lasts until a test has done its deed.
+LASTING = (
+    DEFINITION.replace("import time", "import os, time", 1)
+    .replace("pause=0.0)", 'pause=0.0, hurry="")')
+    .replace("time.sleep(pause)", "time.sleep(0.0 if os.path.exists(hurry) else pause)")
+)
+
+NO_ENVIRONMENT = Environment(python="3", implementation="CPython", platform="linux", cpu="", cores=2, distributions={})
+
+
+class World:
+    """One home and what runs in it."""
+
+    def __init__(self, home: Path, slots: int = 2) -> None:
+        self.home = home
+        self.environment = {**os.environ, "DAYLIGHT_HOME": str(home), "DAYLIGHT_SLOTS": str(slots)}
+        self._hurries = itertools.count(1)
+        home.mkdir(parents=True, exist_ok=True)
+
+    def serve(self, *arguments: str) -> Client:
+        """Start the service as a detached process, unless it runs; a client of it."""
+        process: subprocess.Popen[bytes] | None = None
+
+        def serves() -> bool:
+            nonlocal process
+            if discovery.find(self.home) is not None:
+                return True
+            # One that ends without a word has found the lock held: by another, or by one that is still dying.
+            if process is None or process.poll() == 0:
+                process = self.start_service(*arguments)
+            return False
+
+        until(serves, "the service starts")
+        return Client.connect(start=False, home=self.home)
+
+    def start_service(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """The process of a service that is about to begin."""
+        with (self.home / "service.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "kernel_backend", *arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def submit(
+        self, source: str = DEFINITION, name: str | None = None, cwd: Path | None = None, **options: Any
+    ) -> Overview:
+        """Submit a definition that begins in line 2 of cell [4]; what is no option of Config is a hyperparameter.
+
+        `space` is what is searched, as on a line.
+        """
+        source = textwrap.dedent(source).strip() + "\n"
+        config = {key: options.pop(key) for key in list(options) if key in Config.model_fields}
+        snapshot = Snapshot(
+            version="test",
+            numerics=1,
+            pieces=(Piece(cell=4, line=1, count=len(source.splitlines()), cell_line=2),),
+            roles_from=1,
+            environment=options.pop("environment", NO_ENVIRONMENT),
+        )
+        id, data = pack({"definition.py": source.encode(), "snapshot.json": snapshot.model_dump_json().encode()})
+        client = Client.connect(start=False, home=self.home)
+        client.upload_snapshot(id, data)
+        space = parse_line(options.pop("space", "").split()).space
+        settings = Config.model_validate({"batch_size": 8, "slots": 2, "epochs": 2, "threads": 1} | config)
+        return client.submit(
+            Submission(
+                snapshot=id,
+                config=settings,
+                params=options,
+                space=space,
+                python=sys.executable,
+                cwd=str(cwd or self.home),
+                name=name,
+                again=True,
+            )
+        )
+
+    def lasting(self, source: str = LASTING, pause: float = 0.5, **options: Any) -> int:
+        """Submit a training of slow steps, to be hurried once it has been disturbed; its number."""
+        hurry = self.home / f"hurry-{next(self._hurries)}"
+        return self.submit(source, pause=pause, hurry=str(hurry), **options).experiment.number
+
+    def hurry(self, number: int, attempt: int = 1) -> None:
+        """Have a lasting training come to its end quickly, from this attempt on."""
+        until(lambda: self.overview(number).trials[0].attempt >= attempt, f"#{number} is in attempt {attempt}")
+        Path(str(self.overview(number).trials[0].params["hurry"])).touch()
+
+    def overview(self, number: int) -> Overview:
+        """The experiment as it is now."""
+        return Client.connect(start=False, home=self.home).experiment(number)
+
+    def reports(self, number: int) -> list[StoredReport]:
+        """All reports of its trial."""
+        return Client.connect(start=False, home=self.home).reports(number)
+
+    def ended(self, number: int) -> Overview:
+        """Wait for its end."""
+
+        def look() -> Overview | None:
+            found = self.overview(number)
+            return found if found.experiment.state in EXPERIMENT_ENDED else None
+
+        return until(look, f"experiment {number} ends")
+
+    def reached(self, number: int, step: int) -> Overview:
+        """Wait until its trial has reported a step."""
+        return until(lambda: (o := self.overview(number)).trials[0].step >= step and o, f"#{number} reaches {step}")
+
+    def checkpointed(self, number: int) -> Overview:
+        """Wait until its trial has a checkpoint."""
+        return until(lambda: (o := self.overview(number)).trials[0].checkpoint and o, f"#{number} commits a checkpoint")
+
+    def state(self, number: int, state: str) -> Overview:
+        """Wait until it is in this state."""
+        return until(lambda: (o := self.overview(number)).state == state and o, f"#{number} is {state}")
+
+    def processes(self, module: str) -> list[psutil.Process]:
+        """The living processes of this home whose command line has `module`; no forkserver is among them."""
+        return list(self._processes(module))
+
+    def ranks(self) -> dict[int, psutil.Process]:
+        """The ranks that live, by number, as their launchers have written down."""
+        known = {}
+        for record in self.home.glob("attempts/*/ranks.json"):
+            known |= {pid: int(rank) for rank, pid in json.loads(record.read_bytes()).items()}
+        return {known[process.pid]: process for process in self._everything() if process.pid in known}
+
+    def forkservers(self) -> list[psutil.Process]:
+        """The forkservers of this home; what is forked from them is not among them."""
+        parents = {}
+        for each in self._everything():
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                if "kernel_backend.launch.forkserver" in each.cmdline():
+                    parents[each] = each.ppid()
+        return [each for each, parent in parents.items() if parent not in {other.pid for other in parents}]
+
+    def kill_service(self) -> None:
+        """kill -9 of the service alone."""
+        address = discovery.find(self.home)
+        assert address is not None
+        os.kill(address.pid, signal.SIGKILL)
+        # Whoever misses it may have started another by now.
+        until(lambda: (found := discovery.find(self.home)) is None or found.pid != address.pid, "the service is gone")
+
+    def weights(self, number: int) -> dict[str, str]:
+        """The digests of the parts of the newest checkpoint: equal digests are equal bits."""
+        from kernel_backend.checkpoints.directory import Directory
+
+        newest = Directory(self.home / "checkpoints" / str(number) / "1").committed()[-1]
+        return {part.name: part.digest for part in newest.parts}
+
+    def close(self) -> None:
+        """End everything that still runs here, and what that was about to start."""
+        while left := list(self._everything()):
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=0.5)
+
+    def _processes(self, module: str) -> Iterator[psutil.Process]:
+        for process in self._everything():
+            with contextlib.suppress(psutil.Error):
+                line = " ".join(process.cmdline())
+                if module in line and "kernel_backend.launch.forkserver" not in line:
+                    yield process
+
+    def _everything(self) -> Iterator[psutil.Process]:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                mine = process.environ().get("DAYLIGHT_HOME") == str(self.home) and process.pid != os.getpid()
+                if mine and process.status() != psutil.STATUS_ZOMBIE:
+                    yield process
+
+
+def gone(process: psutil.Process) -> bool:
+    """Whether a process lives no more; a zombie does not."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def until(look: Callable[[], T | bool | None], what: str, patience: float = PATIENCE_S) -> T:
+    """The first true value of `look`."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        value = look()
+        if value:
+            return value  # type: ignore[return-value]
+        time.sleep(0.05)
+    raise AssertionError(f"did not happen in {patience:g} s: {what}")

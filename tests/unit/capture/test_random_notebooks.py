@@ -1,0 +1,19 @@
+"""Random notebooks in small; `make torture` runs thousands of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_ext.capture.follow import abstract_objects
+from tests.torture.notebooks import run
+
+pytestmark = [pytest.mark.many, pytest.mark.timeout(600)]
+
+
+def test_a_job_sees_what_the_kernel_saw_in_300_random_notebooks():
+    assert [str(each) for each in run(300, seed=1)] == []
+
+
+def test_a_slice_without_aliases_is_found_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(abstract_objects.Thing, "hold", lambda self, value, under="": None)
+    assert any(run(100, seed=1))

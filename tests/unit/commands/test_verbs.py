@@ -1,0 +1,87 @@
+"""One table of verbs: the command line, `%dl`, the job object and the client have what it says."""
+
+from __future__ import annotations
+
+import shlex
+from typing import get_args
+
+import pytest
+
+from jupyter_ext.job.job import Job
+from jupyter_ext.magics import render as cell
+from jupyter_ext.magics.commands import VERBS as IN_A_CELL
+from jupyter_ext.magics.commands import run_command
+from kernel_backend.cli import render as terminal
+from kernel_backend.cli import verbs
+from kernel_backend.client import Client
+from kernel_backend.commands.answer import Shown
+from kernel_backend.commands.complete import complete
+from kernel_backend.commands.table import VERBS
+from kernel_backend.commands.verb import Verb
+
+ALL = pytest.mark.parametrize("verb", verbs().values(), ids=lambda verb: verb.name)
+
+
+@ALL
+def test_the_client_and_the_job_have_the_methods_that_the_table_names(verb: Verb):
+    assert [name for name in verb.client if not callable(getattr(Client, name, None))] == []
+    assert [name for name in verb.job if not hasattr(Job, name)] == []
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=lambda verb: verb.name)
+def test_every_verb_of_the_table_is_on_the_client(verb: Verb):
+    assert verb.client
+
+
+@ALL
+@pytest.mark.parametrize("host", ["terminal", "notebook"])
+def test_every_example_is_understood(verb: Verb, host: str):
+    if verb.host not in ("both", host):
+        return
+    for example in verb.examples_for(host):
+        name, *tokens = shlex.split(example.partition(" | ")[0].partition(" > ")[0])
+        assert name == verb.name
+        assert verb.parse(tokens, host).command == f"{'daylight' if host == 'terminal' else '%dl'} {name}"
+
+
+def test_both_programs_have_the_verbs_of_the_table():
+    assert set(VERBS) <= set(verbs())
+    assert [name for name in VERBS if name not in IN_A_CELL] == ["audit"]
+
+
+def test_every_kind_of_answer_is_rendered_in_a_terminal_and_in_a_cell():
+    assert set(terminal._RENDERERS) == set(cell._RENDERERS) == set(get_args(Shown))
+
+
+def test_an_optional_word_may_stand_behind_an_option():
+    for tokens in (["12", "--dry-run"], ["--dry-run", "12"]):
+        assert VERBS["gc"].parse(tokens, "terminal").reference.experiment == 12
+
+
+def test_the_help_of_a_cell_tells_all_about_a_verb(capsys: pytest.CaptureFixture[str]):
+    run_command(["logs", "--help"])
+    text = capsys.readouterr().out
+    run_command(["help", "logs"])
+    assert capsys.readouterr().out == text
+    assert "usage: %dl logs" in text
+    assert "--follow" not in text  # in a terminal alone
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("pru", ["prune"]),
+        ("help pru", ["prune"]),
+        ("prune ", ["12", "7"]),
+        ("prune 1", ["12"]),
+        ("logs 12 --ra", ["--rank"]),
+        ("logs 12 --rank ", []),
+        ("metrics 12 --kind v", ["validation"]),
+        ("list --state p", ["paused"]),
+        ("nothing ", []),
+    ],
+)
+def test_a_line_is_completed(line: str, found: list[str]):
+    values = {"experiment": ["12", "7"], "trial": ["12", "7"], "state": ["paused", "failed"]}
+    *words, word = line.split(" ")
+    assert complete(IN_A_CELL, words, word, "notebook", lambda kind: values.get(kind, [])) == found

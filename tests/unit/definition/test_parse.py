@@ -1,0 +1,242 @@
+"""What a cell may contain, and how it is told that something is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernel_backend.definition.parse import parse
+from kernel_backend.errors import InvalidDefinition
+
+SMALL = "def model(width=64): ...\ndef train_data(): ...\ndef loss(output, target): ...\n"
+
+
+def refused(source: str, roles_from: int = 1) -> str:
+    with pytest.raises(InvalidDefinition) as error:
+        parse(source, roles_from)
+    return error.value.message
+
+
+def unbound(source: str, **given: object) -> str:
+    with pytest.raises(InvalidDefinition) as error:
+        parse(source).bind(given)  # type: ignore[arg-type]
+    return error.value.message
+
+
+def test_roles_are_found_in_written_order_and_summed_up():
+    definition = parse("def optimizer(params, lr=1e-2): ...\n" + SMALL)
+    assert definition.roles == ("optimizer", "model", "train_data", "loss")
+    assert definition.summary == "functions: optimizer model train_data loss"
+
+
+def test_every_argument_is_a_loop_value_a_shared_result_or_a_hyperparameter():
+    source = SMALL + "def dataset(root='data'): ...\ndef validation_data(dataset, share=0.1, rank=0): ...\n"
+    definition = parse(source)
+    kinds = {each.name: each.kind for each in definition.functions["validation_data"].parameters}
+    assert kinds == {"dataset": "function", "share": "hyperparameter", "rank": "loop"}
+    assert definition.bind({}) == {"width": 64, "root": "data", "share": 0.1, "lr": 1e-3}
+
+
+def test_run_is_a_loop_value_of_every_function():
+    definition = parse("def dataset(run): ...\n" + SMALL.replace("def model(", "def model(run, dataset, "))
+    assert [each.kind for each in definition.functions["model"].parameters[:2]] == ["loop", "function"]
+    assert definition.bind({}) == {"width": 64, "lr": 1e-3}
+
+
+def test_functions_above_the_cell_are_helpers_unless_a_role_asks_for_their_result():
+    above = "def dataset(size=10): ...\ndef metrics(output, target): ...\ndef unused(speed=3): ...\n"
+    definition = parse(above + "def validation_data(dataset): ...\n" + SMALL, roles_from=4)
+    assert definition.roles == ("validation_data", "model", "train_data", "loss")
+    assert set(definition.functions) == {*definition.roles, "dataset"}
+    assert set(definition.hyperparameters) == {"size", "width", "lr"}
+
+
+def test_a_default_keeps_a_function_of_the_same_name_out():
+    definition = parse(SMALL + "def width(): ...\n")
+    assert definition.hyperparameters["width"].default == 64
+
+
+def test_steps_with_a_key_are_roles_and_may_ask_for_the_parts_of_a_model():
+    definition = parse(
+        "def model(): return {'gen': 1, 'disc': 2}\ndef train_data(): ...\n"
+        "def optimizer(gen, disc, g_lr=1e-3): ...\n"
+        "def step_disc(gen, disc, batch): ...\ndef step_gen(gen, disc, batch): ..."
+    )
+    assert definition.roles[-2:] == ("step_disc", "step_gen")
+    assert set(definition.hyperparameters) == {"g_lr"}
+
+
+def test_a_cell_without_a_model_is_told_what_was_found_and_what_to_write():
+    message = refused("class Net: ...\ndef train_data(): ...\ndef loss(output, target): ...")
+    assert "no model" in message
+    assert "train_data, loss, class Net" in message
+    assert "def model(" in message
+
+
+def test_missing_train_data_and_loss_are_told_together():
+    message = refused("def model(): ...")
+    assert "no train_data and no loss" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "how"),
+    [
+        ("loss = nn.MSELoss()", "assigned"),
+        ("class loss: ...", "a class"),
+        ("from losses import loss", "imported"),
+    ],
+)
+def test_a_role_that_is_no_function_is_an_error_and_not_ignored(line: str, how: str):
+    assert f"loss is {how} on line 4" in refused(SMALL + line)
+
+
+def test_one_name_is_one_hyperparameter_and_two_defaults_name_both_places():
+    assert parse(SMALL + "def optimizer(params, width): ...").bind({}) == {"width": 64}
+    message = refused(SMALL + "def optimizer(params, width=32): ...")
+    assert "64 in model (line 1)" in message
+    assert "32 in optimizer (line 4)" in message
+
+
+def test_a_hyperparameter_without_a_value_and_an_unknown_name_are_told_at_once():
+    message = unbound(SMALL + "def optimizer(params, lr): ...", widht=3)
+    assert "widht is no hyperparameter (did you mean width?); there are: width lr" in message
+    assert "lr (line 4) has no value" in message
+
+
+@pytest.mark.parametrize(
+    ("signature", "given", "value"),
+    [
+        ("x=1e-2", 1, 1.0),
+        ("x=0", 0.1, 0.1),
+        ("x: int = 0", 1e3, 1000),
+        ("x: float", 1, 1.0),
+        ("x: 'float | None' = None", None, None),
+        ("x: int | None = None", 3, 3),
+        ("x: Optional[float] = 1.0", None, None),
+        ("x: Literal['relu', 'gelu'] = 'relu'", "gelu", "gelu"),
+        ("x: Literal['auto'] | int = 'auto'", 4, 4),
+        ("x=(0.9, 0.99)", [0.8, 0.9], [0.8, 0.9]),
+        ("x: Positive = 1e-2", 2, 2.0),
+        ("x=None", "anything", "anything"),
+        ("x=()", [{"kind": "conv"}], [{"kind": "conv"}]),
+        ("x: list[dict] = [{'kind': 'conv', 'width': 2**5}]", [{}], [{}]),
+        ("x: dict = {'a': (1, 2)}", {"b": None}, {"b": None}),
+        ("x=4 * 128", 4, 4),
+        ("*, x=-1", 4, 4),
+    ],
+)
+def test_annotations_and_defaults_give_the_type(signature: str, given: object, value: object):
+    bound = parse(SMALL + f"def optimizer(params, {signature}): ...").bind({"x": given})["x"]  # type: ignore[dict-item]
+    assert bound == value
+    assert type(bound) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("signature", "given", "wanted"),
+    [
+        ("x: int", 1.5, "a whole number"),
+        ("x: float = 1.0", True, "a number"),
+        ("x: bool", 1, "true or false"),
+        ("x=1e-2", "abc", "a number"),
+        ("x: float", None, "a number"),
+        ("x: Literal['relu', 'gelu']", "rel", "one of 'relu', 'gelu' (did you mean relu?)"),
+        ("x: int | None", "a", "a whole number or none"),
+        ("x=[1]", 3, "a list"),
+        ("x: str", 3, "text"),
+        ("x: dict", [1], "a dictionary"),
+        ("x=()", {"a": 1}, "a list"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_with_what_is_wanted(signature: str, given: object, wanted: str):
+    message = unbound(SMALL + f"def optimizer(params, {signature}): ...", x=given)
+    assert f"x={given!r}" in message
+    assert message.endswith(f"takes {wanted}")
+
+
+def test_a_default_may_be_a_list_of_dictionaries():
+    definition = parse(SMALL + "def optimizer(params, blocks=[{'kind': 'conv', 'sizes': (3, 5)}], lr=0.1): ...")
+    values = definition.bind({})
+    assert values["blocks"] == [{"kind": "conv", "sizes": [3, 5]}]
+    assert definition.functions["optimizer"].hyperparameters(values)["blocks"] == values["blocks"]
+
+
+def test_a_tuple_default_reaches_the_function_as_a_tuple_again():
+    definition = parse(SMALL + "def optimizer(params, betas=(0.9, 0.99), lr=0.1): ...")
+    values = definition.bind({})
+    assert values["betas"] == [0.9, 0.99]
+    assert definition.functions["optimizer"].hyperparameters(values) == {"betas": (0.9, 0.99), "lr": 0.1}
+
+
+@pytest.mark.parametrize("signature", ["act=nn.ReLU", "sizes={1, 2}", "path=Path('a')", "x=9**9**9"])
+def test_a_default_that_is_no_literal_is_refused_with_a_way_out(signature: str):
+    message = refused(SMALL + f"def optimizer(params, {signature}): ...")
+    assert signature.split("=", 1)[0] in message
+    assert "line 4" in message
+    assert "use" in message
+
+
+@pytest.mark.parametrize("signature", ["*args", "**kwargs", "a, /"])
+def test_arguments_without_names_are_refused(signature: str):
+    assert "by name" in refused(SMALL + f"def optimizer({signature}): ...")
+
+
+def test_values_of_the_loop_cannot_be_sizes_of_a_model():
+    message = refused("def model(input=784): ...\ndef train_data(): ...\ndef loss(output, target): ...")
+    assert "input_size" in message
+
+
+def test_results_that_wait_for_each_other_are_named():
+    message = refused(SMALL + "def a(b): ...\ndef b(a): ...\ndef validation_data(a): ...")
+    assert "a -> b -> a" in message
+
+
+def test_a_syntax_error_has_its_line_and_text():
+    with pytest.raises(InvalidDefinition) as error:
+        parse("x = 1\ndef model(:\n    ...")
+    assert error.value.details == {"line": 2, "text": "def model(:"}
+    assert "line 2" in error.value.message
+
+
+def test_a_function_that_is_a_little_like_a_role_is_a_hint():
+    assert parse(SMALL + "def my_model(): ...").hints == (
+        "my_model (line 4) is no role, and nothing uses it (did you mean model?)",
+    )
+    assert parse(SMALL + "def my_model(a): ...\ndef metrics(output, target): return my_model(output)").hints == ()
+
+
+def test_definitions_travel_as_json():
+    definition = parse(SMALL)
+    assert type(definition).model_validate(definition.to_json()) == definition
+
+
+def test_a_role_that_is_not_trained_yet_is_refused_by_name():
+    assert "augment (line 4) is a role" in unbound(SMALL + "def augment(input): ...")
+
+
+def test_prepare_may_have_hyperparameters_and_results_of_functions_that_ask_for_nothing_else():
+    definition = parse(SMALL + "def prepare(root, url='u'): ...\ndef root(at='.'): ...\ndef dataset(url): ...\n")
+    assert definition.bind({"at": "data"}) == {"width": 64, "url": "u", "at": "data", "lr": 1e-3}
+    assert [each.name for each in definition.needs("prepare")] == ["prepare", "root"]
+    assert parse(SMALL + "def prepare(loss='mse', model='resnet'): ...").bind({})["model"] == "resnet"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def prepare(rank): ...", "prepare (line 4) asks for rank, and prepare runs before there is any"),
+        ("def prepare(train_data): ...", "prepare (line 4) asks for train_data"),
+        ("def root(device): ...\ndef prepare(root): ...", "root (line 4) asks for device, and prepare"),
+        ("def prepare(batch): ...", "exists only while a model trains"),
+        (
+            "def prepare(): ...\ndef validation_data(prepare): ...",
+            "validation_data (line 5) asks for what prepare returns",
+        ),
+    ],
+)
+def test_what_prepare_cannot_have_or_give_is_told(source: str, says: str):
+    assert says in refused(SMALL + source)
+
+
+def test_a_helper_named_prepare_is_a_function_as_any_other():
+    definition = parse("def prepare(): ...\n" + SMALL + "def validation_data(prepare): ...\n", roles_from=2)
+    assert "prepare" in definition.functions
+    assert "prepare" not in definition.roles

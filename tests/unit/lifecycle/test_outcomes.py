@@ -1,0 +1,296 @@
+"""What an attempt's end means to its trial, and what an experiment's state means to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from kernel_backend.lifecycle.outcomes import ending
+from kernel_backend.lifecycle.reconcile import Nudge, align, settled
+from kernel_backend.model import events as e
+from kernel_backend.model.reports import LogMatch
+from kernel_backend.model.states import ExperimentState, Hold, Outcome, TrialState, advance
+from kernel_backend.model.trial import Failure
+from tests.support.builders import attempt, share, trial, user_error
+
+KILLED = Failure(rank=1, type="SIGKILL", message="rank 1 was ended by SIGKILL")
+HUNG = Failure(rank=1, type="Hang", message="rank 1 made no progress", step=7, traceback="Thread 0x1 ...")
+UNSAVED = Failure(
+    rank=0,
+    type="CheckpointFailed",
+    message="the last checkpoint, at step 400, could not be written: No space left on device",
+    step=401,
+    traceback="Traceback ...",
+)
+UNREACHABLE = UNSAVED.model_copy(
+    update={
+        "type": "PlaceUnavailable",
+        "message": "the checkpoints in s3://runs/1 cannot be reached: no route",
+        "step": 1,
+    }
+)
+OUT_OF_MEMORY = LogMatch(
+    pattern="CUDA out of memory", action="cancel_retries", rank=1, line="OutOfMemoryError: CUDA out of memory."
+)
+ECC = LogMatch(pattern="ECC error", action="exclude_node", rank=2, line="uncorrectable ECC error on GPU 3")
+
+
+def follow(trial_before, outcome, failure=None, progress=False, max_restarts=5):
+    """The trial's state after this end, and the changes that went with it."""
+    what = ending(trial_before, attempt(), outcome, failure, progress, max_restarts)
+    return advance(trial_before.state, what.event), what.changes
+
+
+def test_a_finished_gang_completes_its_trial():
+    assert follow(trial(), Outcome.OK)[0] is TrialState.COMPLETED
+
+
+def test_a_killed_rank_is_retried_and_counted():
+    assert follow(trial(failures=2), Outcome.FAILED, KILLED) == (
+        TrialState.QUEUED,
+        {"failures": 3, "failure": KILLED},
+    )
+
+
+def test_progress_resets_the_count_of_failures():
+    assert follow(trial(failures=5), Outcome.FAILED, KILLED, progress=True)[1]["failures"] == 1
+
+
+def test_the_last_retry_without_progress_fails_the_trial():
+    assert follow(trial(failures=5), Outcome.FAILED, KILLED)[0] is TrialState.FAILED
+
+
+def test_no_restarts_means_the_first_error_is_the_last():
+    assert follow(trial(), Outcome.FAILED, KILLED, max_restarts=0)[0] is TrialState.FAILED
+
+
+def test_the_same_error_at_the_same_step_twice_ends_it_early():
+    before = trial(failures=1, failure=user_error(step=7))
+    assert follow(before, Outcome.FAILED, user_error(step=7, rank=1))[0] is TrialState.FAILED
+    assert follow(before, Outcome.FAILED, user_error(step=8))[0] is TrialState.QUEUED
+
+
+def notes(before, failure, progress=False, max_restarts=5):
+    return ending(before, attempt(), Outcome.FAILED, failure, progress, max_restarts).notes
+
+
+def test_why_there_is_no_further_try_is_said():
+    same, early = user_error(step=7), user_error(step=None)
+    assert notes(trial(failure=same), same) == ("not tried again: the same error at step 7 twice in a row",)
+    assert notes(trial(failure=early), early) == (
+        "not tried again: the same error before the first step twice in a row",
+    )
+    assert notes(trial(failures=5), KILLED) == ("not tried again: 6 attempts without progress (--max-restarts 5)",)
+    assert notes(trial(), KILLED, progress=True, max_restarts=0) == ("not tried again: --max-restarts 0",)
+    assert notes(trial(failures=4), KILLED) == ()
+
+
+def test_an_excluded_node_and_the_last_try_are_both_said():
+    gang = (share((0, 1), "a"), share((0,), "b"))
+    what = ending(trial(), attempt(placement=gang), Outcome.FAILED, KILLED, False, 0, (ECC,))
+    assert [note.split(":")[0] for note in what.notes] == ["not tried again", "node b is left out from now on"]
+
+
+def test_who_was_asked_to_leave_by_others_says_so_and_who_was_asked_here_does_not():
+    said = ending(trial(), attempt(4), Outcome.RELEASED, None, False, 5).notes
+    assert said == ("attempt 4 was asked to step aside",)
+    nobody_answered = ending(trial(until=3), attempt(4), Outcome.RELEASED, None, False, 5)
+    assert (nobody_answered.event, nobody_answered.notes) == (e.Released(held=False), ())
+    assert ending(trial(TrialState.RELEASING), attempt(4), Outcome.RELEASED, None, False, 5).notes == ()
+
+
+def test_a_loss_that_is_not_finite_is_not_tried_again():
+    """In a search the trial has failed, and counts as the worst at its target."""
+    not_finite = user_error().model_copy(update={"type": "NotFinite"})
+    assert follow(trial(), Outcome.FAILED, not_finite, progress=True)[0] is TrialState.FAILED
+    (note,) = ending(trial(), attempt(), Outcome.FAILED, not_finite, True, 5).notes
+    assert note == "not tried again: the same steps would lead there once more"
+
+
+def test_the_same_error_of_the_users_code_twice_before_the_first_step_ends_it_too():
+    before = trial(failures=1, failure=user_error(step=None))
+    assert follow(before, Outcome.FAILED, user_error(step=None))[0] is TrialState.FAILED
+
+
+def test_a_store_that_cannot_be_reached_at_the_start_is_tried_as_often_as_any_fault():
+    away = user_error(step=None, message="s3://runs/1: the network is down").model_copy(update={"frames": ()})
+    assert follow(trial(failures=1, failure=away), Outcome.FAILED, away)[0] is TrialState.QUEUED
+    assert follow(trial(failures=5, failure=away), Outcome.FAILED, away)[0] is TrialState.FAILED
+
+
+@pytest.mark.parametrize("failure", [UNSAVED, UNREACHABLE])
+def test_storage_that_cannot_be_written_or_reached_is_tried_again_like_any_fault(failure):
+    for failures in range(5):
+        what = ending(trial(failures=failures, failure=failure), attempt(), Outcome.FAILED, failure, False, 5)
+        assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
+        assert (what.changes["failures"], what.notes, what.pause) == (failures + 1, (), False)
+
+
+@pytest.mark.parametrize("failure", [UNSAVED, UNREACHABLE])
+@pytest.mark.parametrize(("failures", "max_restarts"), [(5, 5), (0, 0)])
+def test_when_its_retries_are_used_up_the_experiment_is_paused_and_the_trial_never_fails(
+    failure, failures, max_restarts
+):
+    before = trial(experiment=12, failures=failures, failure=failure)
+    what = ending(before, attempt(), Outcome.FAILED, failure, False, max_restarts)
+    assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
+    assert what.pause
+    assert what.notes == (f"paused: {failure.message}, then resume #12",)
+    queued = trial(TrialState.QUEUED, **what.changes)
+    held = align(ExperimentState.PAUSED, queued, feasible=True)
+    assert held == Nudge(e.Held(), {"holds": frozenset({Hold.USER})})
+    paused = queued.model_copy(update={"state": TrialState.PAUSED, **held.changes})
+    resumed = align(ExperimentState.ACTIVE, paused, feasible=True)
+    assert resumed == Nudge(e.Lifted(), {"holds": frozenset(), "excluded": frozenset(), "failures": 0, "failure": None})
+
+
+def test_an_invalid_definition_is_not_tried_again():
+    invalid = user_error().model_copy(update={"type": "InvalidDefinition", "frames": (), "step": None})
+    what = ending(trial(), attempt(), Outcome.FAILED, invalid, False, 5)
+    assert advance(TrialState.RUNNING, what.event) is TrialState.FAILED
+    assert what.notes == ("not tried again: the definition must be changed first",)
+
+
+def test_no_other_failure_pauses():
+    for failure in (KILLED, HUNG, user_error(), None):
+        assert not ending(trial(failures=9), attempt(), Outcome.FAILED, failure, False, 5).pause
+
+
+def test_no_log_line_fails_a_trial_whose_work_only_waits_to_be_saved():
+    plain = ending(trial(), attempt(), Outcome.FAILED, UNSAVED, False, 0)
+    assert ending(trial(), attempt(), Outcome.FAILED, UNSAVED, False, 0, (OUT_OF_MEMORY,)) == plain
+
+
+@pytest.mark.parametrize("state", [TrialState.RELEASING, TrialState.STOPPING])
+def test_who_leaves_when_asked_and_cannot_save_its_steps_says_so(state):
+    assert ending(trial(state), attempt(), Outcome.FAILED, UNSAVED, False, 5).notes == (
+        "its newest steps are not saved: " + UNSAVED.message,
+    )
+    assert ending(trial(state), attempt(), Outcome.FAILED, KILLED, False, 5).notes == ()
+
+
+def test_two_kills_in_a_row_are_no_proof_of_a_fault_in_the_code():
+    assert follow(trial(failures=1, failure=KILLED), Outcome.FAILED, KILLED)[0] is TrialState.QUEUED
+
+
+def test_two_hangs_at_the_same_step_are_no_proof_either():
+    assert follow(trial(failures=1, failure=HUNG), Outcome.FAILED, HUNG)[0] is TrialState.QUEUED
+
+
+def test_a_log_line_that_cancels_retries_fails_the_trial_at_once_and_is_quoted():
+    what = ending(trial(), attempt(), Outcome.FAILED, KILLED, False, 5, (OUT_OF_MEMORY,))
+    assert advance(TrialState.RUNNING, what.event) is TrialState.FAILED
+    assert what.changes["failure"].type == "SIGKILL"
+    assert what.changes["failure"].message == (
+        "rank 1 was ended by SIGKILL (not tried again: rank 1 said 'OutOfMemoryError: CUDA out of memory.', and "
+        "--on-log 'CUDA out of memory' cancels retries)"
+    )
+
+
+def test_a_log_line_that_excludes_a_node_names_the_node_of_its_rank():
+    gang = (share((0, 1), "a"), share((0,), "b"))
+    what = ending(trial(excluded={"c"}), attempt(placement=gang), Outcome.FAILED, KILLED, False, 5, (ECC,))
+    assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
+    assert what.changes["excluded"] == {"b", "c"}
+    assert what.notes == (
+        "node b is left out from now on: rank 2 said 'uncorrectable ECC error on GPU 3' (--on-log 'ECC error')",
+    )
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.LOST, Outcome.RELEASED])
+def test_log_lines_of_an_attempt_that_did_not_fail_change_nothing(outcome):
+    plain = ending(trial(), attempt(), outcome, None, False, 5)
+    assert ending(trial(), attempt(), outcome, None, False, 5, (OUT_OF_MEMORY, ECC)) == plain
+
+
+def test_invalid_hyperparameters_are_not_tried_again():
+    assert follow(trial(), Outcome.FAILED, user_error(invalid=True))[0] is TrialState.FAILED
+
+
+def test_a_lost_gang_is_never_counted():
+    state, changes = follow(trial(failures=5), Outcome.LOST)
+    assert state is TrialState.QUEUED
+    assert changes == {}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.RELEASED, Outcome.LOST, Outcome.FAILED, Outcome.KILLED])
+def test_a_held_trial_pauses_however_its_gang_left(outcome):
+    assert follow(trial(TrialState.RELEASING, holds=frozenset({Hold.USER})), outcome)[0] is TrialState.PAUSED
+    assert follow(trial(TrialState.RELEASING), outcome)[0] is TrialState.QUEUED
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_stopping_trial_is_stopped_by_any_end(outcome):
+    assert follow(trial(TrialState.STOPPING), outcome)[0] is TrialState.STOPPED
+
+
+@pytest.mark.parametrize("state", [TrialState.STARTING, TrialState.RUNNING])
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_every_outcome_has_an_answer_while_a_gang_works(state, outcome):
+    follow(trial(state), outcome, user_error() if outcome is Outcome.FAILED else None)
+
+
+def test_an_impossible_gang_is_queued_held_and_then_paused():
+    state, changes = follow(trial(TrialState.STARTING), Outcome.INFEASIBLE)
+    assert state is TrialState.QUEUED
+    queued = trial(state, **changes)
+    assert align(ExperimentState.ACTIVE, queued, feasible=False) == Nudge(e.Held(), {})
+
+
+def test_pausing_releases_what_runs_and_resuming_lifts_the_hold():
+    assert align(ExperimentState.PAUSED, trial(), True) == Nudge(e.Release(), {"holds": frozenset({Hold.USER})})
+    paused = trial(TrialState.PAUSED, holds=frozenset({Hold.USER}))
+    assert align(ExperimentState.ACTIVE, paused, True) == Nudge(e.Lifted(), {"holds": frozenset()})
+
+
+def test_resuming_while_the_gang_still_leaves_only_lifts_the_hold():
+    leaving = trial(TrialState.RELEASING, holds=frozenset({Hold.USER}))
+    assert align(ExperimentState.ACTIVE, leaving, True) == Nudge(None, {"holds": frozenset()})
+
+
+def test_resuming_gives_excluded_nodes_another_chance_and_all_retries_back():
+    holds = frozenset({Hold.USER, Hold.ENGINE})
+    paused = trial(TrialState.PAUSED, holds=holds, excluded={"here"}, failures=3)
+    nudge = align(ExperimentState.ACTIVE, paused, feasible=False)
+    assert nudge == Nudge(
+        None, {"holds": frozenset({Hold.ENGINE}), "excluded": frozenset(), "failures": 0, "failure": None}
+    )
+    lifted = align(ExperimentState.ACTIVE, paused.model_copy(update=nudge.changes), feasible=True)
+    assert lifted == Nudge(e.Lifted(), {"holds": frozenset()})
+
+
+def test_the_users_hold_leaves_the_searchs_alone():
+    held = trial(TrialState.PAUSED, holds=frozenset({Hold.USER, Hold.SEARCH}))
+    assert align(ExperimentState.ACTIVE, held, True) == Nudge(None, {"holds": frozenset({Hold.SEARCH})})
+
+
+def test_an_ask_that_became_impossible_is_held_until_it_fits_again():
+    held = align(ExperimentState.ACTIVE, trial(TrialState.QUEUED), feasible=False)
+    assert held == Nudge(e.Held(), {"holds": frozenset({Hold.ENGINE})})
+    paused = trial(TrialState.PAUSED, holds=frozenset({Hold.ENGINE}))
+    assert align(ExperimentState.ACTIVE, paused, feasible=True) == Nudge(e.Lifted(), {"holds": frozenset()})
+
+
+@pytest.mark.parametrize("wanted", list(ExperimentState))
+@pytest.mark.parametrize("state", list(TrialState))
+@pytest.mark.parametrize("holds", [frozenset(), frozenset({Hold.USER}), frozenset({Hold.ENGINE})])
+@pytest.mark.parametrize("feasible", [True, False])
+def test_aligning_comes_to_rest_and_never_asks_the_impossible(wanted, state, holds, feasible):
+    current = trial(state, holds=holds)
+    for _ in range(5):
+        nudge = align(wanted, current, feasible)
+        if nudge is None:
+            return
+        after = advance(current.state, nudge.event) if nudge.event else current.state
+        current = current.model_copy(update={"state": after, **nudge.changes})
+    raise AssertionError(f"never at rest: {current}")
+
+
+def test_an_experiment_ends_when_its_trials_have():
+    done, failed, running = TrialState.COMPLETED, TrialState.FAILED, TrialState.RUNNING
+    assert settled(ExperimentState.ACTIVE, Counter([done, running])) is None
+    assert settled(ExperimentState.ACTIVE, Counter([done, failed])) == e.Completed()
+    assert settled(ExperimentState.ACTIVE, Counter([failed])) == e.Failed()
+    assert settled(ExperimentState.STOPPING, Counter([TrialState.STOPPED])) == e.Ended()
+    assert settled(ExperimentState.COMPLETED, Counter([done])) is None

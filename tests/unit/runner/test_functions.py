@@ -1,0 +1,197 @@
+"""Roles are called with what their arguments name, and say so when they give back what cannot be trained."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import types
+
+import pytest
+import torch
+from torch import nn
+
+from kernel_backend.definition.parse import parse
+from kernel_backend.errors import InvalidDefinition
+from kernel_backend.runner.definition.functions import BatchRule, Functions, loss_and_logged
+from kernel_backend.runner.definition.load import Loaded, load
+
+BASIC = """
+import torch
+from torch import nn
+calls = []
+def shared():
+    calls.append("shared")
+    return 4
+def train_data(shared): return [(torch.ones(shared), torch.ones(2))] * 3
+def model(shared, width=2, device="cpu"): return nn.Linear(shared, width)
+def loss(output, target, weight=0.5): return weight * (output - target).square().mean()
+"""
+
+
+def functions(source, **params):
+    module = types.ModuleType("definition")
+    exec(source, module.__dict__)
+    return Functions(Loaded(module, parse(source)), params, 0, {"device": "cpu", "rank": 0, "world": 1})
+
+
+def test_arguments_come_by_name_and_shared_values_are_made_once():
+    made = functions(BASIC, width=3)
+    assert made.model().out_features == 3
+    assert len(made.result("train_data")) == 3
+    assert made._module.calls == ["shared"]
+    assert made.params == {"width": 3, "weight": 0.5, "lr": 1e-3}
+
+
+def test_a_step_function_takes_only_the_loop_values_that_it_names():
+    loss = functions(BASIC).step_function("loss")
+    value = loss(output=torch.ones(2), target=torch.zeros(2), input=None, batch=None, epoch=3)
+    assert value == 0.5
+
+
+def test_what_a_step_function_asks_for_is_known_whatever_its_arguments_are_called():
+    made = functions(BASIC + "def metrics(pred, y, epoch, scale=1.0): return {}\n")
+    assert made.asked("loss") == {"output", "target"}
+    assert made.asked("metrics") == {"output", "target", "epoch"}
+
+
+def test_without_an_optimizer_it_is_adamw_with_the_lr_of_the_definition():
+    made = functions(BASIC)
+    optimizer = made.optimizer(made.model())
+    assert type(optimizer) is torch.optim.AdamW
+    assert optimizer.param_groups[0]["lr"] == 1e-3
+    made = functions(BASIC, lr=0.2)
+    assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.2
+    made = functions(BASIC.replace("width=2", "width=2, lr=0.3"))
+    assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.3
+
+
+def test_roles_by_other_names_are_called_with_what_their_arguments_mean():
+    source = BASIC.replace("def train_data(", "def train_loader(").replace(
+        "def loss(output, target", "def criterion(a, b"
+    )
+    source = source.replace("(output - target)", "(a - b)")
+    source += "def optim(parameters, lr=0.2): return torch.optim.SGD(parameters, lr=lr)\n"
+    source += "def scheduler(opt): return torch.optim.lr_scheduler.StepLR(opt, 1)\n"
+    source += "def valid_data(train_loader): return train_loader[:1]\n"
+    source += "def metrics(y_true, y_pred): return {'error': y_pred - 2 * y_true}\n"
+    made = functions(source)
+    optimizer = made.optimizer(made.model())
+    assert (type(optimizer), optimizer.param_groups[0]["lr"]) == (torch.optim.SGD, 0.2)
+    assert made.schedule(optimizer).optimizer is optimizer
+    assert len(made.result("validation_data")) == 1
+    step = {"output": torch.ones(2), "target": torch.zeros(2), "input": None, "batch": None, "epoch": 0}
+    assert made.step_function("loss")(**step) == 0.5
+    assert torch.equal(made.step_function("metrics")(**step)["error"], torch.ones(2))
+
+
+def test_an_optimizer_may_ask_for_named_parameters():
+    source = BASIC + "def optimizer(named_params, lr=0.2): return torch.optim.SGD(dict(named_params).values(), lr=lr)\n"
+    made = functions(source)
+    assert made.optimizer(made.model()).param_groups[0]["lr"] == 0.2
+
+
+def test_an_optimizer_of_parameters_that_are_not_the_models_is_told():
+    own = "def optimizer(params, criterion): return torch.optim.SGD([*params, *criterion.parameters()], lr=0.1)\n"
+    made = functions(BASIC + "def criterion(): return nn.Linear(3, 5)\n" + own)
+    says = r"not the model's \(of shape \(5, 3\), \(5,\)\): make the module that has them a part of what model"
+    with pytest.raises(InvalidDefinition, match=says):
+        made.optimizer(made.model())
+
+
+def test_initial_weights_depend_on_nothing_but_the_seed():
+    one, two = functions(BASIC), functions(BASIC)
+    two.result("train_data")
+    torch.rand(5)
+    assert torch.equal(one.model().weight, two.model().weight)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("return nn.Linear(shared, width)", "return {'a': nn.Linear(1, 1), 'b': None}"), "several models \\(a, b\\)"),
+        (("return nn.Linear(shared, width)", "return 5"), "model\\(\\) returned a int; it must return an nn.Module"),
+        (
+            ("def loss(", "def augment(input): ...\ndef loss("),
+            "augment \\(line 10\\) is a role that this version",
+        ),
+    ],
+)
+def test_what_cannot_be_run_is_told_before_training(change, says):
+    with pytest.raises(InvalidDefinition, match=says):
+        functions(BASIC.replace(*change)).model()
+
+
+def test_a_loop_value_that_a_role_cannot_have_is_named_with_those_it_can():
+    with pytest.raises(InvalidDefinition, match=r"loss \(line 10\) asks for run, and can have: batch device epoch"):
+        functions(BASIC.replace("loss(output", "loss(run, output")).step_function("loss")
+
+
+def test_classes_of_a_definition_can_be_pickled_by_its_own_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "definition", raising=False)
+    (tmp_path / "beside.py").write_text("ANSWER = 42\n")
+    (tmp_path / "definition.py").write_text(f"from beside import ANSWER\nclass Thing: ...\n{BASIC}")
+    module, definition, _ = load(tmp_path, tmp_path)
+    assert (module.__name__, module.ANSWER) == ("definition", 42)
+    assert type(pickle.loads(pickle.dumps(module.Thing()))) is module.Thing
+    assert definition.roles == ("train_data", "model", "loss")
+    monkeypatch.delitem(sys.modules, "definition")
+
+
+class Text(nn.Module):
+    def forward(self, ids, mask=None):
+        return ids
+
+
+def test_a_tuple_batch_is_inputs_and_then_the_target():
+    inputs = BatchRule(Text()).split([1, 2, 3])
+    assert (inputs.positional, inputs.target, inputs.value) == ((1, 2), 3, (1, 2))
+    assert BatchRule(Text()).split((1, 2)).value == 1
+
+
+def test_a_dict_batch_goes_by_the_names_of_forward():
+    inputs = BatchRule(Text()).split({"ids": 1, "mask": 2, "labels": 3, "other": 4})
+    assert (inputs.named, inputs.target, inputs.value) == ({"ids": 1, "mask": 2}, 3, {"ids": 1, "mask": 2})
+    assert BatchRule(Text()).split({"ids": 1, "target": 5}).target == 5
+
+
+@pytest.mark.parametrize("batch", [torch.ones(3), (1,), {"words": 1}, 5])
+def test_a_batch_that_fits_no_rule_is_told_with_the_rule(batch):
+    with pytest.raises(InvalidDefinition, match=r"target|forward takes ids, mask"):
+        BatchRule(Text()).split(batch)
+
+
+def test_a_loss_is_a_scalar_with_or_without_values_to_log():
+    assert loss_and_logged(torch.ones(1))[0].shape == ()
+    assert loss_and_logged((torch.tensor(2.0), {"a": 1}))[1] == {"a": 1}
+    for wrong in (torch.ones(3), 0.5, None, (torch.tensor(1.0), 2)):
+        with pytest.raises(InvalidDefinition, match="scalar tensor"):
+            loss_and_logged(wrong)
+
+
+COSINE = """
+def schedule(optimizer, steps, floor=0.0):
+    return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, floor)
+"""
+
+
+def test_a_schedule_is_made_over_the_optimizer_and_may_ask_for_all_steps():
+    made = functions(BASIC + COSINE, floor=0.5)
+    made.know(steps=40)
+    optimizer = made.optimizer(made.model())
+    schedule = made.schedule(optimizer)
+    assert (schedule.T_max, schedule.eta_min, schedule.optimizer) == (40, 0.5, optimizer)
+    assert functions(BASIC).schedule(optimizer) is None
+
+
+def test_a_schedule_that_is_none_is_told():
+    made = functions(BASIC + "def schedule(optimizer): return 0.1\n")
+    with pytest.raises(InvalidDefinition, match=r"returned a float; it must return a torch\.optim\.lr_scheduler"):
+        made.schedule(made.optimizer(made.model()))
+
+
+def test_a_schedule_that_waits_for_validations_asks_for_some():
+    plateau = "def schedule(optimizer): return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)\n"
+    made = functions(BASIC + plateau)
+    with pytest.raises(InvalidDefinition, match="there is no validation_data: add it"):
+        made.schedule(made.optimizer(made.model()))

@@ -1,0 +1,263 @@
+"""The picture in the service: whatever happens, and whenever the service is restarted, it is what the store says."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel_backend.checkpoints.storage import Places
+from kernel_backend.model import events as e
+from kernel_backend.model.cluster.quotas import Quota
+from kernel_backend.model.experiment import Config
+from kernel_backend.model.reports import Committed, Started
+from kernel_backend.model.resources import Node
+from kernel_backend.model.states import Outcome, TrialState
+from kernel_backend.scheduler.decide import decide
+from kernel_backend.scheduler.decisions import Start
+from kernel_backend.scheduler.requests import Key, Reservation
+from kernel_backend.scheduler.rules import Rules
+from kernel_backend.scheduler.state import Accounts, Picture
+from kernel_backend.service.checkpoint_copies import Beginnings
+from kernel_backend.service.environments import Preparation
+from kernel_backend.service.search.runner import Searches
+from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.state.requests import Asking
+from kernel_backend.snapshots.archive import Archive
+from kernel_backend.store.base import Draft, Store
+from kernel_backend.store.sql import SqlStore
+from kernel_backend.workspaces.own import OneArea, OwnArea
+from tests.support.clusters import nodes
+from tests.support.quotas import Named
+
+HAPPENS = ("submit", "submit", "commit", "crash", "crash", "goes", "ends", "quota", "drain", "pause", "restart")
+DAY_S = 86400.0
+OWNERS = {"ada": "vision", "bob": "speech", "cy": "speech"}
+
+
+@dataclass
+class Machines:
+    """All that a picture asks of an engine."""
+
+    there: list[Node] = field(default_factory=lambda: nodes(2, 4))
+
+    async def nodes(self) -> list[Node]:
+        return self.there
+
+
+class World:
+    """A store and the pictures over it, and what a loop would do with both."""
+
+    def __init__(self, home: Path, seed: int = 0) -> None:
+        self.draw, self.at, self.home = random.Random(seed), 1_000_000.0, home
+        self.store: Store = SqlStore(home / "daylight.db")
+        self.engine, self.roster = Machines(), Named()
+        self.area = OwnArea(home)
+        self.pictures = self.afresh()
+        self.promised: dict[Key, Reservation] = {}  # to those that hold slots
+        self.places: dict[Key, float] = {}  # when each has asked first
+
+    def afresh(self) -> Pictures:
+        """Those of a service that was just started."""
+        archive, places = Archive(self.home / "snapshots"), Places(str(self.home / "checkpoints"))
+        preparation = Preparation(archive, OneArea(self.area), lambda: None)
+        searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
+        asking = Asking(self.store, searches, preparation, Beginnings(places, lambda: None))
+        rules = Rules(min_run=60.0)
+        return Pictures(self.store, self.engine, self.roster, asking, rules, lambda: self.at)  # type: ignore[arg-type]
+
+    def submit(self, owner: str, snapshot: str = "0" * 64, **config: Any) -> int:
+        given: dict[str, Any] = {"slots": 1, **config}
+        draft = Draft(
+            owner=owner,
+            group=OWNERS[owner],
+            snapshot=snapshot,
+            config=Config(**given),
+            params={},
+            python="python",
+            cwd="/",
+        )
+        return self.store.add_experiment(draft, self.at)[0].number
+
+    async def decide(self) -> list[Start]:
+        """A round as the loop has it."""
+        async with self.pictures.settled() as picture:
+            decisions = decide(picture)
+            self.pictures.decided(picture, decisions)
+        for start in decisions.starts:
+            key = start.ask.key
+            async with self.pictures.starting(key, start):
+                self.store.add_attempt(*key[:2], start.placement, None, "digest", self.at)
+            self.promised.pop(key, None)
+            if start.reservation is not None:
+                self.promised[key] = start.reservation
+        for preempt in decisions.preempts:
+            self.store.advance_trial(*preempt.run.key[:2], e.Release(), self.at)
+        await self.pictures.now()
+        await self.pictures.keep()
+        return list(decisions.starts)
+
+    def running(self, *states: TrialState) -> list[Key]:
+        wanted = states or (TrialState.STARTING, TrialState.RUNNING, TrialState.RELEASING)
+        return [Key(each.experiment, each.index) for each in self.store.live_trials() if each.state in wanted]
+
+    def ends(self, key: Key, event: e.Event, outcome: Outcome) -> None:
+        """A gang has ended: first its trial moves on, then its attempt is closed."""
+        trial = self.store.advance_trial(*key[:2], event, self.at)
+        attempt = self.store.attempts(*key[:2])[-1]
+        self.store.advance_attempt(attempt.id, e.Ended(), self.at, outcome=outcome)
+        if trial.state is not TrialState.QUEUED:
+            self.promised.pop(key, None)
+            if trial.state is TrialState.COMPLETED:
+                self.store.advance_experiment(key.experiment, e.Completed(), self.at)
+
+    def commits(self, key: Key) -> None:
+        attempt = self.store.attempts(*key[:2])[-1]
+        words = {"backend": "torch", "reason": "chosen", "world": 1, "steps_per_epoch": 9, "parameters": 3}
+        started = Started.model_validate({"number": 1, "at": self.at, "total_steps": 900, **words})
+        id = f"9-{attempt.number}"
+        done = Committed(number=2, at=self.at, id=id, step=9, epoch=1.0, bytes=9, seconds=0.1)
+        self.store.accept(attempt.id, [started, done], self.at)
+
+    async def something(self) -> None:
+        """Anything that can happen."""
+        draw, running = self.draw, self.running()
+        self.at += draw.choice((1.0, 70.0, 500.0, 4000.0, 40000.0))
+        match draw.choice(
+            ("submit", "submit", "commit", "crash", "goes", "ends", "quota", "drain", "pause", "restart")
+        ):
+            case "submit":
+                config = {"slots": draw.choice((1, 2, 3, 8)), "preemptible": draw.random() < 0.5}
+                max_time = draw.choice((None, 3600.0))
+                number = self.submit(draw.choice(sorted(OWNERS)), **config, max_time=max_time)
+                self.places[Key(number, 1)] = self.at
+            case "commit" if running:
+                self.commits(draw.choice(running))
+            case "crash" if running:
+                self.ends(draw.choice(running), e.Lost(), Outcome.LOST)
+            case "goes" if leaving := self.running(TrialState.RELEASING):
+                self.ends(draw.choice(leaving), e.Released(held=False), Outcome.RELEASED)
+            case "ends" if running := self.running(TrialState.STARTING, TrialState.RUNNING):
+                self.ends(draw.choice(running), e.Finished(), Outcome.OK)
+            case "quota":
+                quotas = Quota(), Quota(guarantee=3), Quota(limit=4), Quota(slot_hours="40/2d")  # type: ignore[arg-type]
+                self.roster.users = self.roster.users | {draw.choice(sorted(OWNERS)): draw.choice(quotas)}
+            case "drain":
+                self.roster.drained = draw.choice((frozenset(), frozenset({"n1"})))
+            case "pause":
+                queued = self.running(TrialState.QUEUED)
+                if queued:
+                    key = draw.choice(queued)
+                    self.store.advance_trial(*key[:2], e.Held(), self.at)
+                    self.store.advance_trial(*key[:2], e.Lifted(), self.at)
+            case "restart":
+                self.pictures = self.afresh()
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("migrated") / "daylight.db"
+    SqlStore(file).close()
+    return file
+
+
+@pytest.fixture(scope="module")
+def made(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], World]:
+    def make(seed: int) -> World:
+        home = tmp_path_factory.mktemp("world")
+        shutil.copy(migrated, home / "daylight.db")
+        return World(home, seed)
+
+    return make
+
+
+@pytest.fixture
+def world(made: Callable[[int], World]) -> Iterator[World]:
+    world = made(0)
+    yield world
+    world.store.close()
+
+
+def same(kept: Picture, afresh: Picture) -> None:
+    """All that a decision reads is the same."""
+    at = kept.at
+    assert {key: replace(run, leaving=None) for key, run in kept.runs.items()} == {
+        key: replace(run, leaving=None) for key, run in afresh.runs.items()
+    }
+    for key, run in kept.runs.items():
+        assert run.reservation == afresh.runs[key].reservation
+        assert (run.leaving is None) == (afresh.runs[key].leaving is None)
+    assert kept.queue.asks == afresh.queue.asks
+    assert set(kept.reservations) == set(afresh.reservations)
+    assert kept.nodes == afresh.nodes
+    assert kept.free == afresh.free
+    assert _heads(kept) == pytest.approx(_heads(afresh), abs=61.0)
+    for mine, other in ((kept.users, afresh.users), (kept.groups, afresh.groups), (kept.members, afresh.members)):
+        assert _used(mine, at) == pytest.approx(_used(other, at), rel=1e-6, abs=1e-3)
+
+
+def _heads(picture: Picture) -> dict[object, float]:
+    lines = [(pool, key, line) for pool, found in picture.queue.lines.items() for key, line in found.items()]
+    return {(pool, *key, line.first.key): line.since for pool, key, line in lines}
+
+
+def _used(accounts: Accounts, at: float) -> dict[object, float]:
+    found: dict[object, float] = {}
+    for name, meter in accounts.items():
+        quota = accounts.quota(name).slot_hours
+        if meter.held or meter.decayed(at) > 1.0:  # what has faded away is not looked for any more
+            found |= {(name, "held"): meter.held, (name, "decayed"): meter.decayed(at)}
+            found[name, "window"] = meter.within(quota.window, at) if quota else 0.0
+    return found
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_the_picture_is_the_one_that_a_restart_gives_and_nobody_loses_his_place(made: Any, seed: int) -> None:
+    world: World = made(seed)
+
+    async def live() -> None:
+        for _ in range(25):
+            await world.something()
+            await world.decide()
+            kept = await world.pictures.now()
+            same(kept, await world.afresh().now())
+            reserved = {each.key: each for each in kept.reservations}
+            for key, ask in kept.queue.asks.items():
+                assert ask.queued_at == world.places[key]
+                if key in world.promised:  # it came back, and has what it was started by
+                    assert reserved[key].since == world.promised[key].since
+                    del world.promised[key]
+
+    asyncio.run(live())
+    world.store.close()
+
+
+def test_a_clock_that_is_set_right_after_a_jump_leaves_nobody_resting(world: World) -> None:
+    number = world.submit("ada")
+    key = Key(number, 1)
+
+    async def live() -> list[int]:
+        await world.decide()
+        world.at += 10 * DAY_S
+        started = []
+        for _ in range(2):  # lost at once, twice: it rests for two seconds
+            world.ends(key, e.Lost(), Outcome.LOST)
+            started.append(len(await world.decide()))
+            world.at += 1.0
+        world.ends(key, e.Lost(), Outcome.LOST)
+        world.at += 1.0
+        started.append(len(await world.decide()))
+        world.at -= 10 * DAY_S
+        started.append(len(await world.decide()))
+        return started
+
+    assert asyncio.run(live()) == [1, 1, 0, 1]

@@ -1,0 +1,268 @@
+"""One table of options for notebook and command line: any order, no guesses, and every refusal names the way out."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+
+import pytest
+
+from kernel_backend.errors import InvalidRequest
+from kernel_backend.model.experiment import (
+    Cadence,
+    Config,
+    Keep,
+    Metric,
+    parse_duration,
+    parse_size,
+    parse_slot_time,
+)
+from kernel_backend.model.search.records import Search
+from kernel_backend.spec.config_text import duration_word, given_words, size_word, to_config, to_words
+from kernel_backend.spec.options import OPTIONS, add_options, options_for
+from tests.support.builders import parse_options
+
+
+def config(line: str) -> Config:
+    return to_config(parse_options(line.split(), "notebook"))
+
+
+def test_options_and_words_mix_in_any_order():
+    namespace = parse_options(["lr=1", "--slots", "2", "width=8", "--wait", "--epochs=3", "b=-2"], "notebook")
+    assert namespace.words == ["lr=1", "width=8", "b=-2"]
+    assert to_config(namespace) == Config(slots=2, epochs=3)
+    assert namespace.wait is True
+
+
+def test_without_options_the_configuration_is_the_default():
+    assert config("") == Config()
+
+
+def test_waiting_is_asked_refused_or_left_open():
+    assert [parse_options([word], "notebook").wait for word in ("--wait", "--no-wait", "a=1")] == [True, False, None]
+
+
+def test_every_setting_reaches_its_field():
+    line = "--slots 2 --backend torch --threads 3 --epochs 4 --batch-size 5 --seed 6 --checkpoint-every 2epochs"
+    assert config(f"{line} --max-restarts 0") == Config(
+        slots=2,
+        backend="torch",
+        threads=3,
+        epochs=4,
+        batch_size=5,
+        seed=6,
+        checkpoint_every=Cadence(epochs=2),
+        max_restarts=0,
+    )
+    line = "--device cpu --logical-workers 4 --steps 9 --schedule-per epoch --amp fp16 --ema 0.99 --clip 1.5"
+    assert config(line) == Config(
+        device="cpu", logical_workers=4, steps=9, schedule_per="epoch", amp="fp16", ema=0.99, clip=1.5
+    )
+    line = "--loader-workers 2 --rng stream --reproducible portable --metric f1:max --keep best:2 --hang-timeout 2m"
+    assert config(line) == Config(
+        loader_workers=2,
+        rng="stream",
+        reproducible="portable",
+        metric=Metric(name="f1", mode="max"),
+        keep=Keep(best=2, latest=0),
+        hang_timeout=120,
+    )
+    assert config("--loader-workers auto") == Config()
+    line = "--pool a100 --one-node --group vision --priority -5 --preemptible --max-time 8h"
+    assert config(line) == Config(
+        pool="a100", one_node=True, group="vision", priority=-5, preemptible=True, max_time=28_800
+    )
+
+
+def test_the_longest_time_of_a_search_is_the_searchs_and_of_a_training_the_configurations():
+    searched = config("--max-time 2h --search asha")
+    assert (searched.max_time, searched.search.max_time) == (None, 7200)
+    assert (config("--max-time 2h").max_time, config("--max-time 2h").search) == (7200, None)
+
+
+def test_every_setting_of_a_search_reaches_its_field():
+    line = "--search asha --trials 9 --sampler tpe --stopping --eta 3 --first-rung 2 --brackets standard --parallel 5"
+    assert config(f"{line} --budget 20gpuh --max-time 8h --warm 12 --warm 9,#7.3").search == Search(
+        method="asha",
+        trials=9,
+        sampler="tpe",
+        stopping=True,
+        eta=3,
+        first_rung=2,
+        brackets="standard",
+        parallel=5,
+        budget=72_000,
+        max_time=28_800,
+        warm=("12", "9", "7.3"),
+    )
+    assert config("--search pbt --population 8 --interval 2").search == Search(method="pbt", population=8, interval=2)
+    assert config("--search custom:Mine").search == Search(method="custom", source="Mine")
+
+
+def test_a_search_has_as_many_trials_as_its_method_usually_has_or_as_its_budget_pays():
+    assert [config(f"--search {name}").search.limit for name in ("asha", "random", "sobol", "tpe", "grid")] == [
+        64,
+        16,
+        16,
+        16,
+        None,
+    ]
+    assert config("--search asha --trials 7").search.limit == 7
+    assert config("--search asha --budget 1h").search.limit is None
+    assert config("--search asha --max-time 1h --trials 7").search.limit == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("20gpuh", 72_000), ("2slot-h", 7200), ("30m", 1800), ("1.5 GPU-h", 5400), ("90s", 90)]
+)
+def test_a_budget_counts_the_time_of_slots(text: str, seconds: float):
+    assert parse_slot_time(text) == seconds
+
+
+def test_log_policies_are_added_to_the_usual_ones_and_replace_those_of_the_same_pattern():
+    tokens = ["--on-log", "disk (full|gone)", "cancel_retries", "--on-log", "ECC error", "cancel_retries"]
+    policies = to_config(parse_options(tokens, "notebook")).on_log
+    assert [(policy.pattern, policy.action) for policy in policies] == [
+        ("disk (full|gone)", "cancel_retries"),
+        ("ECC error", "cancel_retries"),
+        ("CUDA out of memory", "cancel_retries"),
+    ]
+
+
+def test_values_that_are_no_text_are_taken_as_they_are():
+    assert to_config(Namespace(slots=2, backend=None)) == Config(slots=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--slots 0", "--slots 0: must be at least 1"),
+        ("--epochs -3", "--epochs -3: must be at least 1"),
+        ("--batch-size many", "--batch-size many: must be a whole number"),
+        ("--slots 1.5", "--slots 1.5: must be a whole number"),
+        ("--seed 99999999999999999999", "must be less than 9223372036854775808"),
+        ("--backend mpi", "--backend mpi: must be auto, horovod or torch"),
+        ("--checkpoint-every 5x", "--checkpoint-every 5x: .*60s, 10m, 1epoch or 500steps"),
+        ("--slots 0 --epochs 0", "--slots 0: must be at least 1; --epochs 0: must be at least 1"),
+        ("--ema 1", "--ema 1: must be less than 1"),
+        ("--ema 0", "--ema 0: must be greater than 0"),
+        ("--clip much", "--clip much: must be a number"),
+        ("--steps 9 --epochs 3", "--steps and --epochs exclude each other"),
+        ("--amp fp8", "--amp fp8: must be bf16 or fp16"),
+        ("--keep all", "--keep all: 'all' is no rule of what to keep: write best:1,latest:2"),
+        ("--metric x:up", "--metric x:up: 'x:up' is no metric"),
+        ("--hang-timeout never", "--hang-timeout never: 'never' is no length of time"),
+        ("--on-log [ cancel_retries", "--on-log \\[ cancel_retries: '\\[' is no regular expression"),
+        ("--on-log a retry", "--on-log a retry: 'retry' is no action: write cancel_retries or exclude_node"),
+        ("--priority 1001", "^--priority 1001: must be at most 1000$"),
+        ("--priority high", "^--priority high: must be a whole number$"),
+        ("--max-time soon", "^--max-time soon: 'soon' is no length of time"),
+        ("--epoch 3", "no option --epoch: did you mean --epochs?"),
+        ("--epoch=3", "no option --epoch: did you mean --epochs?"),
+        ("--zzz", "no option --zzz: see --help"),
+        ("--slots", "--slots: expected one argument"),
+        ("--search bayes", "--search bayes: must be single, random, grid, .* or custom"),
+        ("--search asha --trials 0", "^--trials 0: must be at least 1$"),
+        ("--search asha --eta 1", "--eta 1: must be at least 2"),
+        ("--search asha --first-rung 0.5", "--first-rung 0.5: must be a whole number"),
+        ("--search pbt --population 1", "--population 1: must be at least 2"),
+        ("--search asha --sampler best", "--sampler best: must be kde, random, "),
+        ("--search asha --brackets all", "--brackets all: must be aggressive, standard or conservative"),
+        ("--search asha --budget 20", "--budget 20: '20' is no time of slots: write 20gpuh, 2slot-h or 30m"),
+        ("--search asha --budget 0gpuh", "--budget 0gpuh: '0gpuh' is no time of slots"),
+        ("--search asha --max-time soon", "--max-time soon: 'soon' is no length of time"),
+        ("--search asha --warm best", "--warm best: 'best' names no experiment"),
+        ("--trials 8", "--trials belongs to a search: add --search asha"),
+        ("--stopping", "--stopping belongs to a search: add --search asha"),
+        ("--json", "no option --json"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_way_out(line, said):
+    with pytest.raises(InvalidRequest, match=said):
+        config(line)
+
+
+def test_notebook_and_terminal_share_all_but_their_own():
+    notebook, terminal = (
+        {flag for option in options_for(host) for flag in option.flags} for host in ("notebook", "terminal")
+    )
+    assert notebook - terminal == {"--capture", "--no-state-check", "--out", "--view"}
+    assert terminal - notebook == {"--json"}
+
+
+def test_the_help_tells_the_defaults_of_the_configuration():
+    for option in OPTIONS:
+        record, _, field = (option.config or "").rpartition(".")
+        fields = Search.model_fields if record else Config.model_fields
+        default = fields[field].default if option.config else None
+        if isinstance(default, int | str) and default is not False:
+            assert option.help.endswith(f"[{default}]"), option.flags
+
+
+def test_the_help_has_the_groups():
+    parser = argparse.ArgumentParser()
+    add_options(parser, "notebook")
+    text = parser.format_help()
+    assert all(f"\n{group}:\n" in text for group in ("resources", "training", "view", "code"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--slots 2 --backend torch --epochs 3 --seed 7 --device cpu --threads 3 --logical-workers 4 --env locked",
+        "--steps 9 --batch-size 8 --schedule-per epoch --amp bf16 --ema 0.999 --clip 1.5 --loader-workers 2",
+        "--checkpoint-every 90s --keep best_overall:3 --metric accuracy:max --hang-timeout 1.5h --max-restarts 0",
+        "--checkpoint-every 2epochs --keep latest:1 --rng stream --reproducible off",
+        "--checkpoint-every 1steps --on-log gone cancel_retries",
+        "--search asha --trials 256 --sampler random --stopping --eta 3 --first-rung 2 --brackets conservative",
+        "--search hyperband --parallel 4 --budget 20gpuh --max-time 90m --warm 12 --warm 12.7",
+        "--search pbt --population 8 --interval 2",
+        "--search custom:Mine --trials 3",
+        "--search grid",
+        "--pool a100 --one-node --group vision --priority -5 --preemptible --max-time 90m",
+    ],
+)
+def test_a_configuration_can_be_spelled_out_and_read_again(line):
+    given = config(line)
+    assert to_config(parse_options(to_words(given), "terminal")) == given
+
+
+def test_all_unknown_options_are_told_at_once():
+    with pytest.raises(InvalidRequest, match=r"no option --slot: .*\nthere is no option --epoch: "):
+        config("--slot 2 --epoch 3")
+
+
+@pytest.mark.parametrize("line", ["--name digits --wait --out job --view card --again", "--no-wait --quiet", ""])
+def test_how_it_is_shown_is_spelled_out_as_it_was_given(line: str):
+    words = given_words(parse_options([*line.split(), "--slots", "2", "--dry-run"], "notebook"))
+    assert sorted(words) == sorted(line.split())
+
+
+@pytest.mark.parametrize("text", ["10MB", "1500000", "200GB", "3kB", "64MB", "7"])
+def test_sizes_are_written_as_they_are_read(text: str):
+    assert parse_size(size_word(parse_size(text))) == parse_size(text)
+    assert len(size_word(parse_size(text))) <= len(text)
+
+
+@pytest.mark.parametrize("text", ["90s", "10m", "2h", "1.5s", "0.1s", "90m"])
+def test_durations_are_written_as_they_are_read(text: str):
+    assert duration_word(parse_duration(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--lr 0.01", "there is no option --lr: a hyperparameter is written lr=0.01"),
+        ("--lr=0.01", "there is no option --lr: a hyperparameter is written lr=0.01"),
+        ("--learning-rate 1e-3 width=3", "a hyperparameter is written learning_rate=1e-3"),
+        ("--epoch 3", "did you mean --epochs?"),
+        ("--workers 3", "did you mean --loader-workers? Else: a hyperparameter is written workers=3"),
+        ("--quite", "did you mean --quiet?"),
+        ("--lr", "there is no option --lr: see --help for those there are"),
+    ],
+)
+def test_an_option_that_is_none_may_be_meant_as_a_hyperparameter(line: str, says: str):
+    with pytest.raises(InvalidRequest) as refused:
+        parse_options(line.split(), "notebook")
+    assert refused.value.message.endswith(says)
