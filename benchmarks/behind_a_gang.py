@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.decisions import Decisions
-from kernel_backend.scheduler.requests import Key
+from kernel_backend.scheduler.requests import RequestKey
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.simulation.simulate import simulate
-from kernel_backend.scheduler.simulation.workloads import Job
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.simulation.workloads import Workload
+from kernel_backend.scheduler.state import ClusterState
 
 MEDIANS = (300.0, 600.0, 900.0, 1800.0, 1800.0, 3600.0, 7200.0, 14400.0)  # of the users
 EVERY = 48 * 3600.0
@@ -39,14 +39,14 @@ class Seen:
 
     slots: int
     ends: dict[int, float]  # by job: how long it takes
-    room_at: dict[Key, float] = field(default_factory=dict)
-    idle: dict[Key, float] = field(default_factory=dict)  # slot-seconds
-    since: dict[Key, float] = field(default_factory=dict)
-    late: dict[Key, float] = field(default_factory=dict)
+    room_at: dict[RequestKey, float] = field(default_factory=dict)
+    idle: dict[RequestKey, float] = field(default_factory=dict)  # slot-seconds
+    since: dict[RequestKey, float] = field(default_factory=dict)
+    late: dict[RequestKey, float] = field(default_factory=dict)
     parts: list[float] = field(default_factory=list)  # of the slots that were idle, by gang
     before: tuple[float, int] = (0.0, 0)
 
-    def watch(self, picture: Picture, decisions: Decisions) -> None:
+    def watch(self, picture: ClusterState, decisions: Decisions) -> None:
         now, (then, free) = picture.at, self.before
         for key in self.since:
             if key not in self.late:
@@ -64,7 +64,7 @@ class Seen:
         taken = sum(start.ask.slots for start in decisions.starts)
         self.before = now, sum(map(len, picture.free.values())) - taken
 
-    def _room(self, picture: Picture, decisions: Decisions, slots: int) -> float:
+    def _room(self, picture: ClusterState, decisions: Decisions, slots: int) -> float:
         """When so many slots are free if nobody starts any more."""
         runs = [*picture.runs.values(), *(start.run(picture.at) for start in decisions.starts)]
         free, at = self.slots - sum(run.slots for run in runs), picture.at
@@ -75,7 +75,7 @@ class Seen:
         return at
 
 
-def trace(slots: int, gangs: int, seed: int, spread: float) -> list[Job]:
+def trace(slots: int, gangs: int, seed: int, spread: float) -> list[Workload]:
     """More than anybody can train, and a gang every so often."""
     draw = random.Random(seed)
     until = EVERY * (gangs + 1)
@@ -84,11 +84,11 @@ def trace(slots: int, gangs: int, seed: int, spread: float) -> list[Job]:
         mean_length, at = median * exp(spread * spread / 2), 0.0
         while at < until:
             length = min(20 * median, draw.lognormvariate(0.0, spread) * median)
-            jobs.append(Job(len(jobs) + 1, at, length, 1, f"u{nth}", preemptible=False))
+            jobs.append(Workload(len(jobs) + 1, at, length, 1, f"u{nth}", preemptible=False))
             at += draw.expovariate(1.3 * slots / len(MEDIANS) / mean_length)
     for nth in range(gangs):
         size = slots if nth % 2 else slots // 2
-        jobs.append(Job(GANG + nth, EVERY * (nth + 1), 1800.0, size, f"gang{nth}", preemptible=False))
+        jobs.append(Workload(GANG + nth, EVERY * (nth + 1), 1800.0, size, f"gang{nth}", preemptible=False))
     return jobs
 
 

@@ -20,14 +20,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
 from kernel_backend.model.snapshot import Data, Environment, Piece, Snapshot
 from kernel_backend.service.verbs.compare import CompareVerbs
 from kernel_backend.snapshots.archive import Archive, pack_snapshot
-from kernel_backend.store.base import Draft
+from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
 
 WHO = "dave"
@@ -67,7 +67,7 @@ def add(store: SqlStore, archive: Archive, files: int, reports: int, other: bool
     described, source, beside = snapshot(files, other)
     id, data = pack_snapshot(source, described, beside)
     archive.put(id, data)
-    draft = Draft(
+    draft = NewExperiment(
         owner=WHO,
         group=WHO,
         snapshot=id,
@@ -107,7 +107,7 @@ def main() -> None:
         ours, theirs = [], []
         for _ in range(options.rounds):
             began = time.perf_counter()
-            verbs = CompareVerbs(store, archive, Places(str(home / "checkpoints")))
+            verbs = CompareVerbs(store, archive, CheckpointStorage(str(home / "checkpoints")))
             found = asyncio.run(verbs.diff(WHO, a, b))
             ours.append(time.perf_counter() - began)
             began = time.perf_counter()

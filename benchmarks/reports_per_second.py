@@ -17,7 +17,7 @@ from pathlib import Path
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
-from kernel_backend.store.base import Draft
+from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
 
 TABLE = """CREATE TABLE reports (seq INTEGER PRIMARY KEY, experiment, trial, attempt, at, kind, step, epoch,
@@ -34,7 +34,7 @@ def reports(count: int) -> list[Report]:
 
 def store(folder: Path, count: int, batch: int) -> Callable[[], None]:
     home = SqlStore(folder / "store.db")
-    draft = Draft(owner="a", group="g", snapshot="0", config=Config(), params={}, python="python", cwd="/")
+    draft = NewExperiment(owner="a", group="g", snapshot="0", config=Config(), params={}, python="python", cwd="/")
     number = home.add_experiment(draft, at=0.0)[0].number
     gang = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
     key = home.add_attempt(number, 1, gang, None, "", at=0.0).id

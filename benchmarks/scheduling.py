@@ -31,11 +31,11 @@ from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
-from kernel_backend.scheduler.requests import Ask
+from kernel_backend.scheduler.requests import SlotRequest
 from kernel_backend.scheduler.simulation.metrics import fairness, utilisation, waits
 from kernel_backend.scheduler.simulation.simulate import simulate
-from kernel_backend.scheduler.simulation.workloads import Job, synthetic
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.simulation.workloads import Workload, synthetic
+from kernel_backend.scheduler.state import ClusterState
 
 ROUNDS = 20
 WINDOW = 6 * 3600.0
@@ -47,10 +47,10 @@ def cluster(count: int) -> list[Node]:
     return [Node(name=f"n{nth:04}", kind="cuda", address=f"10.0.0.{nth}", slots=8) for nth in range(count)]
 
 
-def asks(count: int) -> list[Ask]:
+def asks(count: int) -> list[SlotRequest]:
     draw = random.Random(0)
     return [
-        Ask(
+        SlotRequest(
             nth,
             1,
             draw.choice((1, 2, 4, 8, 8, 16, 32)),
@@ -65,7 +65,7 @@ def asks(count: int) -> list[Ask]:
     ]
 
 
-def carry_out(picture: Picture, decisions: Decisions) -> None:
+def carry_out(picture: ClusterState, decisions: Decisions) -> None:
     picture.reservations = decisions.reservations
     for start in decisions.starts:
         picture.hold(start.run(picture.at))
@@ -76,7 +76,7 @@ def decision_times(queued: int) -> tuple[float, float, float, int]:
     draw = random.Random(1)
     quotas = {f"g{nth}": Quota(guarantee=200, limit=2000) for nth in range(20)}
     many = [replace(ask, group=f"g{int(ask.owner[1:]) % 20}") for ask in asks(queued + 1500)]
-    picture = Picture(cluster(1250), (), many, at=float(len(many)), groups=quotas)
+    picture = ClusterState(cluster(1250), (), many, at=float(len(many)), groups=quotas)
     began = time.process_time()
     carry_out(picture, decide(picture))
     first = time.process_time() - began
@@ -96,11 +96,11 @@ def decision_times(queued: int) -> tuple[float, float, float, int]:
     return 1000 * first, median_of(10), median_of(100), len(picture.runs)
 
 
-def policies() -> dict[str, Callable[[], Callable[[Picture], Decisions]]]:
+def policies() -> dict[str, Callable[[], Callable[[ClusterState], Decisions]]]:
     return {"ours": lambda: decide, **POLICIES}
 
 
-def fair_trace(days: float, seed: int) -> list[Job]:
+def fair_trace(days: float, seed: int) -> list[Workload]:
     """Every user alone wants a sixth of the cluster, the first five thirds of it; the second asks with a priority."""
     work = 4.55 * 1.649 * 1800.0 * 2.9  # slot-seconds of a submission: mean size, mean of the lognormal, bursts
     rate = 256 / 6 / work
@@ -109,7 +109,7 @@ def fair_trace(days: float, seed: int) -> list[Job]:
     return [replace(job, priority=1) if job.owner == "u01" else job for job in jobs]
 
 
-def busy_trace(days: float, seed: int) -> list[Job]:
+def busy_trace(days: float, seed: int) -> list[Workload]:
     """A load of about 95 % by twenty users."""
     work = 5.2 * 1.649 * 1800.0 * 2.9
     return synthetic(seed, {f"u{nth:02}": 1.06 * 256 / 20 / work for nth in range(20)}, days * 86400.0, sizes=SIZES)

@@ -20,7 +20,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kernel_backend.model.search.records import Continue, Create, Entry, Happening, Reported, Settings, Told, Vacancy
+from kernel_backend.model.search.records import (
+    Continue,
+    Create,
+    Happening,
+    LogEntry,
+    ParamsAssigned,
+    Reported,
+    Settings,
+    Vacancy,
+)
 from kernel_backend.model.search.space import Parameter, Range, Space
 from kernel_backend.search import make, simulate
 from kernel_backend.search.log import fold, happen
@@ -91,14 +100,14 @@ class Written:
 
     def __init__(self, searcher: Any, events: int) -> None:
         self._searcher, self._events = searcher, events
-        self.log: list[Entry] = []
+        self.log: list[LogEntry] = []
 
     def wants(self) -> int:
         return int(self._searcher.wants()) if len(self.log) < self._events else 0
 
     def _happen(self, event: Happening) -> Any:
         decision = happen(self._searcher, event)
-        self.log.append(Entry(number=len(self.log) + 1, at=0.0, event=event, decision=decision))
+        self.log.append(LogEntry(number=len(self.log) + 1, at=0.0, event=event, decision=decision))
         return decision
 
     def on_vacancy(self) -> Any:
@@ -108,7 +117,7 @@ class Written:
         return self._happen(Reported(trial=trial, unit=unit, value=value))
 
     def told(self, trial: int, params: dict[str, Any]) -> None:
-        self._happen(Told(trial=trial, params=params))
+        self._happen(ParamsAssigned(trial=trial, params=params))
 
 
 def replay(events: int) -> tuple[int, float]:

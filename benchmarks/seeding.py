@@ -29,7 +29,7 @@ import torch
 from torch.utils.data import BatchSampler, Dataset, RandomSampler
 
 from kernel_backend.runner.data import Batches, source
-from kernel_backend.runner.data.permutation import Order
+from kernel_backend.runner.data.permutation import Permutation
 from kernel_backend.runner.determinism import seeds
 
 BATCH = 256
@@ -81,9 +81,9 @@ def a_sample(rounds: int) -> None:
 
 def an_order(count: int, rounds: int) -> None:
     """A batch in the middle of an epoch, and the epoch's beginning with its first batch."""
-    order, middle = Order(0, 1, count), count // 2
+    order, middle = Permutation(0, 1, count), count // 2
     batch = best(lambda: order.slice(middle, middle + BATCH), rounds, 200) * 1e6
-    begin = best(lambda: Order(0, 1, count).slice(0, BATCH), rounds) * 1e3
+    begin = best(lambda: Permutation(0, 1, count).slice(0, BATCH), rounds) * 1e3
     text = f"order of {count:>13,}: {batch:6.1f} us a batch of {BATCH}, {begin:7.1f} ms to begin an epoch"
     if count > SAMPLES:
         print(f"{text}; RandomSampler would hold {8 * count / 1e9:.0f} GB")

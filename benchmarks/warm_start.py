@@ -28,18 +28,18 @@ from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import read_after
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
 from tests.support.world import DEFINITION, World, until
 
 
-def job(home: Path, number: int, slots: int, backend: str) -> Job:
+def job(home: Path, number: int, slots: int, backend: str) -> LaunchSpec:
     """An attempt that trains for longer than anybody watches."""
     code = home / "code"
     code.mkdir(parents=True, exist_ok=True)
     (code / "definition.py").write_text(DEFINITION)
-    return Job(
+    return LaunchSpec(
         experiment=1,
         trial=number,
         attempt=1,
@@ -55,7 +55,7 @@ def job(home: Path, number: int, slots: int, backend: str) -> Job:
     )
 
 
-def launch(job: Job, warm: bool) -> tuple[float, float, list[tuple[int, int]]]:
+def launch(job: LaunchSpec, warm: bool) -> tuple[float, float, list[tuple[int, int]]]:
     """Seconds from the launcher's start to rank 0's first word and first step; each rank's own and whole MiB."""
     folder = AttemptFolder(Path(job.home) / "attempts" / str(job.id))
     folder.prepare(job, "no service listens")

@@ -26,9 +26,9 @@ from benchmarks.reports_per_second import reports  # noqa: E402
 from kernel_backend.model.experiment import Config  # noqa: E402
 from kernel_backend.model.ids import AttemptId  # noqa: E402
 from kernel_backend.model.resources import Share  # noqa: E402
-from kernel_backend.service.notifier import Bus, heard  # noqa: E402
-from kernel_backend.service.views.watchers import Feed  # noqa: E402
-from kernel_backend.store.base import Draft  # noqa: E402
+from kernel_backend.service.notifier import Notifier, heard  # noqa: E402
+from kernel_backend.service.views.watchers import WatcherFeed  # noqa: E402
+from kernel_backend.store.base import NewExperiment  # noqa: E402
 from kernel_backend.store.sql import SqlStore  # noqa: E402
 
 RATE = 10  # reports a second
@@ -39,14 +39,14 @@ def filled(path: Path, messages: int) -> SqlStore:
     """Two experiments: the first has told much and tells nothing any more."""
     store = SqlStore(path)
     for _ in range(2):
-        draft = Draft(owner="a", group="g", snapshot="0", config=Config(), params={}, python="python", cwd="/")
+        draft = NewExperiment(owner="a", group="g", snapshot="0", config=Config(), params={}, python="python", cwd="/")
         number = store.add_experiment(draft, at=0.0)[0].number
         store.add_attempt(number, 1, GANG, None, "", at=0.0)
     store.accept(AttemptId(1, 1, 1), reports(messages), at=1.0)
     return store
 
 
-async def alone(store: SqlStore, bus: Bus, after: int, experiment: int) -> AsyncIterator[str]:
+async def alone(store: SqlStore, bus: Notifier, after: int, experiment: int) -> AsyncIterator[str]:
     """A watcher that reads for itself whenever anything has happened."""
     while True:
         bell = bus.listen()
@@ -58,15 +58,15 @@ async def alone(store: SqlStore, bus: Bus, after: int, experiment: int) -> Async
             await heard(bell, 20.0)
 
 
-async def shared(feed: Feed, after: int, experiment: int) -> AsyncIterator[str]:
+async def shared(feed: WatcherFeed, after: int, experiment: int) -> AsyncIterator[str]:
     async for frame in feed.frames(after, experiment):
         yield frame.text
 
 
 async def quiet(store: SqlStore, how: str, pages: int, seconds: float) -> float:
     """The share of a core that pages on the ended experiment cost while the other one reports."""
-    bus, last = Bus(), store.last_seq()
-    feed = Feed(store, bus)
+    bus, last = Notifier(), store.last_seq()
+    feed = WatcherFeed(store, bus)
     watchers = [alone(store, bus, last, 1) if how == "alone" else shared(feed, last, 1) for _ in range(pages)]
     waiting = [asyncio.ensure_future(anext(each)) for each in watchers]
     await asyncio.sleep(1)
@@ -83,8 +83,8 @@ async def quiet(store: SqlStore, how: str, pages: int, seconds: float) -> float:
 
 async def replayed(store: SqlStore, how: str, replays: int) -> None:
     """Watchers that begin at the beginning, and whose sockets take a moment for each message."""
-    bus, last = Bus(), store.last_seq()
-    feed = Feed(store, bus)
+    bus, last = Notifier(), store.last_seq()
+    feed = WatcherFeed(store, bus)
 
     async def replay() -> None:
         watcher, read = alone(store, bus, 0, 1) if how == "alone" else shared(feed, 0, 1), 0

@@ -51,13 +51,13 @@ def submit(
     """
     from jupyter_ext.capture import capture_file
     from jupyter_ext.job.job import Job
-    from jupyter_ext.submit.submit import Wanted, config_from
+    from jupyter_ext.submit.submit import SubmitOptions, config_from
     from jupyter_ext.submit.submit import submit as send
     from kernel_backend.spec.assignments import parse_line
 
     line = parse_line(f"{label}={text}" for label, text in (space or {}).items())
     given = {**line.given, **(params or {})}
-    path, asked = Path(file), Wanted(include=tuple(include), data=tuple(data), commits=tuple(commits))
+    path, asked = Path(file), SubmitOptions(include=tuple(include), data=tuple(data), commits=tuple(commits))
     overview = send(
         capture_file(path),
         config_from(config),

@@ -21,11 +21,11 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, default, validate
 from traitlets.config import Application as Program
 
 from kernel_backend import __version__, discovery
-from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
+from kernel_backend.api.base import SNAPSHOT_LIMIT, Activity
 from kernel_backend.api.cluster_page import PAGES
-from kernel_backend.api.connection_limits import Door, raise_file_limit
+from kernel_backend.api.connection_limits import LimitedServer, raise_file_limit
 from kernel_backend.api.routes import application
-from kernel_backend.checkpoints.storage import Identity, Places
+from kernel_backend.checkpoints.storage import CheckpointStorage, Identity
 from kernel_backend.engines.base import Engine
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.errors import Conflict, DaylightError, HomeUnusable
@@ -43,12 +43,12 @@ from kernel_backend.spec.options import GANG
 from kernel_backend.store.base import Store
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.unix_users.agents import Agents
-from kernel_backend.unix_users.checkpoints import AccountPlaces
-from kernel_backend.unix_users.engine import AccountsEngine
+from kernel_backend.unix_users.checkpoints import UnixUserStorage
+from kernel_backend.unix_users.engine import UnixUserEngine
 from kernel_backend.unix_users.spawn import by_helper
-from kernel_backend.unix_users.workspaces import AccountAreas
-from kernel_backend.workspaces.base import Areas
-from kernel_backend.workspaces.own import OneArea, OwnArea
+from kernel_backend.unix_users.workspaces import UnixUserWorkspaces
+from kernel_backend.workspaces.base import Workspaces
+from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 
 if TYPE_CHECKING:
     from kernel_backend.hub_mode import UnderHub
@@ -185,13 +185,13 @@ class Daylight(Program):
         await self._serve_hub(home, stop, UnderHub(self.identity_age, home))
 
     async def _serve_owner(self, home: Path, stop: asyncio.Event) -> None:
-        use, service = Use(), self._service(home)
+        use, service = Activity(), self._service(home)
         app = application(service, LocalIdentity(discovery.ensure_token(home)), use, pages=PAGES)
         async with _listening(home, app, service, use, (self.host, self.port)):
             await self._until_done(service, use, stop)
 
     async def _serve_hub(self, home: Path, stop: asyncio.Event, hub: UnderHub) -> None:
-        use, service = Use(), self._service(home, hub)
+        use, service = Activity(), self._service(home, hub)
         service.sharing.learn(await hub.first())  # before the first decision
         service.notebooks.give(await hub.counted())
         app = application(
@@ -229,21 +229,25 @@ class Daylight(Program):
             )
         )
 
-    def _of_one(self, home: Path, store: Store) -> tuple[Engine, Places, Areas]:
+    def _of_one(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
         """Everything runs and lies with whoever runs this process."""
-        return LocalEngine(home), Places(self.checkpoints, _identity(store)), OneArea(OwnArea(home))
+        return (
+            LocalEngine(home),
+            CheckpointStorage(self.checkpoints, _identity(store)),
+            SingleWorkspace(OwnWorkspace(home)),
+        )
 
-    def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, Places, Areas]:
+    def _of_accounts(self, home: Path, store: Store) -> tuple[Engine, CheckpointStorage, Workspaces]:
         """Trainings run, and their files lie, with the Unix users who own them."""
         # One who answers nothing may keep some threads waiting; others shall not miss them.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "service"))
         agents = Agents(by_helper(Path(self.spawn_helper)))
         owner = lru_cache(OWNERS)(lambda number: store.experiment(number).owner)
         remote, identity = "://" in self.checkpoints, _identity(store)
-        places = Places(self.checkpoints, identity) if remote else AccountPlaces(agents, owner, identity)
-        return AccountsEngine(agents, owner, home / "gangs"), places, AccountAreas(agents)
+        places = CheckpointStorage(self.checkpoints, identity) if remote else UnixUserStorage(agents, owner, identity)
+        return UnixUserEngine(agents, owner, home / "gangs"), places, UnixUserWorkspaces(agents)
 
-    async def _until_done(self, service: Service, use: Use, stop: asyncio.Event) -> None:
+    async def _until_done(self, service: Service, use: Activity, stop: asyncio.Event) -> None:
         while not stop.is_set():
             if use.idle() > self.idle_timeout and not await service.busy() and use.idle() > self.idle_timeout:
                 _log.info("nothing to do for %g s", self.idle_timeout)
@@ -262,12 +266,12 @@ def _identity(store: Store) -> Identity:
 
 @asynccontextmanager
 async def _listening(
-    home: Path, app: Application, service: Service, use: Use, where: tuple[str, int], prefix: str = ""
+    home: Path, app: Application, service: Service, use: Activity, where: tuple[str, int], prefix: str = ""
 ) -> AsyncIterator[None]:
     """A service that has begun its rounds and answers, and is found by its home, until the block ends."""
     host, port = where
     token = discovery.ensure_token(home)
-    server = Door(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)
+    server = LimitedServer(app, use.strangers, max_body_size=SNAPSHOT_LIMIT)
     sockets = bind_sockets(port, host)
     await service.start()
     server.add_sockets(sockets)
@@ -318,7 +322,7 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-async def _close(server: Door, use: Use) -> None:
+async def _close(server: LimitedServer, use: Activity) -> None:
     server.stop()
     for stream in list(use.streams):
         stream.close(GOING_AWAY, "the service ends")

@@ -16,14 +16,14 @@ ENTRIES = 20_000  # that are made one by one; folders beyond them are links as a
 _WHOLE = ("node_modules", "__pycache__")  # and those that begin with a dot
 
 
-class Likeness(NamedTuple):
+class Overlay(NamedTuple):
     """Where `cwd` is once more, and whether some folders in it are links as a whole, which walks do not enter."""
 
     cwd: Path
     linked: bool
 
 
-def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], folder: Path) -> Likeness:
+def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], folder: Path) -> Overlay:
     """`cwd` once more, below a new `folder`: paths in `targets`, relative to it, lead elsewhere; `copies` are copied.
 
     Folders in `cwd` and in what the targets lead to are real ones (`os.walk` enters no links) and their files are
@@ -37,7 +37,7 @@ def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], 
         made.lead(_absolute(cwd, path), target)
     for path, target in copies.items():
         shutil.copyfile(target, made.cleared(_absolute(cwd, path)))
-    return Likeness(made.at(cwd), made.linked)
+    return Overlay(made.at(cwd), made.linked)
 
 
 def likeness_of(cwd: Path, folder: Path) -> Path:

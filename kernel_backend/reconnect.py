@@ -28,7 +28,7 @@ def to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-class Patience:
+class Reconnection:
     """Pauses that grow; nothing is said of a service that is back within seconds."""
 
     def __init__(self, seconds: float, say: Say) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.checkpoints import Collected, Collection
-from kernel_backend.model.cluster.accounts import Account, Deed, Pool, Priority, Self, UseOverTime, Waiting
+from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
+from kernel_backend.model.cluster.accounts import Account, AuditEntry, Pool, Priority, Self, UseOverTime, Waiting
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.environments import EnvironmentInfo
 from kernel_backend.model.experiment import Submission
@@ -19,7 +19,7 @@ from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.model.stream import Message
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, NodeUse, Overview
-from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, Standing
+from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus
 from kernel_backend.spec.resume import Resumption
 
 # What stands for a part of a path, and which text it may be.
@@ -98,7 +98,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(f"{ONE}/facts", {"GET": Operation({"facts": StoredFact}, query={"trial": INT})}),
     Endpoint(f"{ONE}/curves", {"GET": Operation(Curves, query=DRAWN, page=True)}),
     Endpoint("/api/search/methods", {"GET": Operation(SearchMethods)}),
-    Endpoint(f"{ONE}/search", {"GET": Operation(Standing, query=PAGED, page=True)}),
+    Endpoint(f"{ONE}/search", {"GET": Operation(SearchStatus, query=PAGED, page=True)}),
     Endpoint(f"{ONE}/search/curves", {"GET": Operation(SearchCurves, query=MANY, page=True)}),
     Endpoint(f"{ONE}/search/importance", {"GET": Operation(Importance, page=True)}),
     Endpoint(f"{ONE}/extend", {"POST": Operation(Overview, body=Extension, page=True)}),
@@ -123,7 +123,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     Endpoint("/api/attempts/{key}/records", {"POST": Operation(Instruction, body=Delivery)}),
     Endpoint("/api/stream", {"GET": Operation(Message, query=WATCHED, status=101)}),
-    Endpoint("/api/gc", {"POST": Operation(Collected, body=Collection)}),
+    Endpoint("/api/gc", {"POST": Operation(GarbageReport, body=GarbageRequest)}),
     Endpoint("/api/me", {"GET": Operation(Self, page=True)}),
     Endpoint("/api/accounts", {"GET": Operation({"accounts": Account}, page=True)}),
     Endpoint(
@@ -140,7 +140,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("/api/pools", {"GET": Operation({"pools": Pool}, page=True)}),
     Endpoint(
         "/api/audit",
-        {"GET": Operation({"audit": Deed}, query={"before": INT, "limit": INT, "search": TEXT})},
+        {"GET": Operation({"audit": AuditEntry}, query={"before": INT, "limit": INT, "search": TEXT})},
     ),
     Endpoint("/api/health", {"GET": Operation(JSON, page=True)}),
     Endpoint("/api/openapi.json", {"GET": Operation(JSON)}),

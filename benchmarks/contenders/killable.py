@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from contenders import breakable
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.checkpoints.writer import load_model
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.trial import checkpoint_step
@@ -158,7 +158,7 @@ class Daylight:
         if overview.experiment.state != "completed":
             failure = overview.attempts[-1].failure
             return Outcome({}, self.attempts(), failure.message if failure else overview.experiment.state)
-        place = Places(str(self._world.home / "checkpoints")).open(self._number, 1)
+        place = CheckpointStorage(str(self._world.home / "checkpoints")).open(self._number, 1)
         return Outcome(load_model(place, place.committed()[-1]), self.attempts())
 
 

@@ -13,7 +13,7 @@ import torch
 from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Cadence, Config
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share
 from kernel_backend.runner import worker
 from kernel_backend.runner.definition.functions import Functions
@@ -57,13 +57,13 @@ def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
     return training
 
 
-def a_job(folder: Path, source: str, params: dict[str, Any], **options: Any) -> Job:
+def a_job(folder: Path, source: str, params: dict[str, Any], **options: Any) -> LaunchSpec:
     """An attempt in a folder, which gets the definition and will get the checkpoints."""
     code = folder / "code"
     code.mkdir(parents=True, exist_ok=True)
     (code / "definition.py").write_text(source)
     config = Config.model_validate({"threads": 1, "batch_size": 32} | options)
-    return Job(
+    return LaunchSpec(
         experiment=1,
         trial=1,
         attempt=1,
@@ -79,7 +79,7 @@ def a_job(folder: Path, source: str, params: dict[str, Any], **options: Any) -> 
     )
 
 
-def an_attempt(job: Job) -> AttemptFolder:
+def an_attempt(job: LaunchSpec) -> AttemptFolder:
     """The folder of an attempt, ready for its ranks."""
     folder = AttemptFolder(Path(job.home) / "attempts" / str(job.id))
     folder.prepare(job, "no token")

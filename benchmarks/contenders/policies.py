@@ -8,26 +8,29 @@ from typing import Any
 
 from kernel_backend.model.resources import Placement, Share
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
-from kernel_backend.scheduler.placement import Allocation, Room
+from kernel_backend.scheduler.placement import Capacity, SlotsByNode
 from kernel_backend.scheduler.preemption import beyond, ripe
-from kernel_backend.scheduler.requests import Ask, Key
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.requests import RequestKey, SlotRequest
+from kernel_backend.scheduler.state import ClusterState
 
 LOOK_S = 60.0  # how often time slices are looked at
 NOTHING = Decisions((), (), ())
 
 
-def in_line(key: Callable[[Picture, Ask], Any], strict: bool) -> Callable[[Picture], Decisions]:
+def in_line(key: Callable[[ClusterState, SlotRequest], Any], strict: bool) -> Callable[[ClusterState], Decisions]:
     """Start asks in the order of `key`; `strict` stops at the first that does not fit, the others go on with the next.
 
     No limits, guarantees, reservations or preemption.
     """
 
-    def policy(picture: Picture) -> Decisions:
+    def policy(picture: ClusterState) -> Decisions:
         nodes = picture.usable("local")
         if not any(picture.free.values()):
             return NOTHING
-        room, taken = Room((node.name, len(picture.free[node.name])) for node in nodes), dict.fromkeys(picture.free, 0)
+        room, taken = (
+            Capacity((node.name, len(picture.free[node.name])) for node in nodes),
+            dict.fromkeys(picture.free, 0),
+        )
         starts = []
         for ask in sorted(picture.queue, key=lambda ask: key(picture, ask)):
             if not room.total:
@@ -43,7 +46,7 @@ def in_line(key: Callable[[Picture, Ask], Any], strict: bool) -> Callable[[Pictu
     return policy
 
 
-def _placed(picture: Picture, allocation: Allocation, taken: dict[str, int]) -> Placement:
+def _placed(picture: ClusterState, allocation: SlotsByNode, taken: dict[str, int]) -> Placement:
     shares = []
     for name, count in allocation:
         node, begun = picture.nodes[name], taken[name]
@@ -61,10 +64,10 @@ class FairShareOfJobs:
 
     def __init__(self, quantum: float = 1800.0) -> None:
         self._quantum = quantum
-        self._used: Counter[Key] = Counter()  # slot-seconds
+        self._used: Counter[RequestKey] = Counter()  # slot-seconds
         self._at = self._looked = 0.0
 
-    def __call__(self, picture: Picture) -> Decisions:
+    def __call__(self, picture: ClusterState) -> Decisions:
         for run in picture.runs.values():
             self._used[run.key] += int(run.slots * (picture.at - max(self._at, run.since)))
         self._at = picture.at
@@ -89,7 +92,7 @@ class FairShareOfJobs:
         return Decisions(fitting.starts, tuple(Preempt(run, "its time slice is over") for run in going), ())
 
 
-POLICIES: dict[str, Callable[[], Callable[[Picture], Decisions]]] = {
+POLICIES: dict[str, Callable[[], Callable[[ClusterState], Decisions]]] = {
     "first come, first served": lambda: in_line(lambda picture, ask: ask.order, strict=True),
     "first that fits": lambda: in_line(lambda picture, ask: ask.order, strict=False),
     "plain priority": lambda: in_line(lambda picture, ask: (-ask.priority, ask.order), strict=True),

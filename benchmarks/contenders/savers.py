@@ -12,14 +12,14 @@ import torch
 from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
-from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Moment
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
 from kernel_backend.runner.loop import loop
 
 
 class Way(Protocol):
     """A way of saving a training; the runner's loop calls `settle` before each update."""
 
-    def save(self, moment: Moment) -> None:
+    def save(self, moment: Position) -> None:
         """Begin, or do it at once."""
 
     def settle(self) -> None:
@@ -53,7 +53,7 @@ class Peer:
 class TorchSave(Peer):
     """torch.save, flushed to the disk."""
 
-    def save(self, moment: Moment) -> None:
+    def save(self, moment: Position) -> None:
         """Write all of it."""
         with self._fresh().open("wb") as file:
             torch.save(self._state(), file)
@@ -64,7 +64,7 @@ class TorchSave(Peer):
 class AsyncSave(Peer):
     """dcp.async_save with what it chooses by itself: it copies, then writes in a thread."""
 
-    def save(self, moment: Moment) -> None:
+    def save(self, moment: Position) -> None:
         """Copy."""
         saved = dcp.async_save(self._state(), checkpoint_id=self._fresh(), no_dist=True)
         self._written: Any = saved
@@ -80,7 +80,7 @@ class AsyncStaging(AsyncSave):
     _stager: DefaultStager | None = None
     _staged: Any = None
 
-    def save(self, moment: Moment) -> None:
+    def save(self, moment: Position) -> None:
         """Begin to copy."""
         if self._stager is None:
             gpu = self._run.device.type == "cuda"
@@ -101,7 +101,7 @@ class Daylight:
     def __init__(self, checkpoints: Checkpointer) -> None:
         self._checkpoints = checkpoints
 
-    def save(self, moment: Moment) -> None:
+    def save(self, moment: Position) -> None:
         """Begin to copy."""
         self._checkpoints.save(moment)
 
@@ -118,7 +118,7 @@ class Daylight:
 class Nobody(Peer):
     """No checkpoint: what the others are compared with."""
 
-    def save(self, moment: Moment) -> None:
+    def save(self, moment: Position) -> None:
         """Save nothing."""
 
 
@@ -130,7 +130,7 @@ class Timed:
     def __init__(self, way: Way) -> None:
         self._way, self.blocked = way, 0.0
 
-    def save(self, moment: Moment) -> None:
+    def save(self, moment: Position) -> None:
         """Begin."""
         began = time.perf_counter()
         self._way.save(moment)

@@ -25,7 +25,7 @@ import torch
 from kernel_backend.launch import horovod as horovod_launch
 from kernel_backend.launch import torch as torch_launch
 from kernel_backend.launch.gang import reserved_port
-from kernel_backend.launch.rendezvous import Meeting, seats
+from kernel_backend.launch.rendezvous import RendezvousInfo, seats
 from kernel_backend.model.resources import Share
 
 Step = Callable[[], None]  # called when a batch is there and before it is trained on
@@ -122,7 +122,7 @@ class Gang:
         self._rendezvous = horovod_launch.Rendezvous("127.0.0.1", everyone) if ranks > 1 else None
         port = self._rendezvous.port if self._rendezvous else None
         self._port = reserved_port("127.0.0.1")
-        meeting = Meeting("127.0.0.1", "lo", self._port.getsockname()[1], port)
+        meeting = RendezvousInfo("127.0.0.1", "lo", self._port.getsockname()[1], port)
         return [torch_launch.env(seat, meeting) | horovod_launch.env(seat, meeting) for seat in everyone]
 
     def _signal(self, number: signal.Signals) -> None:

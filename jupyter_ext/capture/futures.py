@@ -9,14 +9,14 @@ from typing import NamedTuple
 from jupyter_ext.capture.executed import Executed
 
 
-class Ahead(NamedTuple):
+class FutureLine(NamedTuple):
     """The line that a module begins with, if any, and a warning where it means another thing for some of it."""
 
     lines: list[str]
     warnings: list[str]
 
 
-def future_imports(executed: Executed, needed: Collection[int]) -> Ahead:
+def future_imports(executed: Executed, needed: Collection[int]) -> FutureLine:
     """Return the line for all that the cells import from the future.
 
     `annotations` turns them into texts: it is left out where only statements that ran before it are annotated.
@@ -35,7 +35,7 @@ def future_imports(executed: Executed, needed: Collection[int]) -> Ahead:
                 f"cell [{first}] ran before 'from __future__ import annotations' in cell [{cell}]: in a job its "
                 "annotations are texts, too"
             )
-    return Ahead([f"from __future__ import {', '.join(reversed(names))}"] if names else [], warnings)
+    return FutureLine([f"from __future__ import {', '.join(reversed(names))}"] if names else [], warnings)
 
 
 def _imported(executed: Executed) -> Iterator[tuple[int, str]]:

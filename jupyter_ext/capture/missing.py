@@ -19,7 +19,7 @@ _DISPLAY = "from IPython.display import display"  # which prints where there is 
 
 
 @dataclass
-class Written:
+class WrittenLines:
     """Lines that stand in for cells that were never executed, with a warning each; `left` are still missing."""
 
     lines: list[str] = field(default_factory=list)
@@ -27,12 +27,12 @@ class Written:
     left: list[str] = field(default_factory=list)
 
 
-def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: Executed) -> Written:
+def written_in(sliced: Slice, namespace: Mapping[str, object] | None, executed: Executed) -> WrittenLines:
     """What can be written for the names that `sliced` misses; `from x import *` is taken along where it made one.
 
     Of values that a magic may have made nothing is written: the next run of it may make others.
     """
-    written = Written()
+    written = WrittenLines()
     if sliced.missing and sliced.history.stars and _from_stars(sliced, namespace):
         sliced.take_stars()
     for name in list(sliced.missing):

@@ -15,7 +15,7 @@ from kernel_backend.model.snapshot import Captured
 from kernel_backend.model.values import nearest
 from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets, text_of
 from kernel_backend.snapshots.archive import MAX_BYTES
-from kernel_backend.snapshots.captured import TooLarge, Written, write
+from kernel_backend.snapshots.captured import TooLarge, WrittenValue, write
 from kernel_backend.snapshots.loaded import travelling
 from kernel_backend.text import size
 
@@ -24,7 +24,7 @@ from kernel_backend.text import size
 class Values:
     """Values as files, by name, and what stands in the way of the others."""
 
-    written: dict[str, Written] = field(default_factory=dict)
+    written: dict[str, WrittenValue] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -103,7 +103,7 @@ class Refused(Exception):
     """Why a value cannot travel."""
 
 
-def _written(name: str, namespace: Mapping[str, object], most: int) -> Written:
+def _written(name: str, namespace: Mapping[str, object], most: int) -> WrittenValue:
     if name not in namespace:
         raise Refused(f"the notebook has no '{name}'{nearest(name, [each for each in namespace if each[:1] != '_'])}")
     value = namespace[name]

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kernel_backend.model.cluster.accounts import Account
-from kernel_backend.model.cluster.servers import Asked, profile
+from kernel_backend.model.cluster.servers import ServerRequest, profile
 from kernel_backend.model.resources import LOCAL
 from kernel_backend.model.views.overview import NodeUse
 
 SLOTS, POOL, OWNER = "daylight/slots", "daylight/pool", "daylight/owner"  # labels of a pod
 
 
-class Standing(NamedTuple):
+class OfferContext(NamedTuple):
     """What is known of a person, and of the nodes."""
 
     accounts: Sequence[Account] = ()  # their own, and that of the group in which they ask
@@ -21,14 +21,14 @@ class Standing(NamedTuple):
     known: bool = True  # by the service; else by the hub alone, which does not know what is in use
 
 
-def most(standing: Standing, pool: str | None, default: int) -> int:
+def most(standing: OfferContext, pool: str | None, default: int) -> int:
     """The most slots that one server may have; `default` where neither a quota nor a node says."""
     quotas = [account.quota.most for account in standing.accounts if account.quota.most is not None]
     return min([*quotas, *([_largest(standing, pool)] if standing.nodes else [])], default=default)
 
 
 def offers(
-    standing: Standing,
+    standing: OfferContext,
     *,
     resource: str,
     pools: Mapping[str, Mapping[str, str]],
@@ -63,7 +63,7 @@ def offers(
     return found
 
 
-def describe(standing: Standing, slots: int, pool: str | None) -> str:
+def describe(standing: OfferContext, slots: int, pool: str | None) -> str:
     """What is left, beside an offer of so many."""
     if not standing.known:
         return "Daylight does not answer just now: how many are free is not known."
@@ -81,7 +81,7 @@ def describe(standing: Standing, slots: int, pool: str | None) -> str:
     return f"{total} {'is' if total == 1 else 'are'} free{_of(pool)}." if standing.nodes else ""
 
 
-def refusal(asked: Asked, standing: Standing, beside: int = 0) -> str | None:
+def refusal(asked: ServerRequest, standing: OfferContext, beside: int = 0) -> str | None:
     """Why a server may not have what it asks for, with the nearest that it may; None where it may.
 
     `beside`: what the person's other servers have, as the hub knows it; the service may not have heard of all of it.
@@ -146,13 +146,13 @@ def _of(pool: str | None) -> str:
     return f" in pool {pool}" if pool is not None else ""
 
 
-def _nodes(standing: Standing, pool: str | None) -> Iterable[NodeUse]:
+def _nodes(standing: OfferContext, pool: str | None) -> Iterable[NodeUse]:
     return [
         node for node in standing.nodes if (pool is None or node.pool == pool) and node.healthy and not node.drained
     ]
 
 
-def _largest(standing: Standing, pool: str | None) -> int:
+def _largest(standing: OfferContext, pool: str | None) -> int:
     """A server is on one node."""
     return max((node.slots for node in standing.nodes if pool is None or node.pool == pool), default=0)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from jupyter_ext.hub.configure import USES
-from jupyter_ext.hub.offers import Standing, offers, refusal
+from jupyter_ext.hub.offers import OfferContext, offers, refusal
 from kernel_backend.client import Client
 from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.model.cluster.accounts import Account
@@ -65,7 +65,7 @@ def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = 
     return hook
 
 
-async def standing_of(spawner: Any, url: str | None = None) -> Standing:
+async def standing_of(spawner: Any, url: str | None = None) -> OfferContext:
     """What the spawner's user may have: as Daylight says, else as the hub's groups do."""
     address = url or spawner.environment.get("DAYLIGHT_URL")
     if address:
@@ -80,15 +80,15 @@ async def standing_of(spawner: Any, url: str | None = None) -> Standing:
         finally:
             if token is not None:
                 _revoke(spawner, token)
-    return Standing(_given(spawner.user), known=False)
+    return OfferContext(_given(spawner.user), known=False)
 
 
-def _ask(url: str, token: str, own: str, uid: int | None) -> Standing:
+def _ask(url: str, token: str, own: str, uid: int | None) -> OfferContext:
     client = Client.at(url, token, patience=0.0, user=uid)
     me = client.me()
     counted = sum(server.slots for server in me.servers if server.full_name == own)  # it is started again
     theirs = [each for each in me.accounts if each.kind == "user" or each.name == me.person.group]
-    return Standing([_without(each, counted) for each in theirs], client.nodes())
+    return OfferContext([_without(each, counted) for each in theirs], client.nodes())
 
 
 def _without(account: Account, slots: int) -> Account:

@@ -17,7 +17,7 @@ from kernel_backend.commands.rerun import plan
 from kernel_backend.commands.search import extension
 from kernel_backend.errors import ExperimentFailed, Forbidden, InvalidRequest, NotFound
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.checkpoints import Which, candidates
+from kernel_backend.model.checkpoints import CheckpointSelector, candidates
 from kernel_backend.model.diff import Diff, Results
 from kernel_backend.model.labels import LabelEdit
 from kernel_backend.model.record import Value, checked
@@ -254,7 +254,7 @@ class Job:
         if wait and step is None:
             until_trained(self._client, self.overview, trial)
         trial, metric = self._meant(trial), self.overview.experiment.config.metric
-        which = Which(latest=step is None and not best, best=best, step=step)
+        which = CheckpointSelector(latest=step is None and not best, best=best, step=step)
         while True:
             choices = candidates(self._committed(trial), metric, which)
             try:

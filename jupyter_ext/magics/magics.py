@@ -22,7 +22,7 @@ from jupyter_ext.magics.recorder import Recorder
 from jupyter_ext.submit.dry_run import dry_run
 from jupyter_ext.submit.replacement_cell import offered
 from jupyter_ext.submit.stale_cells import edited
-from jupyter_ext.submit.submit import Checked, Session, Wanted, check, read, send
+from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, read, send
 from jupyter_ext.submit.waiting import show, wait
 from kernel_backend import discovery
 from kernel_backend.client import Client
@@ -105,7 +105,7 @@ class DaylightMagics(Magics):
         run_command(words(line, self.kernel.user_ns))
 
     def _follow(
-        self, client: Client, overview: Overview, checked: Checked, options: argparse.Namespace, widget: bool
+        self, client: Client, overview: Overview, checked: PreparedSubmission, options: argparse.Namespace, widget: bool
     ) -> None:
         captured, nobody_looks = _captured(checked, overview), headless(self.kernel)
         if options.quiet:
@@ -115,7 +115,7 @@ class DaylightMagics(Magics):
         elif not options.quiet:
             show(client, overview, captured, widget=widget)
 
-    def _capture(self, cell: str, wanted: Wanted) -> Capture:
+    def _capture(self, cell: str, wanted: SubmitOptions) -> Capture:
         number = len(self.kernel.history_manager.input_hist_raw) - 1
         line = first_line(self.recorder.running)
         cells = self.recorder.cells
@@ -190,7 +190,7 @@ def _file(words: list[str]) -> Path:
     return Path(named)
 
 
-def _captured(checked: Checked, overview: Overview) -> list[str]:
+def _captured(checked: PreparedSubmission, overview: Overview) -> list[str]:
     config = overview.experiment.config
     slots = f"{config.slots} slot{'' if config.slots == 1 else 's'}"
     backend = "" if config.backend == "auto" else f"{config.backend} on "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jupyter_ext.project.collect import LIMIT, Travelling, collect
-from jupyter_ext.project.root import Place, place_of
+from jupyter_ext.project.collect import LIMIT, ProjectFiles, collect
+from jupyter_ext.project.root import ProjectPlace, place_of
 from jupyter_ext.project.seen import Imported
 
-__all__ = ["LIMIT", "Imported", "Place", "Travelling", "collect", "place_of"]
+__all__ = ["LIMIT", "Imported", "ProjectFiles", "ProjectPlace", "collect", "place_of"]

@@ -15,8 +15,8 @@ from jupyter_ext.capture.problems import Problem, cell_of
 from jupyter_ext.project.files import Tree
 from jupyter_ext.project.ignored import Ignored
 from jupyter_ext.project.imports import Import, added_folders, imports, touches_path
-from jupyter_ext.project.modules import OURS, Found, Modules, editable_folders, foreign
-from jupyter_ext.project.root import Place
+from jupyter_ext.project.modules import OURS, FoundModule, Modules, editable_folders, foreign
+from jupyter_ext.project.root import ProjectPlace
 from kernel_backend.model.snapshot import PROJECT, Project
 from kernel_backend.text import size as size_text
 
@@ -24,7 +24,7 @@ LIMIT = 64_000_000  # bytes, unless --project-limit says another
 
 
 @dataclass(frozen=True)
-class Travelling:
+class ProjectFiles:
     """What goes into the archive beside the definition: `files` by their names in it."""
 
     project: Project | None = None
@@ -36,13 +36,13 @@ class Travelling:
 
 def collect(
     source: str,
-    place: Place,
+    place: ProjectPlace,
     *,
     where: Callable[[int], str] = "line {}".format,
     search: Sequence[Path] = (),
     include: Sequence[str] = (),
     limit: int = LIMIT,
-) -> Travelling:
+) -> ProjectFiles:
     """The local modules that `source` imports, theirs in turn, and what `include` names (relative to `place.cwd`).
 
     `where` says a line of `source` in the person's words. Raises nothing: what stands in the way is in `problems`.
@@ -61,7 +61,7 @@ def collect(
 
 
 class _Collector:
-    def __init__(self, place: Place, modules: Modules, where: Callable[[int], str], sure: bool) -> None:
+    def __init__(self, place: ProjectPlace, modules: Modules, where: Callable[[int], str], sure: bool) -> None:
         self.place, self.modules, self.where = place, modules, where
         self.sure = sure  # that a module that is not found will not be there when it is imported
         self.tree = Tree(place.root)
@@ -120,7 +120,7 @@ class _Collector:
             self._file(found.file)
         return imports(_parsed(found.file), name if found.folders else name.rpartition(".")[0])
 
-    def _tell_outside(self, found: Found) -> None:
+    def _tell_outside(self, found: FoundModule) -> None:
         path = found.places[0]
         if not any(path.is_relative_to(each) for each in editable_folders()):
             self.warnings.append(
@@ -162,7 +162,7 @@ class _Collector:
 
     # The end
 
-    def read(self, limit: int) -> Travelling:
+    def read(self, limit: int) -> ProjectFiles:
         """All of it, read; of too much the smallest files as far as the limit goes, for there may be more to tell."""
         left = [f"{self._name(each)} leads out of the project folder and does not travel" for each in self.tree.left]
         if sum(self.sizes.values()) > limit:
@@ -172,7 +172,7 @@ class _Collector:
         if self.sizes:
             cwd = self.place.below(self.place.cwd) or "."
             project = Project(root=str(self.place.root), cwd=cwd, paths=tuple(self.paths))
-        return Travelling(project, files, self.taken, (*self.warnings, *left), tuple(self.problems))
+        return ProjectFiles(project, files, self.taken, (*self.warnings, *left), tuple(self.problems))
 
     def _within(self, limit: int) -> list[Path]:
         smallest = sorted(self.sizes, key=lambda path: self.sizes[path])

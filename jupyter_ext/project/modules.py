@@ -19,7 +19,7 @@ OURS = frozenset({"daylight", "kernel_backend", "jupyter_ext"})  # a worker has 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 
 
-class Found(NamedTuple):
+class FoundModule(NamedTuple):
     """A module: its file (None: a folder without `__init__.py`), and the folders where its own modules are."""
 
     name: str
@@ -40,9 +40,9 @@ class Modules:
 
     def __init__(self, search: Sequence[Path] = ()) -> None:
         self._search = [str(folder) for folder in search]
-        self._known: dict[str, Found | None] = {}
+        self._known: dict[str, FoundModule | None] = {}
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> FoundModule | None:
         """The module of this full name; None where there is none, or none with a file."""
         if name not in self._known:
             self._known[name] = _found(name, self._spec(name))
@@ -69,7 +69,7 @@ class Modules:
             return None
 
 
-def foreign(found: Found) -> bool:
+def foreign(found: FoundModule) -> bool:
     """Whether a module belongs to Python or to an installed distribution."""
     return all(is_installed(path) for path in found.places)
 
@@ -103,9 +103,9 @@ def _fits(spec: ModuleSpec) -> bool:
     return spec.origin is not None and Path(spec.origin).name.split(".")[0] == spec.name.rpartition(".")[2]
 
 
-def _found(name: str, spec: ModuleSpec | None) -> Found | None:
+def _found(name: str, spec: ModuleSpec | None) -> FoundModule | None:
     if spec is None:
         return None
     folders = tuple(Path(os.path.abspath(each)) for each in spec.submodule_search_locations or ())
     file = Path(os.path.abspath(spec.origin)) if spec.has_location and spec.origin else None
-    return Found(name, file, folders) if file or folders else None
+    return FoundModule(name, file, folders) if file or folders else None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 _MARKS = (".git", "pyproject.toml")
 
 
-class Place(NamedTuple):
+class ProjectPlace(NamedTuple):
     """The project's root, and the folder in which the cell runs; both absolute, links on the way left as they are."""
 
     root: Path
@@ -23,12 +23,12 @@ class Place(NamedTuple):
             return None
 
 
-def place_of(folder: Path, cwd: Path | None = None) -> Place:
+def place_of(folder: Path, cwd: Path | None = None) -> ProjectPlace:
     """The nearest folder upward of `folder` with .git or pyproject.toml, else `folder` itself.
 
     `cwd` is where the job's relative paths lead, if that is another folder: it counts where it is under the root.
     """
     folder = Path(os.path.abspath(folder))
     root = next((each for each in (folder, *folder.parents) if any((each / mark).exists() for mark in _MARKS)), folder)
-    place = Place(root, folder)
-    return Place(root, cwd) if cwd is not None and place.below(cwd) is not None else place
+    place = ProjectPlace(root, folder)
+    return ProjectPlace(root, cwd) if cwd is not None and place.below(cwd) is not None else place

@@ -11,7 +11,15 @@ from traitlets import Float
 from traitlets.config import LoggingConfigurable
 
 from jupyter_ext.server.finder import Finder
-from jupyter_ext.server.handlers import Act, Bundle, Change, File, Quickstart, Read, Unknown
+from jupyter_ext.server.handlers import (
+    ActHandler,
+    BundleHandler,
+    Change,
+    FileHandler,
+    QuickstartHandler,
+    ReadHandler,
+    UnknownHandler,
+)
 from jupyter_ext.server.proxy import Proxy
 from jupyter_ext.server.relay import Relay
 from kernel_backend.discovery import START_LIMIT
@@ -59,14 +67,14 @@ class DaylightExtension(LoggingConfigurable):
         """Pattern below the base URL, handler, and what the handler is given."""
         proxy = Proxy(Finder(self.start_limit, self.log), self.answer_limit, self.log)
         return [
-            *((_pattern(path), Read, {"proxy": proxy, "path": path}) for path in READS),
-            *((_pattern(path), Act, {"proxy": proxy, "path": path}) for path in ACTS),
+            *((_pattern(path), ReadHandler, {"proxy": proxy, "path": path}) for path in READS),
+            *((_pattern(path), ActHandler, {"proxy": proxy, "path": path}) for path in ACTS),
             *((_pattern(path), Change, {"proxy": proxy, "path": path, "body": body}) for path, body in CHANGES.items()),
-            (_pattern(FILE.removesuffix("{}")) + NAME, File, {"proxy": proxy, "path": FILE}),
+            (_pattern(FILE.removesuffix("{}")) + NAME, FileHandler, {"proxy": proxy, "path": FILE}),
             ("daylight/api/stream", Relay, {"proxy": proxy}),
-            (f"daylight/bundle/{NUMBER}", Bundle, {"proxy": proxy}),
-            ("daylight/quickstart", Quickstart, {"proxy": proxy}),
-            ("daylight(?:/.*)?", Unknown, {"proxy": proxy}),
+            (f"daylight/bundle/{NUMBER}", BundleHandler, {"proxy": proxy}),
+            ("daylight/quickstart", QuickstartHandler, {"proxy": proxy}),
+            ("daylight(?:/.*)?", UnknownHandler, {"proxy": proxy}),
         ]
 
 

@@ -25,7 +25,7 @@ from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLa
 from kernel_backend.model.record import Record, complaint
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.views.search_status import SearchCurves, Standing
+from kernel_backend.model.views.search_status import SearchCurves, SearchStatus
 
 BODY_LIMIT = 2**20  # bytes
 MISTAKE = "Daylight's part of the Jupyter server made a mistake; the server's log has the details"
@@ -103,7 +103,7 @@ class Api(Handler, APIHandler):
         self.pass_on(await self.proxy.ask(str(self.request.method), path, self.request.query, body))
 
 
-class Read(Api):
+class ReadHandler(Api):
     """Look at something."""
 
     @authenticated
@@ -113,7 +113,7 @@ class Read(Api):
         await self.relay(parts)
 
 
-class File(Api):
+class FileHandler(Api):
     """Look at something that has a name of the user's own."""
 
     @authenticated
@@ -123,7 +123,7 @@ class File(Api):
         await self.relay(tuple(quote(part, safe="") for part in parts))
 
 
-class Act(Api):
+class ActHandler(Api):
     """Do something to an experiment; Jupyter has checked that the page is its own."""
 
     @authenticated
@@ -152,7 +152,7 @@ class Change(Api):
         await self.relay(parts, asked.model_dump_json(exclude_none=True).encode())
 
 
-class Bundle(Api):
+class BundleHandler(Api):
     """An experiment as a notebook's output keeps it."""
 
     @authenticated
@@ -195,7 +195,7 @@ class Bundle(Api):
         raise InvalidRequest('the body must be {"captured": [TEXT, ...]}')
 
 
-class Quickstart(Api):
+class QuickstartHandler(Api):
     """The quickstart notebook of this version; the service is not asked."""
 
     @authenticated
@@ -206,7 +206,7 @@ class Quickstart(Api):
         self.pass_on(Answer(200, "application/json", notebook))
 
 
-class Unknown(Api):
+class UnknownHandler(Api):
     """Every path below ours that is no route."""
 
     @authenticated
@@ -232,5 +232,5 @@ def _bundle(
     lines: Answer | None = None,
 ) -> dict[str, Any]:
     drawn = _read(Curves, curves) if curves else None
-    search = fitted(_read(Standing, standing), _read(SearchCurves, lines)) if standing and lines else None
+    search = fitted(_read(SearchStatus, standing), _read(SearchCurves, lines)) if standing and lines else None
     return bundle(overview, time.time(), captured, picture.body if picture else None, drawn, search)

@@ -19,7 +19,7 @@ from kernel_backend.discovery import Address
 from kernel_backend.errors import ServiceUnreachable
 from kernel_backend.model.versions import VERSION
 from kernel_backend.peers import check_listener
-from kernel_backend.peers.end import End
+from kernel_backend.peers.end import ConnectionEnd
 from kernel_backend.reconnect import remedy
 from kernel_backend.retry import RetryPolicy
 
@@ -150,7 +150,7 @@ class _Looking(DefaultExecutorResolver):
         found = await super().resolve(host, port, socket.AddressFamily(family))
         if not self._address.encrypted:
             for _, end in found:
-                check_listener(End.of(end), self._address.trusted)
+                check_listener(ConnectionEnd.of(end), self._address.trusted)
         return found
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from jupyter_ext.submit.submit import Asked, Checked
+from jupyter_ext.submit.submit import ParsedLine, PreparedSubmission
 from kernel_backend.spec.config_text import to_words
 from kernel_backend.text import counted, size
 
 
-def dry_run(checked: Checked, asked: Asked, command: str) -> str:
+def dry_run(checked: PreparedSubmission, asked: ParsedLine, command: str) -> str:
     """The text; `command` is what the words come behind: `%%dlsubmit` or `daylight submit train.py`."""
     head = [f"# {line}" for line in _about(checked, asked)]
     values = [f"{name}={value!r}" for name, value in checked.params.items() if name not in checked.space.names]
@@ -21,7 +21,7 @@ def dry_run(checked: Checked, asked: Asked, command: str) -> str:
     return "\n".join([*head, "# nothing was sent; the same, spelled out:", same, "", checked.capture.source.rstrip()])
 
 
-def _about(checked: Checked, asked: Asked) -> Iterator[str]:
+def _about(checked: PreparedSubmission, asked: ParsedLine) -> Iterator[str]:
     yield checked.capture.described
     yield checked.definition.summary
     yield from (f"{name} = {value!r}" for name, value in checked.params.items())

@@ -20,7 +20,7 @@ _PART = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _MARK = re.compile(r"^[-+ ]", re.MULTILINE)
 
 
-class Room(NamedTuple):
+class ArchiveBudget(NamedTuple):
     """What a snapshot still has room for."""
 
     members: int
@@ -28,14 +28,14 @@ class Room(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ImplicitContext:
     """Members of a snapshot, and sentences about those that were left out of it."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
-def surroundings(folder: Path, known: Sequence[str], room: Room) -> Surroundings:
+def surroundings(folder: Path, known: Sequence[str], room: ArchiveBudget) -> ImplicitContext:
     """Sources of editable distributions, and how the files of `folder` differ from git's commit.
 
     One that holds what looks like a secret, or one of the `known` ones, is left out: nobody asked for it to travel. So
@@ -67,7 +67,7 @@ def _secrets(name: str, data: bytes, known: Sequence[str]) -> Iterator[tuple[int
         above += part.count("\n")
 
 
-def _fitting(files: Mapping[str, bytes], warnings: list[str], room: Room) -> Surroundings:
+def _fitting(files: Mapping[str, bytes], warnings: list[str], room: ArchiveBudget) -> ImplicitContext:
     """Those that there is room for, the smallest first; an editable distribution travels whole or not at all."""
     groups: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
@@ -83,4 +83,4 @@ def _fitting(files: Mapping[str, bytes], warnings: list[str], room: Room) -> Sur
                 of if of in members else f"the code of {of}, an editable install ({len(members)} files, {size(count)}),"
             )
             warnings.append(f"{what} is not kept with the snapshot: all that travels would be more than one holds")
-    return Surroundings({name: data for name, data in files.items() if name in kept}, tuple(warnings))
+    return ImplicitContext({name: data for name, data in files.items() if name in kept}, tuple(warnings))

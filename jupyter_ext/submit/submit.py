@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from jupyter_ext.capture import Capture, Problem
-from jupyter_ext.project import LIMIT, Imported, Travelling, collect, place_of
+from jupyter_ext.project import LIMIT, Imported, ProjectFiles, collect, place_of
 from jupyter_ext.recognise import recognise
-from jupyter_ext.submit.implicit_context import Room, Surroundings, surroundings
+from jupyter_ext.submit.implicit_context import ArchiveBudget, ImplicitContext, surroundings
 from jupyter_ext.submit.process import notebook_process
 from jupyter_ext.submit.secret_check import leaks, without_secrets
 from kernel_backend import NUMERICS, __version__
@@ -35,7 +35,7 @@ from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets, t
 from kernel_backend.snapshots.archive import MAX_BYTES, MAX_MEMBERS, pack_snapshot
 from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.state import state_of
-from kernel_backend.spec.assignments import Line, parse_line
+from kernel_backend.spec.assignments import ParsedAssignments, parse_line
 from kernel_backend.spec.config_text import given_words, size_word, to_config
 from kernel_backend.spec.options import OPTIONS
 from kernel_backend.spec.search_rules import check_search
@@ -46,7 +46,7 @@ _OURS = 100  # members that are kept for the definition, its description and wha
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SubmitOptions:
     """What a person asks for beside the configuration: what travels, and what is checked."""
 
     include: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Wanted:
         return found
 
 
-def wanted(options: Namespace) -> Wanted:
+def wanted(options: Namespace) -> SubmitOptions:
     """What these options ask for; raises InvalidRequest."""
     named = getattr(options, "capture", None) or ()
     try:
@@ -84,7 +84,7 @@ def wanted(options: Namespace) -> Wanted:
         raise InvalidRequest(f"--project-limit {options.project_limit[:50]}: {error.message}") from None
     if len(name := getattr(options, "name", None) or "") > LONGEST_NAME:
         raise InvalidRequest(f"--name {name[:50]}...: it has {len(name)} characters; write {LONGEST_NAME} at most")
-    return Wanted(
+    return SubmitOptions(
         include=tuple(options.include or ()),
         captured=tuple(dict.fromkeys(name for each in named for name in each.split(",") if name)),
         state_check=not getattr(options, "no_state_check", False),
@@ -96,18 +96,18 @@ def wanted(options: Namespace) -> Wanted:
     )
 
 
-class Asked(NamedTuple):
+class ParsedLine(NamedTuple):
     """A line of options and `name=value` words, read; `wrong` is all that cannot be."""
 
     config: Config
     given: dict[str, Value]
     space: Space
-    wanted: Wanted
+    wanted: SubmitOptions
     wrong: tuple[str, ...] = ()
     others: tuple[str, ...] = ()  # the words of options that only say how it is called, shown and waited for
 
 
-def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
+def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
     """What these options and their `words` ask for; of what cannot be read the default is taken."""
     complaints = list(wrong)
 
@@ -119,11 +119,11 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> Asked:
             return otherwise
 
     config = tried(lambda: to_config(options), Config())
-    given, space = tried(lambda: parse_line(options.words), Line({}, Space()))
-    asked = tried(lambda: wanted(options), Wanted())
+    given, space = tried(lambda: parse_line(options.words), ParsedAssignments({}, Space()))
+    asked = tried(lambda: wanted(options), SubmitOptions())
     if not complaints:
         tried(lambda: check_search(config, space), None)
-    return Asked(config, given, space, asked, tuple(complaints), tuple(given_words(options)))
+    return ParsedLine(config, given, space, asked, tuple(complaints), tuple(given_words(options)))
 
 
 class Session(NamedTuple):
@@ -135,18 +135,18 @@ class Session(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Checked:
+class PreparedSubmission:
     """A capture that can be trained, all its hyperparameters, and what travels beside it."""
 
     capture: Capture
     definition: Definition
     params: dict[str, Value]  # but those that are searched
     space: Space
-    travelling: Travelling
+    travelling: ProjectFiles
     declared: Declared
     commits: tuple[str, ...]
     state: dict[str, State] = field(default_factory=dict)  # what the job's values are compared with
-    around: Surroundings = field(default_factory=Surroundings)
+    around: ImplicitContext = field(default_factory=ImplicitContext)
     passing: tuple[str, ...] = ()  # what only whoever submits it here and now should know
     process: Process | None = None  # what the job's settings are compared with
 
@@ -181,12 +181,12 @@ class Checked:
 def check(
     capture: Capture,
     given: Mapping[str, Value],
-    asked: Wanted = Wanted(),
+    asked: SubmitOptions = SubmitOptions(),
     file: Path | None = None,
     session: Session | None = None,
     wrong: Sequence[str] = (),
     space: Space = UNSEARCHED,
-) -> Checked:
+) -> PreparedSubmission:
     """The definition of a capture, with a value or a domain for each hyperparameter and the files that it needs.
 
     `file` is where the capture came from, if not from a notebook: modules beside it are found first. `session` is
@@ -222,10 +222,10 @@ def check(
     state = _state(capture, session) if session is not None and compares else {}
     process = notebook_process(capture, files) if compares else None
     sent = {**files, **declared.files}
-    room = Room(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
+    room = ArchiveBudget(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
     around = surroundings(Path.cwd(), known_secrets(), room)
     passing = _passing(capture, travelling, session)
-    return Checked(
+    return PreparedSubmission(
         capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing, process
     )
 
@@ -256,7 +256,7 @@ def _choices(space: Space) -> dict[str, Value]:
     return {each.label: str(each.domain) for each in space.parameters if isinstance(each.domain, Choices)}
 
 
-def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travelling:
+def _travelling(capture: Capture, asked: SubmitOptions, file: Path | None) -> ProjectFiles:
     cwd = Path.cwd()
     search = [file.absolute().parent, cwd] if file else []
     place = place_of(search[0], cwd) if file else place_of(cwd)
@@ -264,14 +264,14 @@ def _travelling(capture: Capture, asked: Wanted, file: Path | None) -> Travellin
     return collect(capture.source, place, where=where, search=search, include=include, limit=asked.limit)
 
 
-def _passing(capture: Capture, travelling: Travelling, session: Session | None) -> tuple[str, ...]:
+def _passing(capture: Capture, travelling: ProjectFiles, session: Session | None) -> tuple[str, ...]:
     if session is None:
         return capture.kept_out
     untold = (each for each in capture.kept_out if each not in session.told)
     return (*untold, *session.imported.changed(travelling.modules))
 
 
-def _declared(asked: Wanted) -> tuple[Declared, list[Problem]]:
+def _declared(asked: SubmitOptions) -> tuple[Declared, list[Problem]]:
     try:
         return declare(
             without_secrets(asked.data, known_secrets()), Path.cwd(), partial(print, file=sys.stderr, flush=True)
@@ -314,7 +314,7 @@ def submit(
     name: str | None = None,
     notebook: str | None = None,
     client: Client | None = None,
-    asked: Wanted = Wanted(),
+    asked: SubmitOptions = SubmitOptions(),
     again: bool = False,
 ) -> Overview:
     """The new experiment, with the service started where none runs.
@@ -326,7 +326,7 @@ def submit(
     return send(checked, config, given, name=name, notebook=notebook, client=client, again=again).overview
 
 
-class Sent(NamedTuple):
+class SubmitResult(NamedTuple):
     """An experiment, and whether it is new."""
 
     overview: Overview
@@ -334,7 +334,7 @@ class Sent(NamedTuple):
 
 
 def send(
-    checked: Checked,
+    checked: PreparedSubmission,
     config: Config,
     given: Mapping[str, Value],
     *,
@@ -342,7 +342,7 @@ def send(
     notebook: str | None = None,
     client: Client | None = None,
     again: bool = False,
-) -> Sent:
+) -> SubmitResult:
     """Upload a checked capture and make an experiment of it; raises what the service answers.
 
     Where the same goes on already, that is the answer, unless another is wanted (`again`).
@@ -362,7 +362,7 @@ def send(
         notebook=notebook,
         again=again,
     )
-    return Sent(*client.submit_once(submission))
+    return SubmitResult(*client.submit_once(submission))
 
 
 def config_from(options: Mapping[str, Any]) -> Config:
@@ -377,7 +377,7 @@ def config_from(options: Mapping[str, Any]) -> Config:
     return to_config(Namespace(**options))
 
 
-def describe(checked: Checked) -> Snapshot:
+def describe(checked: PreparedSubmission) -> Snapshot:
     """What is recorded beside the definition: our version, where each line came from, and the environment."""
     return Snapshot(
         version=__version__,

@@ -24,7 +24,7 @@ ABSENT_S = 90.0  # pages speak every 20 s, hidden ones once a minute: without a 
 
 
 @dataclass(frozen=True)
-class Page:
+class RelayPage:
     """What a feed needs of whoever shows it; all of it is called from the feed's own threads."""
 
     send: Callable[[dict[str, Any]], None]  # to every page
@@ -32,10 +32,10 @@ class Page:
     silence: Callable[[], float]  # seconds since a page was heard
 
 
-class Feed:
+class MessageRelay:
     """The one stream of an experiment for all of its pages; `client` makes a client for each time it begins."""
 
-    def __init__(self, client: Callable[[], Client], number: int, page: Page) -> None:
+    def __init__(self, client: Callable[[], Client], number: int, page: RelayPage) -> None:
         self._client, self._number, self._page = client, number, page
         self._lock = Lock()
         self._run: _Run | None = None
@@ -73,7 +73,7 @@ class Feed:
 class _Run:
     """From one beginning to its end: one thread reads the stream, another one sends what it has read."""
 
-    def __init__(self, client: Client, number: int, page: Page, position: int) -> None:
+    def __init__(self, client: Client, number: int, page: RelayPage, position: int) -> None:
         self._client, self._number, self._page = client, number, page
         self.position = position  # of the last message that was sent
         self._read: SimpleQueue[Message | DaylightError | None] = SimpleQueue()

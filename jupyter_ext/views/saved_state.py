@@ -9,7 +9,7 @@ from kernel_backend.client import Client
 from kernel_backend.model.record import Record
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.views.search_status import SearchCurves, Standing
+from kernel_backend.model.views.search_status import SearchCurves, SearchStatus
 
 MIME_TYPE = "application/vnd.daylight.experiment+json"
 SAVED_POINTS = 200  # of each curve: what a saved notebook has room for
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 class SavedSearch(Record):
     """How a search stood, thinned: who was the best by when, its rungs, the best of its trials and of their curves."""
 
-    standing: Standing
+    standing: SearchStatus
     curves: SearchCurves
 
 
@@ -77,7 +77,7 @@ def search_of(client: Client, overview: Overview) -> SavedSearch | None:
     )
 
 
-def fitted(standing: Standing, curves: SearchCurves) -> SavedSearch:
+def fitted(standing: SearchStatus, curves: SearchCurves) -> SavedSearch:
     """Both with the best trials, results and curves alone, as many as SAVED_SEARCH has room for."""
     kept = SAVED_TRIALS
     while True:
@@ -87,7 +87,7 @@ def fitted(standing: Standing, curves: SearchCurves) -> SavedSearch:
         kept //= 2
 
 
-def _best_of(standing: Standing, kept: int) -> Standing:
+def _best_of(standing: SearchStatus, kept: int) -> SearchStatus:
     """So many trials and results of each rung, and the newest of who was the best by when."""
     brackets = tuple(
         bracket.model_copy(

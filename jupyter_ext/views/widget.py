@@ -23,7 +23,7 @@ import traitlets
 
 from jupyter_ext.frontend import STATIC, Hearing, this_shell
 from jupyter_ext.views.comm_api import answer
-from jupyter_ext.views.message_relay import Feed, Page
+from jupyter_ext.views.message_relay import MessageRelay, RelayPage
 from jupyter_ext.views.saved_state import curves_of, saved_json, search_of
 from kernel_backend import discovery
 from kernel_backend.client import Client
@@ -61,7 +61,7 @@ class ExperimentWidget(anywidget.AnyWidget):
         self._client, self._hearing = _client(), Hearing(this_shell())
         # Whatever is sent answers the page that spoke last: a kernel with subshells looks for the way by it.
         self._context = contextvars.copy_context()
-        self.feed = Feed(_client, number, Page(self._say, self._save, self._hearing.silence))
+        self.feed = MessageRelay(_client, number, RelayPage(self._say, self._save, self._hearing.silence))
         self.on_msg(self._heard)
 
     def reference(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -8,23 +8,23 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kernel_backend.agent.records import Greeting, Listed
+from kernel_backend.agent.records import Greeting, ListedCheckpoint
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed, dump, parse
-from kernel_backend.checkpoints.storage import Places, open_place
+from kernel_backend.checkpoints.storage import CheckpointStorage, open_place
 from kernel_backend.checkpoints.verify import files_of
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.ids import parse_attempt
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import SpoolPosition
 from kernel_backend.model.snapshot import Environment
-from kernel_backend.workspaces.base import Asked, Contents, SearchClass
-from kernel_backend.workspaces.own import OwnArea
+from kernel_backend.workspaces.base import Contents, SearchClass, SearchClassProcess
+from kernel_backend.workspaces.own import OwnWorkspace
 
 T = TypeVar("T")
 
 
-class Hands:
+class AgentOperations:
     """The operations by their names. What they take is plain JSON, records as their own text; `body` is what follows.
 
     An answer is whatever JSON can be made of, or Contents.
@@ -32,8 +32,8 @@ class Hands:
 
     def __init__(self, home: Path, loop: asyncio.AbstractEventLoop) -> None:
         self._home, self._loop = home, loop
-        self._area, self._engine = OwnArea(home), LocalEngine(home)
-        self._places = Places(str(home / "checkpoints"))
+        self._area, self._engine = OwnWorkspace(home), LocalEngine(home)
+        self._places = CheckpointStorage(str(home / "checkpoints"))
 
     def hello(self, body: Iterator[bytes]) -> Greeting:
         """Who this is."""
@@ -91,7 +91,7 @@ class Hands:
         """The bytes of an artifact."""
         return self._area.artifact(experiment, trial, name)
 
-    def asker(self, body: Iterator[bytes], asked: str) -> Asked:
+    def asker(self, body: Iterator[bytes], asked: str) -> SearchClassProcess:
         """A search class; further questions come on the same socket."""
         return self._area.asker(SearchClass.model_validate_json(asked), b"".join(body))
 
@@ -135,7 +135,7 @@ class Hands:
         """Make a checkpoint exist."""
         self._place(experiment, trial, uid).commit(parse(b"".join(body)))
 
-    def committed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> list[Listed]:
+    def committed(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> list[ListedCheckpoint]:
         """All there are."""
         return [_listed(each) for each in self._place(experiment, trial, uid).committed()]
 
@@ -196,9 +196,9 @@ class Hands:
     def _done(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def _here(self, text: str) -> Job:
+    def _here(self, text: str) -> LaunchSpec:
         """A job with the folders of this area: the service cannot know them."""
-        job = Job.model_validate_json(text)
+        job = LaunchSpec.model_validate_json(text)
         here = {"home": str(self._home), "code": str(attempt_folder(self._home, job.id) / "code")}
         if "://" not in job.checkpoints:
             here["checkpoints"] = self._places.where(job.experiment, job.trial)
@@ -211,8 +211,8 @@ class Hands:
         return self._place(experiment, trial, uid), parse(b"".join(body))
 
 
-def _listed(manifest: Manifest) -> Listed:
-    return Listed(manifest=dump(manifest).decode(), pinned=manifest.pinned, files=files_of(manifest))
+def _listed(manifest: Manifest) -> ListedCheckpoint:
+    return ListedCheckpoint(manifest=dump(manifest).decode(), pinned=manifest.pinned, files=files_of(manifest))
 
 
-OPERATIONS = frozenset(name for name in vars(Hands) if not name.startswith("_"))
+OPERATIONS = frozenset(name for name in vars(AgentOperations) if not name.startswith("_"))

@@ -52,7 +52,7 @@ _ERRORS = {
 }
 
 
-class Garbled(Exception):
+class ProtocolError(Exception):
     """What came over the socket is not what was to come."""
 
 
@@ -68,7 +68,7 @@ class Question(Record):
     bytes: int = Field(0, ge=0)  # that follow
 
 
-class Trouble(Record):
+class ErrorReply(Record):
     """An error of the agent: one of ours by name, or one of the operating system by its number."""
 
     error: str
@@ -78,35 +78,35 @@ class Trouble(Record):
     details: dict[str, Any] = {}
 
 
-class Head(Record):
+class AnswerHead(Record):
     """How an answer begins."""
 
     bytes: int = Field(0, ge=0)  # that follow the value
-    error: Trouble | None = None
+    error: ErrorReply | None = None
 
 
-class Failed(PlaceUnavailable):
+class OperationFailed(PlaceUnavailable):
     """An operation that an agent could not do: it is there, and this time it cannot."""
 
 
-def trouble_of(error: Exception) -> Trouble:
+def trouble_of(error: Exception) -> ErrorReply:
     """An error as it travels."""
     if isinstance(error, DaylightError):
-        return Trouble(error=type(error).__name__, message=error.message[:MESSAGE_LIMIT], details=error.details)
+        return ErrorReply(error=type(error).__name__, message=error.message[:MESSAGE_LIMIT], details=error.details)
     if isinstance(error, OSError):
         file = str(error.filename)[:MESSAGE_LIMIT] if error.filename else None
-        return Trouble(error="OSError", message=error.strerror or str(error), number=error.errno, file=file)
-    return Trouble(error=type(error).__name__, message=f"{type(error).__name__}: {error}"[:MESSAGE_LIMIT])
+        return ErrorReply(error="OSError", message=error.strerror or str(error), number=error.errno, file=file)
+    return ErrorReply(error=type(error).__name__, message=f"{type(error).__name__}: {error}"[:MESSAGE_LIMIT])
 
 
-def error_of(trouble: Trouble) -> Exception:
+def error_of(trouble: ErrorReply) -> Exception:
     """The error that `trouble_of` described, where an agent may say it; Failed for any other."""
     message = trouble.message[:MESSAGE_LIMIT]
     if trouble.error == "OSError" and trouble.number is not None:
         return OSError(trouble.number, message, trouble.file)
     kind = _ERRORS.get(trouble.error)
     if kind is None:
-        return Failed(message)
+        return OperationFailed(message)
     error = kind(message)
     error.details = trouble.details
     return error
@@ -128,7 +128,7 @@ def send_bytes(link: socket.socket, pieces: Iterable[bytes | memoryview], size: 
         link.sendall(piece)
         size -= len(piece)
     if size:
-        raise Garbled(f"a body differs from its length by {size} bytes")
+        raise ProtocolError(f"a body differs from its length by {size} bytes")
 
 
 def receive(link: socket.socket, limit: int, until: float | None = None) -> bytes:
@@ -138,7 +138,7 @@ def receive(link: socket.socket, limit: int, until: float | None = None) -> byte
     """
     (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size, until))
     if length > limit:
-        raise Garbled(f"a frame of {length} bytes, and {limit} is the limit")
+        raise ProtocolError(f"a frame of {length} bytes, and {limit} is the limit")
     return _exactly(link, length, until)
 
 
@@ -147,9 +147,9 @@ def receive_question(link: socket.socket) -> Question:
     return _parsed(Question, receive(link, VALUE_LIMIT))
 
 
-def receive_head(link: socket.socket, until: float) -> Head:
+def receive_head(link: socket.socket, until: float) -> AnswerHead:
     """How the next answer begins; raises as `receive` does."""
-    return _parsed(Head, receive(link, HEAD_LIMIT, until))
+    return _parsed(AnswerHead, receive(link, HEAD_LIMIT, until))
 
 
 def receive_bytes(link: socket.socket, size: int) -> Iterator[bytes]:
@@ -178,4 +178,4 @@ def _parsed(kind: type[R], data: bytes) -> R:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        raise Garbled(f"no {kind.__name__.lower()}: {error.errors(include_url=False)[:1]}") from None
+        raise ProtocolError(f"no {kind.__name__.lower()}: {error.errors(include_url=False)[:1]}") from None

@@ -13,7 +13,7 @@ class Greeting(Record):
     home: str  # of the user's area
 
 
-class Listed(Record):
+class ListedCheckpoint(Record):
     """A committed checkpoint; `files` changes whenever a program touches one of its files."""
 
     manifest: str  # the text of its file

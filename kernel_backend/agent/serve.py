@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pydantic_core import to_json
 
-from kernel_backend.agent.operations import OPERATIONS, Hands
+from kernel_backend.agent.operations import OPERATIONS, AgentOperations
 from kernel_backend.agent.protocol import (
+    AnswerHead,
     Closed,
-    Garbled,
-    Head,
+    ProtocolError,
     receive_bytes,
     receive_question,
     send,
@@ -27,7 +27,7 @@ from kernel_backend.agent.protocol import (
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
 from kernel_backend.home import make_private
-from kernel_backend.workspaces.base import Asked, Contents
+from kernel_backend.workspaces.base import Contents, SearchClassProcess
 
 AREA = "hub"  # beside what a service of the user's own keeps: two services never share gangs
 ASKER_CALLS = ("interval", "ask", "tell")
@@ -44,12 +44,12 @@ def serve() -> None:
     _log_to(home / "agent.log")
     make_private(home, group=False)
     loop = asyncio.new_event_loop()
-    hands = Hands(home, loop)
+    hands = AgentOperations(home, loop)
     threading.Thread(target=_listen, args=(control, hands), daemon=True).start()
     loop.run_forever()
 
 
-def _listen(control: socket.socket, hands: Hands) -> None:
+def _listen(control: socket.socket, hands: AgentOperations) -> None:
     try:
         while True:
             data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
@@ -63,53 +63,53 @@ def _listen(control: socket.socket, hands: Hands) -> None:
     os._exit(0)  # whatever is still being done: nobody waits for it
 
 
-def _converse(link: socket.socket, hands: Hands) -> None:
+def _converse(link: socket.socket, hands: AgentOperations) -> None:
     with link:
         try:
             _answer(link, hands)
-        except (Closed, Garbled, OSError) as error:
+        except (Closed, ProtocolError, OSError) as error:
             _log.info("a question has ended: %s", error)
 
 
-def _answer(link: socket.socket, hands: Hands) -> None:
+def _answer(link: socket.socket, hands: AgentOperations) -> None:
     question = receive_question(link)
     body = receive_bytes(link, question.bytes)
     try:
         if question.op not in OPERATIONS:
-            raise Garbled(f"there is no operation {question.op!r}")
+            raise ProtocolError(f"there is no operation {question.op!r}")
         found = getattr(hands, question.op)(body, **question.arguments)
     except Exception as error:  # whatever it is, the service hears of it
         if not isinstance(error, DaylightError | OSError):
             _log.exception("%s", question.op)
         deque(body, maxlen=0)  # bytes that nobody has read would cut the answer off
-        send(link, Head(error=trouble_of(error)))
+        send(link, AnswerHead(error=trouble_of(error)))
         return
     if isinstance(found, Contents):
-        send(link, Head(bytes=found.size))
+        send(link, AnswerHead(bytes=found.size))
         send_frame(link, b"null")
         send_bytes(link, found.pieces, found.size)
     elif question.op == "asker":
         _be_asked(link, found)
     else:
-        send(link, Head())
+        send(link, AnswerHead())
         send_frame(link, to_json(found, inf_nan_mode="strings"))
 
 
-def _be_asked(link: socket.socket, asked: Asked) -> None:
+def _be_asked(link: socket.socket, asked: SearchClassProcess) -> None:
     """Pass questions on to a search class until the service closes the socket."""
     try:
-        send(link, Head())
+        send(link, AnswerHead())
         send_frame(link, b"null")
         while True:
             question = receive_question(link)
             if question.op not in ASKER_CALLS:
-                raise Garbled(f"there is no question {question.op!r}")
+                raise ProtocolError(f"there is no question {question.op!r}")
             try:
                 found = getattr(asked, question.op)(**question.arguments)
             except Exception as error:
-                send(link, Head(error=trouble_of(error)))
+                send(link, AnswerHead(error=trouble_of(error)))
             else:
-                send(link, Head())
+                send(link, AnswerHead())
                 send_frame(link, to_json(found, inf_nan_mode="constants"))
     finally:
         asked.close()

@@ -10,7 +10,7 @@ from kernel_backend import NUMERICS, __version__
 from kernel_backend.api.base import ApiHandler
 
 
-class Health(ApiHandler):
+class HealthHandler(ApiHandler):
     """Is it there, and which is it?"""
 
     async def get(self) -> None:
@@ -21,5 +21,5 @@ class Health(ApiHandler):
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/health": Health,
+    "/api/health": HealthHandler,
 }

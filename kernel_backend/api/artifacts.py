@@ -11,7 +11,7 @@ from kernel_backend.model.artifacts import PICTURES, UNKNOWN
 HARMLESS = PICTURES | {"text/plain", "text/csv", "application/json", "application/pdf", "application/zip"}
 
 
-class Artifacts(ApiHandler):
+class ArtifactsHandler(ApiHandler):
     """What was kept."""
 
     async def get(self, number: str) -> None:
@@ -19,7 +19,7 @@ class Artifacts(ApiHandler):
         self.reply({"artifacts": await self.service.artifacts.listed(self.user, int(number))})
 
 
-class Artifact(ApiHandler):
+class ArtifactHandler(ApiHandler):
     """One of them."""
 
     async def get(self, number: str, trial: str, name: str) -> None:
@@ -37,6 +37,6 @@ class Artifact(ApiHandler):
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/experiments/{number}/artifacts": Artifacts,
-    "/api/experiments/{number}/trials/{trial}/artifacts/{artifact}": Artifact,
+    "/api/experiments/{number}/artifacts": ArtifactsHandler,
+    "/api/experiments/{number}/trials/{trial}/artifacts/{artifact}": ArtifactHandler,
 }

@@ -10,7 +10,7 @@ from kernel_backend.model.ids import parse_attempt
 from kernel_backend.model.reports import Delivery
 
 
-class Records(ApiHandler):
+class RecordsHandler(ApiHandler):
     """The records of one attempt."""
 
     async def authenticate(self) -> None:
@@ -26,5 +26,5 @@ class Records(ApiHandler):
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/attempts/{key}/records": Records,
+    "/api/attempts/{key}/records": RecordsHandler,
 }

@@ -14,7 +14,7 @@ from tornado.web import HTTPError, RequestHandler, stream_request_body
 from tornado.websocket import WebSocketHandler
 
 from kernel_backend import __version__
-from kernel_backend.api.connection_limits import Strangers
+from kernel_backend.api.connection_limits import UnauthenticatedConnections
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, OtherVersion, TooLarge, Unauthenticated
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
@@ -40,19 +40,19 @@ class MethodNotAllowed(DaylightError):
 
 
 @dataclass
-class Use:
+class Activity:
     """When somebody last asked for something, and who listens: what an idle service is judged by; and who is nobody."""
 
     last: float = field(default_factory=time.monotonic)
     streams: set[WebSocketHandler] = field(default_factory=set)
-    strangers: Strangers = field(default_factory=Strangers)
+    strangers: UnauthenticatedConnections = field(default_factory=UnauthenticatedConnections)
 
     def idle(self) -> float:
         """Seconds since the last request; 0 while somebody listens."""
         return 0.0 if self.streams else time.monotonic() - self.last
 
 
-class Guarded(RequestHandler):
+class AuthenticatedHandler(RequestHandler):
     """A handler that answers only to a known token, REST and websocket alike."""
 
     who: Person | None = None
@@ -105,7 +105,7 @@ class Guarded(RequestHandler):
         """Let nobody in without a token."""
         self.who = await self.authenticate()
         self.known = True
-        use: Use = self.settings["use"]
+        use: Activity = self.settings["use"]
         use.last = time.monotonic()
         use.strangers.known(getattr(self.request.connection, "stream", None))
 
@@ -177,7 +177,7 @@ class Guarded(RequestHandler):
 
 
 @stream_request_body
-class ApiHandler(Guarded):
+class ApiHandler(AuthenticatedHandler):
     """A REST handler: its body is read only after the token was seen, and up to a limit."""
 
     body_limit = BODY_LIMIT
@@ -232,7 +232,7 @@ class ApiHandler(Guarded):
         return TooLarge(f"the body is larger than {self.body_limit // 2**20} MiB", limit=self.body_limit)
 
 
-class UnknownRoute(ApiHandler):
+class UnknownRouteHandler(ApiHandler):
     """Every path that is no route; a stranger does not even learn that there is nothing."""
 
     def _missing(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tornado.web import RequestHandler
 
 from kernel_backend.api.base import ApiHandler
-from kernel_backend.model.checkpoints import Collection
+from kernel_backend.model.checkpoints import GarbageRequest
 
 
-class Checkpoints(ApiHandler):
+class CheckpointsHandler(ApiHandler):
     """What was committed."""
 
     async def get(self, number: str) -> None:
@@ -16,7 +16,7 @@ class Checkpoints(ApiHandler):
         self.reply({"checkpoints": await self.service.checkpoints.listed(self.user, int(number))})
 
 
-class Checkpoint(ApiHandler):
+class CheckpointHandler(ApiHandler):
     """One of them."""
 
     async def get(self, number: str, trial: str, checkpoint: str) -> None:
@@ -31,7 +31,7 @@ class Checkpoint(ApiHandler):
         self.set_status(204)
 
 
-class Part(ApiHandler):
+class PartHandler(ApiHandler):
     """A file of one."""
 
     async def get(self, number: str, trial: str, checkpoint: str, part: str) -> None:
@@ -45,7 +45,7 @@ class Part(ApiHandler):
             await self.flush()  # which waits for a slow reader
 
 
-class Verify(ApiHandler):
+class VerifyHandler(ApiHandler):
     """A look at every byte."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
@@ -53,7 +53,7 @@ class Verify(ApiHandler):
         self.reply(await self.service.checkpoints.verify(self.user, int(number), int(trial), checkpoint))
 
 
-class Pin(ApiHandler):
+class PinHandler(ApiHandler):
     """A wish to keep it."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
@@ -61,7 +61,7 @@ class Pin(ApiHandler):
         self.reply(await self.service.checkpoints.pin(self.user, int(number), int(trial), checkpoint, True))
 
 
-class Unpin(ApiHandler):
+class UnpinHandler(ApiHandler):
     """No such wish any more."""
 
     async def post(self, number: str, trial: str, checkpoint: str) -> None:
@@ -69,20 +69,20 @@ class Unpin(ApiHandler):
         self.reply(await self.service.checkpoints.pin(self.user, int(number), int(trial), checkpoint, False))
 
 
-class Collect(ApiHandler):
+class CollectHandler(ApiHandler):
     """The rules, applied."""
 
     async def post(self) -> None:
         """Delete what the rules let go, of one experiment or of all; a dry run says what that would be."""
-        self.reply(await self.service.checkpoints.collect(self.user, self.parse(Collection)))
+        self.reply(await self.service.checkpoints.collect(self.user, self.parse(GarbageRequest)))
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/experiments/{number}/checkpoints": Checkpoints,
-    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}": Checkpoint,
-    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/verify": Verify,
-    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/pin": Pin,
-    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/unpin": Unpin,
-    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/parts/{part}": Part,
-    "/api/gc": Collect,
+    "/api/experiments/{number}/checkpoints": CheckpointsHandler,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}": CheckpointHandler,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/verify": VerifyHandler,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/pin": PinHandler,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/unpin": UnpinHandler,
+    "/api/experiments/{number}/checkpoints/{trial}/{checkpoint}/parts/{part}": PartHandler,
+    "/api/gc": CollectHandler,
 }

@@ -16,7 +16,7 @@ ROWS, MOST_ROWS = 1000, 100_000  # of the queue, of each pool
 DEEDS, MOST_DEEDS = 100, 1000
 
 
-class Me(ApiHandler):
+class MeHandler(ApiHandler):
     """Who asks."""
 
     async def get(self) -> None:
@@ -24,7 +24,7 @@ class Me(ApiHandler):
         self.reply(await self.service.sharing.me(self.user))
 
 
-class Accounts(ApiHandler):
+class AccountsHandler(ApiHandler):
     """Users and groups."""
 
     async def get(self) -> None:
@@ -32,7 +32,7 @@ class Accounts(ApiHandler):
         self.reply({"accounts": await self.service.sharing.accounts(self.user)})
 
 
-class AccountQuota(ApiHandler):
+class AccountQuotaHandler(ApiHandler):
     """What a user or a group may have."""
 
     async def put(self, kind: str, name: str) -> None:
@@ -45,7 +45,7 @@ class AccountQuota(ApiHandler):
         self.reply(await self.service.sharing.clear_quota(self.user, cast(AccountKind, kind), name))
 
 
-class AccountUse(ApiHandler):
+class AccountUseHandler(ApiHandler):
     """What a user or a group has held."""
 
     async def get(self, kind: str, name: str) -> None:
@@ -55,7 +55,7 @@ class AccountUse(ApiHandler):
         self.reply(await self.service.sharing.use(self.user, cast(AccountKind, kind), name, since, until, points))
 
 
-class Queue(ApiHandler):
+class QueueHandler(ApiHandler):
     """Who waits."""
 
     async def get(self) -> None:
@@ -64,7 +64,7 @@ class Queue(ApiHandler):
         self.reply({"queue": await self.service.cluster.queue(self.user, limit)})
 
 
-class QueuePriority(ApiHandler):
+class QueuePriorityHandler(ApiHandler):
     """Another turn."""
 
     async def post(self, number: str) -> None:
@@ -73,7 +73,7 @@ class QueuePriority(ApiHandler):
         self.reply(await self.service.cluster.priority(self.user, int(number), asked.priority))
 
 
-class QueueFirst(ApiHandler):
+class QueueFirstHandler(ApiHandler):
     """The next turn."""
 
     async def post(self, number: str) -> None:
@@ -81,7 +81,7 @@ class QueueFirst(ApiHandler):
         self.reply(await self.service.cluster.first(self.user, int(number)))
 
 
-class Nodes(ApiHandler):
+class NodesHandler(ApiHandler):
     """Where gangs run."""
 
     async def get(self) -> None:
@@ -89,7 +89,7 @@ class Nodes(ApiHandler):
         self.reply({"nodes": await self.service.cluster.nodes(self.user)})
 
 
-class Drain(ApiHandler):
+class DrainHandler(ApiHandler):
     """A node that is to be empty."""
 
     async def post(self, name: str) -> None:
@@ -97,7 +97,7 @@ class Drain(ApiHandler):
         self.reply(await self.service.cluster.drain(self.user, name))
 
 
-class Undrain(ApiHandler):
+class UndrainHandler(ApiHandler):
     """A node that is used again."""
 
     async def post(self, name: str) -> None:
@@ -105,7 +105,7 @@ class Undrain(ApiHandler):
         self.reply(await self.service.cluster.drain(self.user, name, drained=False))
 
 
-class Pools(ApiHandler):
+class PoolsHandler(ApiHandler):
     """Nodes with a queue of their own."""
 
     async def get(self) -> None:
@@ -113,7 +113,7 @@ class Pools(ApiHandler):
         self.reply({"pools": await self.service.cluster.pools()})
 
 
-class Audit(ApiHandler):
+class AuditHandler(ApiHandler):
     """What admins have done."""
 
     async def get(self) -> None:
@@ -135,16 +135,16 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/me": Me,
-    "/api/accounts": Accounts,
-    "/api/accounts/{kind}/{name}/quota": AccountQuota,
-    "/api/accounts/{kind}/{name}/use": AccountUse,
-    "/api/queue": Queue,
-    "/api/queue/{number}/priority": QueuePriority,
-    "/api/queue/{number}/first": QueueFirst,
-    "/api/nodes": Nodes,
-    "/api/nodes/{name}/drain": Drain,
-    "/api/nodes/{name}/undrain": Undrain,
-    "/api/pools": Pools,
-    "/api/audit": Audit,
+    "/api/me": MeHandler,
+    "/api/accounts": AccountsHandler,
+    "/api/accounts/{kind}/{name}/quota": AccountQuotaHandler,
+    "/api/accounts/{kind}/{name}/use": AccountUseHandler,
+    "/api/queue": QueueHandler,
+    "/api/queue/{number}/priority": QueuePriorityHandler,
+    "/api/queue/{number}/first": QueueFirstHandler,
+    "/api/nodes": NodesHandler,
+    "/api/nodes/{name}/drain": DrainHandler,
+    "/api/nodes/{name}/undrain": UndrainHandler,
+    "/api/pools": PoolsHandler,
+    "/api/audit": AuditHandler,
 }

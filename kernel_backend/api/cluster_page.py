@@ -35,7 +35,7 @@ DOCUMENT = """<!doctype html>
 """
 
 
-class Cluster(Page):
+class ClusterHandler(Page):
     """The document. What it shows it asks the API for, so it is the same for everybody."""
 
     async def prepare(self) -> None:
@@ -51,7 +51,7 @@ class Cluster(Page):
         self.finish(DOCUMENT.format(icon=ICON, style=_built(".css"), script=_built(".js")))
 
 
-class Bundle(Page):
+class BundleHandler(Page):
     """Its script and its style, which are for everybody: a browser asks for a module as no page is asked for."""
 
     async def prepare(self) -> None:
@@ -67,7 +67,7 @@ class Bundle(Page):
         self.finish((BUNDLE / name).read_bytes())
 
 
-class Slash(Page):
+class SlashHandler(Page):
     """The address as people type it: what the page loads is below it."""
 
     def get(self) -> None:
@@ -76,9 +76,9 @@ class Slash(Page):
 
 
 PAGES: list[tuple[str, type[RequestHandler]]] = [
-    ("", Slash),
-    ("/", Cluster),
-    (r"/static/(main-[A-Z0-9]+\.(?:js|css))", Bundle),
+    ("", SlashHandler),
+    ("/", ClusterHandler),
+    (r"/static/(main-[A-Z0-9]+\.(?:js|css))", BundleHandler),
 ]
 
 

@@ -36,7 +36,7 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class Strangers:
+class UnauthenticatedConnections:
     """Connections over which no token has come yet, oldest first; there are never more than `most`.
 
     Where more come, the oldest of the user, or the machine, with most of them are closed: whoever opens a thousand
@@ -81,10 +81,10 @@ class Strangers:
             del self._open[stream]
 
 
-class Door(HTTPServer):
+class LimitedServer(HTTPServer):
     """An HTTPServer that keeps count of strangers, and stays calm when there are no more files to be had."""
 
-    def initialize(self, app: Application, strangers: Strangers, **options: Any) -> None:  # type: ignore[override]
+    def initialize(self, app: Application, strangers: UnauthenticatedConnections, **options: Any) -> None:  # type: ignore[override]
         """Serve `app`; its handlers tell `strangers` who is none any more."""
         self._strangers = strangers
         super().initialize(app, idle_connection_timeout=HEADER_S, **options)

@@ -16,7 +16,7 @@ from kernel_backend.model.labels import LabelEdit, split_tags
 from kernel_backend.model.reports import Kind
 from kernel_backend.model.views.curves import Curve
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.views.search_status import Standing
+from kernel_backend.model.views.search_status import SearchStatus
 from kernel_backend.spec.resume import Resumption
 
 REPORTS_AT_ONCE = 10_000
@@ -24,7 +24,7 @@ POINTS = 400  # of a curve: a screen shows no more
 LARGEST_TAIL = 2**20  # bytes of a log
 
 
-class Experiments(ApiHandler):
+class ExperimentsHandler(ApiHandler):
     """All of them that a person may see."""
 
     async def get(self) -> None:
@@ -46,7 +46,7 @@ class Experiments(ApiHandler):
         self.reply(answer)
 
 
-class Experiment(ApiHandler):
+class ExperimentHandler(ApiHandler):
     """One of them."""
 
     async def get(self, number: str) -> None:
@@ -62,7 +62,7 @@ class Label(ApiHandler):
         self.reply(await self.service.label(self.user, int(number), self.parse(LabelEdit)))
 
 
-class Stop(ApiHandler):
+class StopHandler(ApiHandler):
     """The end for good."""
 
     async def post(self, number: str) -> None:
@@ -70,7 +70,7 @@ class Stop(ApiHandler):
         self.reply(await self.service.stop(self.user, int(number)))
 
 
-class Pause(ApiHandler):
+class PauseHandler(ApiHandler):
     """A step aside."""
 
     async def post(self, number: str) -> None:
@@ -78,7 +78,7 @@ class Pause(ApiHandler):
         self.reply(await self.service.pause(self.user, int(number)))
 
 
-class Resume(ApiHandler):
+class ResumeHandler(ApiHandler):
     """A step back in."""
 
     async def post(self, number: str) -> None:
@@ -87,7 +87,7 @@ class Resume(ApiHandler):
         self.reply(await self.service.resume(self.user, int(number), asked.slots))
 
 
-class Rerun(ApiHandler):
+class RerunHandler(ApiHandler):
     """The same once more."""
 
     async def post(self, number: str) -> None:
@@ -98,7 +98,7 @@ class Rerun(ApiHandler):
         self.reply(answer)
 
 
-class Verify(ApiHandler):
+class VerifyHandler(ApiHandler):
     """Its first steps once more."""
 
     async def post(self, number: str) -> None:
@@ -109,7 +109,7 @@ class Verify(ApiHandler):
         self.reply(answer)
 
 
-class Diff(ApiHandler):
+class DiffHandler(ApiHandler):
     """Two of them side by side."""
 
     async def get(self, number: str) -> None:
@@ -120,7 +120,7 @@ class Diff(ApiHandler):
         self.reply(await self.service.compare.diff(self.user, int(number), other))
 
 
-class History(ApiHandler):
+class HistoryHandler(ApiHandler):
     """What has changed from one to the next."""
 
     async def get(self) -> None:
@@ -130,7 +130,7 @@ class History(ApiHandler):
         self.reply({"history": await self.service.compare.history(self.user, search, limit)})
 
 
-class Reports(ApiHandler):
+class ReportsHandler(ApiHandler):
     """What rank 0 said."""
 
     async def get(self, number: str) -> None:
@@ -142,7 +142,7 @@ class Reports(ApiHandler):
         self.reply({"reports": found})
 
 
-class Facts(ApiHandler):
+class FactsHandler(ApiHandler):
     """What a result depends on and only a training finds out."""
 
     async def get(self, number: str) -> None:
@@ -151,7 +151,7 @@ class Facts(ApiHandler):
         self.reply({"facts": await self.service.facts(self.user, int(number), trial)})
 
 
-class Curves(ApiHandler):
+class CurvesHandler(ApiHandler):
     """The reports, thinned to what a screen can show."""
 
     async def get(self, number: str) -> None:
@@ -160,7 +160,7 @@ class Curves(ApiHandler):
         self.reply(await self.service.curves(self.user, int(number), trial, points))
 
 
-class Logs(ApiHandler):
+class LogsHandler(ApiHandler):
     """What ranks printed."""
 
     async def get(self, number: str) -> None:
@@ -173,7 +173,7 @@ class Logs(ApiHandler):
         self.reply(await self.service.logs(self.user, int(number), trial, attempt, rank, offset or 0, tail))
 
 
-class Source(ApiHandler):
+class SourceHandler(ApiHandler):
     """What was submitted."""
 
     async def get(self, number: str) -> None:
@@ -182,7 +182,7 @@ class Source(ApiHandler):
         self.reply({"definition": definition, "snapshot": snapshot})
 
 
-class Environment(ApiHandler):
+class EnvironmentHandler(ApiHandler):
     """What it ran with."""
 
     async def get(self, number: str) -> None:
@@ -190,7 +190,7 @@ class Environment(ApiHandler):
         self.reply(await self.service.environment(self.user, int(number)))
 
 
-class Archive(ApiHandler):
+class ArchiveHandler(ApiHandler):
     """The whole of what was submitted."""
 
     async def get(self, number: str) -> None:
@@ -200,7 +200,7 @@ class Archive(ApiHandler):
         self.finish(data)
 
 
-class Picture(ApiHandler):
+class PictureHandler(ApiHandler):
     """The curves, drawn."""
 
     async def get(self, number: str) -> None:
@@ -225,7 +225,7 @@ def _draw(overview: Overview, curves: Sequence[Curve], dark: bool) -> bytes:
     return draw(overview, curves, dark=dark)
 
 
-def _draw_search(overview: Overview, standing: Standing, dark: bool) -> bytes:
+def _draw_search(overview: Overview, standing: SearchStatus, dark: bool) -> bytes:
     from kernel_backend.api.search_picture import draw_search
 
     return draw_search(overview, standing, dark=dark)
@@ -239,22 +239,22 @@ def _kind(text: str | None) -> Kind | None:
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/experiments": Experiments,
-    "/api/experiments/{number}": Experiment,
+    "/api/experiments": ExperimentsHandler,
+    "/api/experiments/{number}": ExperimentHandler,
     "/api/experiments/{number}/label": Label,
-    "/api/experiments/{number}/stop": Stop,
-    "/api/experiments/{number}/pause": Pause,
-    "/api/experiments/{number}/resume": Resume,
-    "/api/experiments/{number}/rerun": Rerun,
-    "/api/experiments/{number}/verify": Verify,
-    "/api/experiments/{number}/diff": Diff,
-    "/api/history": History,
-    "/api/experiments/{number}/reports": Reports,
-    "/api/experiments/{number}/facts": Facts,
-    "/api/experiments/{number}/curves": Curves,
-    "/api/experiments/{number}/logs": Logs,
-    "/api/experiments/{number}/source": Source,
-    "/api/experiments/{number}/environment": Environment,
-    "/api/experiments/{number}/snapshot.zip": Archive,
-    "/api/experiments/{number}/picture.png": Picture,
+    "/api/experiments/{number}/stop": StopHandler,
+    "/api/experiments/{number}/pause": PauseHandler,
+    "/api/experiments/{number}/resume": ResumeHandler,
+    "/api/experiments/{number}/rerun": RerunHandler,
+    "/api/experiments/{number}/verify": VerifyHandler,
+    "/api/experiments/{number}/diff": DiffHandler,
+    "/api/history": HistoryHandler,
+    "/api/experiments/{number}/reports": ReportsHandler,
+    "/api/experiments/{number}/facts": FactsHandler,
+    "/api/experiments/{number}/curves": CurvesHandler,
+    "/api/experiments/{number}/logs": LogsHandler,
+    "/api/experiments/{number}/source": SourceHandler,
+    "/api/experiments/{number}/environment": EnvironmentHandler,
+    "/api/experiments/{number}/snapshot.zip": ArchiveHandler,
+    "/api/experiments/{number}/picture.png": PictureHandler,
 }

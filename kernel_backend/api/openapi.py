@@ -36,7 +36,7 @@ _ERROR = {
 }
 
 
-class OpenApi(ApiHandler):
+class OpenApiHandler(ApiHandler):
     """The document itself."""
 
     async def get(self) -> None:
@@ -159,5 +159,5 @@ def _schema(what: Any, mode: JsonSchemaMode, refs: Refs) -> dict[str, Any]:
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/openapi.json": OpenApi,
+    "/api/openapi.json": OpenApiHandler,
 }

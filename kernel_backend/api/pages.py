@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kernel_backend.api.base import Guarded
+from kernel_backend.api.base import AuthenticatedHandler
 from kernel_backend.errors import Unauthenticated
 from kernel_backend.identity.base import Browsers
 from kernel_backend.model.cluster.people import Person
@@ -16,7 +16,7 @@ POLICY = (
 )
 
 
-class Page(Guarded):
+class Page(AuthenticatedHandler):
     """A page for a browser. What it then asks of `/api/` carries its cookies, and `_xsrf` in X-XSRFToken too."""
 
     @property

@@ -20,7 +20,7 @@ from kernel_backend.api import (
     snapshots,
     stream,
 )
-from kernel_backend.api.base import UnknownRoute, Use
+from kernel_backend.api.base import Activity, UnknownRouteHandler
 from kernel_backend.api.route import Route
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.routes import ENDPOINTS
@@ -39,7 +39,7 @@ ROUTES = tuple(Route(each.path, _HANDLERS[each.path], each.operations) for each 
 def application(
     service: Service,
     identity: Identity,
-    use: Use | None = None,
+    use: Activity | None = None,
     *,
     prefix: str = "",
     browsers: Browsers | None = None,
@@ -54,12 +54,12 @@ def application(
     below = re.escape(prefix)
     return Application(
         [(below + pattern, handler) for pattern, handler in (*((r.pattern, r.handler) for r in ROUTES), *pages)],
-        default_handler_class=UnknownRoute,
+        default_handler_class=UnknownRouteHandler,
         service=service,
         identity=identity,
         browsers=browsers,
         cookie_secret=secret,
-        use=use or Use(),
+        use=use or Activity(),
         routes=ROUTES,
         drawing=asyncio.Semaphore(1),  # pictures are work: many views at once must not starve the rest
         websocket_ping_interval=PING_S,

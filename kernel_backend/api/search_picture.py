@@ -13,14 +13,14 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 
 from kernel_backend.api.picture import DARK, DPI, INCHES, LIGHT, Palette, dress, line, title
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.views.search_status import BracketStanding, Standing
+from kernel_backend.model.views.search_status import BracketStatus, SearchStatus
 from kernel_backend.text import counted, duration, trials_text
 
 _WIDE = 10.0  # largest by smallest: beyond, a logarithmic axis shows more
 _SPREAD = 0.3  # of a rung's width
 
 
-def draw_search(overview: Overview, standing: Standing, dark: bool = False) -> bytes:
+def draw_search(overview: Overview, standing: SearchStatus, dark: bool = False) -> bytes:
     """A PNG of 1800 x 600 pixels: the best so far on the left, the first ladder of rungs on the right."""
     palette = DARK if dark else LIGHT
     figure = Figure(figsize=INCHES, dpi=DPI, facecolor=palette.paper)
@@ -37,7 +37,7 @@ def draw_search(overview: Overview, standing: Standing, dark: bool = False) -> b
     return file.getvalue()
 
 
-def _incumbent(axes: Axes, standing: Standing, palette: Palette) -> None:
+def _incumbent(axes: Axes, standing: SearchStatus, palette: Palette) -> None:
     steps, metric, best = standing.incumbent, standing.metric.name, standing.best
     last = f"{best.best:.4g} ({standing.number}.{best.trial})" if best else "no result yet"
     line(axes, [(f"best {metric} so far", palette.ink, "bold"), (last, palette.training, "normal")], (0.0, 1.13), 8.5)
@@ -54,7 +54,7 @@ def _incumbent(axes: Axes, standing: Standing, palette: Palette) -> None:
     axes.set_xlabel("since the submission", color=palette.quiet, fontsize=7.5, labelpad=2)
 
 
-def _ladder(axes: Axes, standing: Standing, bracket: BracketStanding, palette: Palette) -> None:
+def _ladder(axes: Axes, standing: SearchStatus, bracket: BracketStatus, palette: Palette) -> None:
     line(axes, [("rungs", palette.ink, "bold"), (_eta(standing), palette.quiet, "normal")], (0.0, 1.13), 8.5)
     values = [value for rung in bracket.rungs for _, value in rung.entries]
     dress(axes, values, palette)
@@ -74,7 +74,7 @@ def _ladder(axes: Axes, standing: Standing, bracket: BracketStanding, palette: P
     axes.set_xlabel("")
 
 
-def _eta(standing: Standing) -> str:
+def _eta(standing: SearchStatus) -> str:
     return f"one of {standing.search.eta} goes on from each"
 
 

@@ -20,7 +20,7 @@ class Methods(ApiHandler):
         self.reply(await self.service.search.methods())
 
 
-class Search(ApiHandler):
+class SearchHandler(ApiHandler):
     """The search of an experiment."""
 
     async def get(self, number: str) -> None:
@@ -30,7 +30,7 @@ class Search(ApiHandler):
         self.reply(await self.service.search.standing(self.user, int(number), sort, limit, offset))
 
 
-class Curves(ApiHandler):
+class CurvesHandler(ApiHandler):
     """What its trials have learnt."""
 
     async def get(self, number: str) -> None:
@@ -40,7 +40,7 @@ class Curves(ApiHandler):
         self.reply(await self.service.search.curves(self.user, int(number), limit, points))
 
 
-class Importance(ApiHandler):
+class ImportanceHandler(ApiHandler):
     """What makes the difference."""
 
     async def get(self, number: str) -> None:
@@ -48,7 +48,7 @@ class Importance(ApiHandler):
         self.reply(await self.service.search.importance(self.user, int(number)))
 
 
-class Extend(ApiHandler):
+class ExtendHandler(ApiHandler):
     """More of it."""
 
     async def post(self, number: str) -> None:
@@ -57,7 +57,7 @@ class Extend(ApiHandler):
         self.reply(await self.service.overview(self.user, int(number)))
 
 
-class Promote(ApiHandler):
+class PromoteHandler(ApiHandler):
     """A person's favour."""
 
     async def post(self, number: str, trial: str) -> None:
@@ -66,7 +66,7 @@ class Promote(ApiHandler):
         self.reply(await self.service.overview(self.user, int(number)))
 
 
-class Prune(ApiHandler):
+class PruneHandler(ApiHandler):
     """A person's verdict."""
 
     async def post(self, number: str, trial: str) -> None:
@@ -77,10 +77,10 @@ class Prune(ApiHandler):
 
 HANDLERS: dict[str, type[RequestHandler]] = {
     "/api/search/methods": Methods,
-    "/api/experiments/{number}/search": Search,
-    "/api/experiments/{number}/search/curves": Curves,
-    "/api/experiments/{number}/search/importance": Importance,
-    "/api/experiments/{number}/extend": Extend,
-    "/api/experiments/{number}/trials/{trial}/promote": Promote,
-    "/api/experiments/{number}/trials/{trial}/prune": Prune,
+    "/api/experiments/{number}/search": SearchHandler,
+    "/api/experiments/{number}/search/curves": CurvesHandler,
+    "/api/experiments/{number}/search/importance": ImportanceHandler,
+    "/api/experiments/{number}/extend": ExtendHandler,
+    "/api/experiments/{number}/trials/{trial}/promote": PromoteHandler,
+    "/api/experiments/{number}/trials/{trial}/prune": PruneHandler,
 }

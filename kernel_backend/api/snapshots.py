@@ -8,7 +8,7 @@ from kernel_backend.api.base import SNAPSHOT_LIMIT, ApiHandler
 from kernel_backend.errors import NotFound
 
 
-class Snapshots(ApiHandler):
+class SnapshotsHandler(ApiHandler):
     """One archive."""
 
     body_limit = SNAPSHOT_LIMIT
@@ -26,5 +26,5 @@ class Snapshots(ApiHandler):
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/snapshots/{id}": Snapshots,
+    "/api/snapshots/{id}": SnapshotsHandler,
 }

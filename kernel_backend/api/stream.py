@@ -10,7 +10,7 @@ from contextlib import aclosing
 from tornado.web import RequestHandler
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from kernel_backend.api.base import Guarded, Use
+from kernel_backend.api.base import Activity, AuthenticatedHandler
 from kernel_backend.errors import DaylightError, ServiceUnreachable
 
 GOING_AWAY = 1001
@@ -21,7 +21,7 @@ LOOK_AGAIN_S = 20.0  # after which a watcher must still be who came in
 _log = logging.getLogger(__name__)
 
 
-class Stream(Guarded, WebSocketHandler):
+class StreamHandler(AuthenticatedHandler, WebSocketHandler):
     """One watcher. Pages of other hosts are refused by tornado's own check of the Origin header."""
 
     _tasks: tuple[asyncio.Task[None], ...] = ()
@@ -57,8 +57,8 @@ class Stream(Guarded, WebSocketHandler):
             task.cancel()
 
     @property
-    def _use(self) -> Use:
-        found: Use = self.settings["use"]
+    def _use(self) -> Activity:
+        found: Activity = self.settings["use"]
         return found
 
     async def _look_again(self) -> None:
@@ -93,5 +93,5 @@ class Stream(Guarded, WebSocketHandler):
 
 
 HANDLERS: dict[str, type[RequestHandler]] = {
-    "/api/stream": Stream,
+    "/api/stream": StreamHandler,
 }

@@ -22,7 +22,7 @@ _BEGAN = (1980, 1, 1, 0, 0, 0)  # the date of everything in a zip: the earliest 
 _PIECE = 2**20
 
 
-class Source(NamedTuple):
+class ArtifactSource(NamedTuple):
     """What is to be kept, and under which name; `files` are those of a folder by their names in the zip."""
 
     path: Path
@@ -45,14 +45,14 @@ class Source(NamedTuple):
         return media_of(self.file)
 
 
-class Written(NamedTuple):
+class WrittenArtifact(NamedTuple):
     """What lies there now."""
 
     size: int
     digest: str
 
 
-def look(name: str, path: str | os.PathLike[str]) -> Source:
+def look(name: str, path: str | os.PathLike[str]) -> ArtifactSource:
     """What `path` is and may be called; raises InvalidRequest for a name or a thing that cannot be kept."""
     check_name(name)
     found = Path(path)
@@ -62,13 +62,13 @@ def look(name: str, path: str | os.PathLike[str]) -> Source:
         raise _refused(found, f"cannot be read ({_reason(error)}): write it first, in {Path.cwd()}") from None
     if kind == stat.S_IFREG:
         _check_readable(found)
-        return Source(found, name, None)
+        return ArtifactSource(found, name, None)
     if kind != stat.S_IFDIR:
         raise _refused(found, "is neither a file nor a folder")
-    return Source(found, check_name(name if name.endswith(ZIP) else name + ZIP), dict(_files(found)))
+    return ArtifactSource(found, check_name(name if name.endswith(ZIP) else name + ZIP), dict(_files(found)))
 
 
-def keep(source: Source, folder: Path) -> Written:
+def keep(source: ArtifactSource, folder: Path) -> WrittenArtifact:
     """Copy the source into `folder`, durably and at once, in place of what has its name.
 
     Raises OSError where there is no room, or where the source has gone since it was looked at: then what was there is
@@ -107,8 +107,8 @@ class _Digesting:
         self._file.flush()
 
     @property
-    def written(self) -> Written:
-        return Written(self._size, self._digest.hexdigest())
+    def written(self) -> WrittenArtifact:
+        return WrittenArtifact(self._size, self._digest.hexdigest())
 
 
 def _copy(path: Path, target: _Digesting | IO[bytes]) -> None:

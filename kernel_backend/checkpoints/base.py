@@ -146,7 +146,7 @@ class Manifest(Record):
         return next((part for part in self.parts if part.name == name), None)
 
 
-class Aside(NamedTuple):
+class QuarantinedCheckpoint(NamedTuple):
     """A damaged checkpoint that was set aside at `since` (seconds since the epoch); `discard` takes its name."""
 
     name: str
@@ -200,7 +200,7 @@ class Checkpoints(Protocol):
     def set_aside(self, checkpoint: str) -> None:
         """Keep a damaged one for inspection where nothing will list it again."""
 
-    def aside(self) -> Sequence[Aside]:
+    def aside(self) -> Sequence[QuarantinedCheckpoint]:
         """Return what was set aside and is still there."""
 
     def discard(self, checkpoint: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, NotFound
 from kernel_backend.model.trial import BEFORE, WEIGHTS, checkpoint_order
 
 
 def take_over(
-    places: Places, source: str, place: Checkpoints, experiment: int, trial: int, *, or_newer: bool = False
+    places: CheckpointStorage, source: str, place: Checkpoints, experiment: int, trial: int, *, or_newer: bool = False
 ) -> None:
     """Copy checkpoint `41.1/500-2` to the place of a trial, every byte verified; its last act is the commit.
 

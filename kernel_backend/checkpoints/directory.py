@@ -17,15 +17,15 @@ from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
 
-from kernel_backend.checkpoints.base import Aside, Data, Manifest, Part, dump
+from kernel_backend.checkpoints.base import Data, Manifest, Part, QuarantinedCheckpoint, dump
 from kernel_backend.checkpoints.streams import Digesting, size_of, slices
 from kernel_backend.checkpoints.verify import (
     ID,
     MANIFEST,
     PINNED,
     SUFFIX,
-    Found,
-    Verifying,
+    StoredManifest,
+    VerifyingCheckpoints,
     attempt_of,
     claim_name,
     claims_among,
@@ -44,7 +44,7 @@ _NO_RESERVING = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
 _BROKEN = {errno.EIO, errno.EISDIR, errno.ENOTDIR}
 
 
-class Directory(Verifying):
+class Directory(VerifyingCheckpoints):
     """The checkpoints of one trial under `root`, a folder that appears with the first of them."""
 
     def __init__(self, root: Path, uid: str | None = None) -> None:
@@ -81,11 +81,11 @@ class Directory(Verifying):
             (self._root / checkpoint).rename(bad)
             sync_folder(self._root)
 
-    def aside(self) -> list[Aside]:
+    def aside(self) -> list[QuarantinedCheckpoint]:
         """The folders `<name>.bad`."""
         return [
             # Renaming was the last thing that was done to it.
-            Aside(each.name, sum(file.stat().st_size for file in each.iterdir()), each.stat().st_ctime)
+            QuarantinedCheckpoint(each.name, sum(file.stat().st_size for file in each.iterdir()), each.stat().st_ctime)
             for each in sorted(self._entries())
             if each.suffix == BAD and each.is_dir()
         ]
@@ -126,7 +126,7 @@ class Directory(Verifying):
                 if older < attempt:
                     (self._root / claim_name(older)).unlink(missing_ok=True)
 
-    def _manifests(self) -> Iterator[Found]:
+    def _manifests(self) -> Iterator[StoredManifest]:
         for folder in self._folders():
             try:
                 data = (folder / MANIFEST).read_bytes()
@@ -136,7 +136,7 @@ class Directory(Verifying):
                 if error.errno not in _BROKEN:
                     raise
                 data = b""  # unreadable: no manifest has no bytes
-            yield Found(folder.name, data, (folder / PINNED).exists())
+            yield StoredManifest(folder.name, data, (folder / PINNED).exists())
 
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[memoryview]:
         buffer = memoryview(bytearray(_PIECE))

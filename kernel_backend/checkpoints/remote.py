@@ -16,15 +16,15 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from kernel_backend.checkpoints.base import Aside, Data, Manifest, Part, dump
+from kernel_backend.checkpoints.base import Data, Manifest, Part, QuarantinedCheckpoint, dump
 from kernel_backend.checkpoints.streams import Digesting, size_of, slices
 from kernel_backend.checkpoints.verify import (
     ID,
     MANIFEST,
     PINNED,
     SUFFIX,
-    Found,
-    Verifying,
+    StoredManifest,
+    VerifyingCheckpoints,
     attempt_of,
     claim_name,
     claims_among,
@@ -44,7 +44,7 @@ _SETTLED = (FileNotFoundError, PermissionError, NotImplementedError)
 _T = TypeVar("_T")
 
 
-class Remote(Verifying):
+class Remote(VerifyingCheckpoints):
     """The checkpoints of one trial under a URL. Whatever the network does is tried again, and then an OSError."""
 
     def __init__(self, where: str, uid: str | None = None, retry: RetryPolicy = RETRY) -> None:
@@ -82,7 +82,7 @@ class Remote(Verifying):
             self._put(checkpoint, BAD, self._tried(partial(self._fs.cat_file, manifest)))
             self._tried(partial(self._fs.rm_file, manifest))
 
-    def aside(self) -> list[Aside]:
+    def aside(self) -> list[QuarantinedCheckpoint]:
         """Those that have a `manifest.json.bad` and no manifest; by a store that keeps no times, as of now."""
         found = sorted(self._objects().items())
         return [self._aside(checkpoint, names) for checkpoint, names in found if BAD in names and MANIFEST not in names]
@@ -118,19 +118,19 @@ class Remote(Verifying):
                 if older < attempt:
                     self._tried(partial(self._fs.rm_file, f"{self._root}/{claim_name(older)}"))
 
-    def _manifests(self) -> Iterator[Found]:
+    def _manifests(self) -> Iterator[StoredManifest]:
         found = {name: names for name, names in self._objects().items() if MANIFEST in names}
         paths = {self._path(checkpoint, MANIFEST): checkpoint for checkpoint in found}
         for path, data in self._read_all(list(paths)).items():
-            yield Found(paths[path], data, PINNED in found[paths[path]])
+            yield StoredManifest(paths[path], data, PINNED in found[paths[path]])
 
-    def _aside(self, checkpoint: str, names: set[str]) -> Aside:
+    def _aside(self, checkpoint: str, names: set[str]) -> QuarantinedCheckpoint:
         sizes = self._tried(partial(self._fs.sizes, [self._path(checkpoint, name) for name in names]))
         try:
             since = self._tried(partial(self._fs.modified, self._path(checkpoint, BAD))).timestamp()
         except NotImplementedError:
             since = time.time()
-        return Aside(checkpoint, sum(sizes), since)
+        return QuarantinedCheckpoint(checkpoint, sum(sizes), since)
 
     def _stream(self, checkpoint: str, name: str, offset: int = 0) -> Iterator[bytes]:
         path = self._path(checkpoint, f"{name}{SUFFIX}")

@@ -12,7 +12,7 @@ from kernel_backend.model.experiment import Keep, Metric
 FALL_BACKS = 2
 
 
-class Verdict(NamedTuple):
+class RetentionDecision(NamedTuple):
     """A checkpoint and why it stays, in words for a person; without a reason it may go."""
 
     manifest: Manifest
@@ -30,7 +30,7 @@ class _Candidate(NamedTuple):
 
 def judge(
     trials: Mapping[int, Sequence[Manifest]], keep: Keep, metric: Metric, may_run: Collection[int]
-) -> list[Verdict]:
+) -> list[RetentionDecision]:
     """A verdict on each checkpoint of an experiment's trials, each trial's list oldest first as a place lists it.
 
     The union of the rules: what one of them keeps stays, and so do pinned ones and the two newest of a trial that may
@@ -50,7 +50,7 @@ def judge(
                 "fall-back": trial in may_run and newer < FALL_BACKS,
                 "pinned": manifest.pinned,
             }
-            verdicts.append(Verdict(manifest, tuple(reason for reason, holds in rules.items() if holds)))
+            verdicts.append(RetentionDecision(manifest, tuple(reason for reason, holds in rules.items() if holds)))
     return verdicts
 
 

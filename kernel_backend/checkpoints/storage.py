@@ -23,7 +23,7 @@ def open_place(where: str, uid: str | None = None) -> Checkpoints:
     return Remote(where, uid) if "://" in where else Directory(Path(where), uid)
 
 
-class Places:
+class CheckpointStorage:
     """All trials' checkpoints under one root, a folder or a URL: `<root>/<experiment>/<trial>`."""
 
     def __init__(self, root: str, identity: Identity | None = None) -> None:

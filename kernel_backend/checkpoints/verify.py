@@ -22,7 +22,7 @@ _CLAIM = re.compile(r"claim-([0-9]+)")  # beside the checkpoints; no ID
 _log = logging.getLogger(__name__)
 
 
-class Found(NamedTuple):
+class StoredManifest(NamedTuple):
     """A manifest as it lies in a place, unread."""
 
     checkpoint: str
@@ -30,7 +30,7 @@ class Found(NamedTuple):
     pinned: bool
 
 
-class Verifying(ABC):
+class VerifyingCheckpoints(ABC):
     """A place of checkpoints without its storage: what is here holds for a folder as for an object store.
 
     `uid` is the identity of the trial whose checkpoints are listed; None lists whatever is there.
@@ -53,7 +53,7 @@ class Verifying(ABC):
         """Return the names of all that lies here, checkpoints or not; raises OSError."""
 
     @abstractmethod
-    def _manifests(self) -> Iterator[Found]:
+    def _manifests(self) -> Iterator[StoredManifest]:
         """All manifests that are there."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class Verifying(ABC):
                 found += [manifest] if self._uid in (None, manifest.uid) else []
         return found, bad
 
-    def _parsed(self, found: Found) -> Manifest:
+    def _parsed(self, found: StoredManifest) -> Manifest:
         folder = f"{self.where}/{found.checkpoint}"
         manifest = parse(found.data, folder, found.pinned)
         if manifest.id != found.checkpoint:

@@ -12,7 +12,7 @@ from kernel_backend.client.conversation import ANSWER_S, Conversation, Locate
 from kernel_backend.discovery import Address
 from kernel_backend.errors import InvalidRequest, NotFound, ServiceUnreachable
 from kernel_backend.model.artifacts import Artifact, check_name
-from kernel_backend.model.checkpoints import Collected, Collection
+from kernel_backend.model.checkpoints import GarbageReport, GarbageRequest
 from kernel_backend.model.cluster import accounts as sharing
 from kernel_backend.model.diff import Diff, HistoryEntry, Rerun
 from kernel_backend.model.environments import EnvironmentInfo
@@ -27,7 +27,7 @@ from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.model.stream import Message
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import CheckpointInfo, LogChunk, NodeUse, Overview
-from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, Standing, TrialRow
+from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus, TrialRow
 from kernel_backend.reconnect import Say, to_stderr
 from kernel_backend.spec.resume import Resumption
 
@@ -176,13 +176,13 @@ class Client:
         front = self.experiment(number).front
         return front.index if front else 1
 
-    def search(self, number: int, sort: str = "best", limit: int = 100, offset: int = 0) -> Standing:
+    def search(self, number: int, sort: str = "best", limit: int = 100, offset: int = 0) -> SearchStatus:
         """How a search stands, with at most `limit` (up to 1000) of its trials, sorted by a column from `offset` on.
 
         `-` before the column turns it round. Raises NotFound, Conflict where it is no search, and InvalidRequest.
         """
         query = {"sort": sort, "limit": limit, "offset": offset}
-        return self._read(Standing, self._service.json("GET", f"/api/experiments/{number}/search", params=query))
+        return self._read(SearchStatus, self._service.json("GET", f"/api/experiments/{number}/search", params=query))
 
     def search_methods(self) -> SearchMethods:
         """Return the search methods that the service has, and what keeps packages from adding theirs."""
@@ -287,11 +287,11 @@ class Client:
         """The snapshot of an experiment: a zip with its definition, project files and description."""
         return self._service.call("GET", f"/api/experiments/{number}/snapshot.zip", timeout=UPLOAD_S).content
 
-    def collect(self, number: int | None = None, dry_run: bool = False) -> Collected:
+    def collect(self, number: int | None = None, dry_run: bool = False) -> GarbageReport:
         """Delete what the rules let go, of one experiment or of all; a dry run only says what that would be."""
-        asked = Collection(experiment=number, dry_run=dry_run)
+        asked = GarbageRequest(experiment=number, dry_run=dry_run)
         answer = self._service.json("POST", "/api/gc", again=True, record=asked, timeout=READING_S)
-        return self._read(Collected, answer)
+        return self._read(GarbageReport, answer)
 
     def source(self, number: int) -> tuple[str, Snapshot]:
         """The definition that was submitted, and what is known about where it came from."""
@@ -368,14 +368,14 @@ class Client:
         """The pools: what they have, what of it is in use, and how many wait."""
         return self._list(sharing.Pool, self._service.json("GET", "/api/pools"), "pools")
 
-    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.Deed]:
+    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[sharing.AuditEntry]:
         """What admins have done, newest first, before number `before`, that has all words of `search`.
 
         Raises Forbidden for whoever is no admin.
         """
         asked = _given(before=before, limit=limit, search=search or None)
         body = self._service.json("GET", "/api/audit", params=asked)
-        return self._list(sharing.Deed, body, "audit")
+        return self._list(sharing.AuditEntry, body, "audit")
 
     def nodes(self) -> list[NodeUse]:
         """The nodes and how much of each is in use."""

@@ -16,7 +16,7 @@ from kernel_backend.errors import DaylightError, InvalidRequest, OtherVersion, S
 from kernel_backend.model import versions
 from kernel_backend.model.record import Record, complaint
 from kernel_backend.model.stream import Message
-from kernel_backend.reconnect import SILENCE_S, Patience, Say
+from kernel_backend.reconnect import SILENCE_S, Reconnection, Say
 
 if TYPE_CHECKING:  # imported at the first call, to keep a kernel's start quick
     import socket
@@ -66,7 +66,7 @@ class Conversation:
 
         if record is not None:
             request["json"] = record.to_json()
-        trying = Patience(self._patience, self._say)
+        trying = Reconnection(self._patience, self._say)
         while True:
             try:
                 address = self._locate()
@@ -106,12 +106,12 @@ class Conversation:
         """What lies at a path, piece by piece as it comes; a connection that breaks goes on where it was."""
         import httpx
 
-        trying, offset = Patience(self._patience, self._say), 0
+        trying, offset = Reconnection(self._patience, self._say), 0
         while True:
             try:
                 with self._streamed(path, offset, timeout) as response:
                     for piece in response.iter_bytes():
-                        trying = Patience(self._patience, self._say)
+                        trying = Reconnection(self._patience, self._say)
                         offset += len(piece)
                         yield piece
                     return
@@ -131,7 +131,7 @@ class Conversation:
     def _watch(self, after: int, experiment: int | None, closed: int) -> Iterator[Message]:
         from websockets.exceptions import ConnectionClosed
 
-        trying = Patience(self._patience, self._say)
+        trying = Reconnection(self._patience, self._say)
         while self._closed == closed:
             opened: float | None = None
             try:
@@ -141,7 +141,7 @@ class Conversation:
                         return
                     for frame in socket:
                         message = self.read(Message, frame if isinstance(frame, bytes) else frame.encode())
-                        trying = Patience(self._patience, self._say)
+                        trying = Reconnection(self._patience, self._say)
                         if message.seq > after:
                             after = message.seq
                             yield message
@@ -154,7 +154,7 @@ class Conversation:
             if self._closed != closed:
                 return
             if opened is not None and time.monotonic() - opened > SILENCE_S:
-                trying = Patience(self._patience, self._say)
+                trying = Reconnection(self._patience, self._say)
             trying.wait(cut)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kernel_backend.client import Client
 from kernel_backend.commands.follow import follow
-from kernel_backend.commands.restored_data import PutBack, Submitted, put_back
+from kernel_backend.commands.restored_data import RestoredData, Submitted, put_back
 from kernel_backend.definition.code import is_code
 from kernel_backend.differences.attribution import Step, beyond, config, params, steps
 from kernel_backend.errors import DaylightError, InvalidRequest
@@ -76,7 +76,7 @@ def _submitted(client: Client, overview: Overview) -> Submitted:
 
 def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict[str, None]) -> Overview:
     """Submit a step; what of the data cannot be put back is added to `missing`."""
-    seen = PutBack(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
+    seen = RestoredData(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
     if "data" in step.back:
         seen = put_back(a, b, seen.params)
         missing |= dict.fromkeys(f"data: {each}" for each in seen.beyond)

@@ -13,7 +13,7 @@ from kernel_backend.commands.answer import FAILED, OK, USAGE, Answer, Table, Tex
 from kernel_backend.commands.download import download
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest, NotFound
-from kernel_backend.model.checkpoints import Which, choose
+from kernel_backend.model.checkpoints import CheckpointSelector, choose
 from kernel_backend.model.experiment import Metric
 from kernel_backend.model.ids import Reference, parse_reference
 from kernel_backend.model.views.overview import CheckpointInfo
@@ -23,7 +23,7 @@ from kernel_backend.text.stored_files import checkpoint_head, checkpoint_row, co
 ACTIONS = ("verify", "download", "delete", "pin", "unpin")
 
 
-class Listed(NamedTuple):
+class CheckpointList(NamedTuple):
     """The checkpoints of an experiment, or of one trial of it, and what its best is judged by."""
 
     number: int
@@ -35,7 +35,7 @@ class Listed(NamedTuple):
         return f"checkpoint {info.id} of {self.number}.{info.trial}"
 
 
-def listed(client: Client, reference: Reference) -> Listed:
+def listed(client: Client, reference: Reference) -> CheckpointList:
     """What has been committed; raises NotFound for an experiment or a trial that is none."""
     number, trial = reference.experiment, reference.trial
     overview = client.experiment(number)
@@ -43,10 +43,10 @@ def listed(client: Client, reference: Reference) -> Listed:
     if trial is not None and not 1 <= trial <= count:
         raise NotFound(f"experiment #{number} has no trial {trial}: it has {count}")
     found = [each for each in client.checkpoints(number) if trial in (None, each.trial)]
-    return Listed(number, overview.experiment.config.metric, found)
+    return CheckpointList(number, overview.experiment.config.metric, found)
 
 
-def verified(client: Client, found: Listed) -> Listed:
+def verified(client: Client, found: CheckpointList) -> CheckpointList:
     """The same with each read to the last byte that has not been read before; what has gone meanwhile is left out."""
     infos = []
     for each in found.infos:
@@ -56,7 +56,7 @@ def verified(client: Client, found: Listed) -> Listed:
     return found._replace(infos=infos)
 
 
-def chosen(found: Listed, action: str, options: argparse.Namespace) -> list[CheckpointInfo]:
+def chosen(found: CheckpointList, action: str, options: argparse.Namespace) -> list[CheckpointInfo]:
     """Those that the action is about: one, or all where nothing but `verify` is said.
 
     Raises InvalidRequest and NotFound with the way out.
@@ -71,7 +71,7 @@ def chosen(found: Listed, action: str, options: argparse.Namespace) -> list[Chec
 
 
 def act_on(
-    client: Client, found: Listed, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
+    client: Client, found: CheckpointList, action: str, infos: list[CheckpointInfo], options: argparse.Namespace
 ) -> list[tuple[CheckpointInfo, str]]:
     """What `act` answers for each of those `chosen`; of all of them, those that have gone meanwhile are left out."""
     done = []
@@ -84,8 +84,8 @@ def act_on(
     return done
 
 
-def _which(options: argparse.Namespace) -> Which:
-    return Which(options.latest, options.best, options.step)
+def _which(options: argparse.Namespace) -> CheckpointSelector:
+    return CheckpointSelector(options.latest, options.best, options.step)
 
 
 def _means_all(action: str, options: argparse.Namespace) -> bool:
@@ -93,7 +93,7 @@ def _means_all(action: str, options: argparse.Namespace) -> bool:
 
 
 def act(
-    client: Client, found: Listed, action: str, info: CheckpointInfo, options: argparse.Namespace
+    client: Client, found: CheckpointList, action: str, info: CheckpointInfo, options: argparse.Namespace
 ) -> tuple[CheckpointInfo, str]:
     """The checkpoint as it is after the action, and a sentence about it."""
     number, trial, name = found.number, info.trial, found.name(info)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import FAILED, OK, Answer, Started, Text
-from kernel_backend.commands.restored_data import PutBack, Submitted, put_back
+from kernel_backend.commands.restored_data import RestoredData, Submitted, put_back
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Diff, Rerun
@@ -99,10 +99,10 @@ def _searched(before: Search | None, other: Mapping[str, Any]) -> dict[str, Any]
 
 def _data(
     client: Client, experiment: Experiment, snapshot: Snapshot, params: dict[str, Value], moved: Sequence[str]
-) -> PutBack:
+) -> RestoredData:
     """How a rerun sees its data; of an experiment that declared none the archive is not asked for."""
     if not snapshot.data and not moved:
-        return PutBack(params, experiment.config.data_at)
+        return RestoredData(params, experiment.config.data_at)
     one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
     return put_back(one, one, params, moved)
 

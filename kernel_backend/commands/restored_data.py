@@ -27,7 +27,7 @@ class Submitted(NamedTuple):
     files: dict[str, bytes]
 
 
-class PutBack(NamedTuple):
+class RestoredData(NamedTuple):
     """How a training sees the data of then: by these hyperparameters, and with `Config.data_at`."""
 
     params: dict[str, Value]
@@ -36,7 +36,7 @@ class PutBack(NamedTuple):
     beyond: Sequence[str] = ()  # what cannot be seen as it was, and why
 
 
-class _Place(NamedTuple):
+class _RestoredPlace(NamedTuple):
     """Where data is as it was, or else what there is."""
 
     at: str
@@ -44,7 +44,7 @@ class _Place(NamedTuple):
     beyond: str = ""  # why it is nowhere as it was
 
 
-def put_back(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> PutBack:
+def put_back(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> RestoredData:
     """Have a training of `b` see the data that `a` declared; each of `moved` is `NAME=PLACE`, where some is now.
 
     Raises InvalidRequest for a place where nothing is, for a name that was not declared, and for an object store's URL
@@ -75,7 +75,7 @@ def put_back(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Seq
             data_at[data.name] = found.at
         beyond += [found.beyond] if found.beyond else []
         notes += [found.changed] if found.changed else []
-    return PutBack(seen, data_at, notes, beyond)
+    return RestoredData(seen, data_at, notes, beyond)
 
 
 def _within(b: Submitted, path: str) -> bool:
@@ -98,7 +98,7 @@ def _moves(declared: Sequence[Data], words: Sequence[str]) -> dict[str, str]:
     return moves
 
 
-def _found(then: Data, listed: bytes, places: Sequence[str]) -> _Place:
+def _found(then: Data, listed: bytes, places: Sequence[str]) -> _RestoredPlace:
     """The first of these places where data is as it was; else links that have it so; else the first that is there."""
     present: dict[str, Fingerprint] = {}
     for place in places:
@@ -110,14 +110,16 @@ def _found(then: Data, listed: bytes, places: Sequence[str]) -> _Place:
             gone = error.message
             continue
         if present[place].digest == then.digest:
-            return _Place(place)
+            return _RestoredPlace(place)
     for place, found in present.items():
         made = None if is_url(place) else view(then, listed, found, Path(place), home() / "views")
         if made and not made.missing:
-            return _Place(str(made.place), changed_text(place, listed, found.listed))
+            return _RestoredPlace(str(made.place), changed_text(place, listed, found.listed))
     for place, found in present.items():
-        return _Place(place, beyond=f"{changed_text(place, listed, found.listed)}; {_lost(then, listed, place, found)}")
-    return _Place(then.path, beyond=gone)
+        return _RestoredPlace(
+            place, beyond=f"{changed_text(place, listed, found.listed)}; {_lost(then, listed, place, found)}"
+        )
+    return _RestoredPlace(then.path, beyond=gone)
 
 
 def _lost(then: Data, listed: bytes, place: str, found: Fingerprint) -> str:

@@ -12,17 +12,17 @@ from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument, cou
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.experiment import parse_duration, parse_slot_time
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.views.search_status import Extension, Standing, TrialRow
+from kernel_backend.model.views.search_status import Extension, SearchStatus, TrialRow
 from kernel_backend.text import duration, head_text, number, search_text, value_text
 
 
-def trials_head(standing: Standing) -> tuple[str, ...]:
+def trials_head(standing: SearchStatus) -> tuple[str, ...]:
     """The columns of `trial_cells`: those of the trial, then a column a hyperparameter."""
     metric = standing.metric.name
     return ("trial", "state", standing.unit, f"best {metric}", f"newest {metric}", "slot time", *standing.params)
 
 
-def trial_cells(standing: Standing, row: TrialRow) -> list[str]:
+def trial_cells(standing: SearchStatus, row: TrialRow) -> list[str]:
     """A row of the table of trials."""
     state = f"{row.state}: {row.failure}" if row.failure else str(row.state)
     return [

@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS files (
 """
 
 
-class Looks(NamedTuple):
+class StatSignature(NamedTuple):
     """How a file looks from outside; times are in nanoseconds."""
 
     size: int
@@ -34,16 +34,16 @@ class Looks(NamedTuple):
         return max(self.mtime, self.ctime) < now - RACY_NS
 
 
-class Entry(NamedTuple):
+class CacheEntry(NamedTuple):
     """How a file looked, and the digest of its content."""
 
-    looks: Looks
+    looks: StatSignature
     digest: str
 
 
-def looks(status: os.stat_result) -> Looks:
+def looks(status: os.stat_result) -> StatSignature:
     """What of a `stat` changes when a file does. Its ctime cannot be put back, as its mtime can."""
-    return Looks(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+    return StatSignature(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
 
 
 class StatCache:
@@ -52,7 +52,7 @@ class StatCache:
     def __init__(self, file: Path | None) -> None:
         self._file = file
 
-    def of(self, paths: Iterable[bytes]) -> dict[bytes, Entry]:
+    def of(self, paths: Iterable[bytes]) -> dict[bytes, CacheEntry]:
         """What is known of these files, by path."""
         try:
             with self._opened() as db:
@@ -62,7 +62,7 @@ class StatCache:
             self._gave_up(error)
             return {}
 
-    def below(self, root: bytes) -> dict[bytes, Entry]:
+    def below(self, root: bytes) -> dict[bytes, CacheEntry]:
         """What is known of a file, or of a folder and everything in it, by path."""
         inside = root.rstrip(b"/") + b"/"
         query = "SELECT * FROM files WHERE path = ? OR (path >= ? AND path < ?)"
@@ -73,7 +73,7 @@ class StatCache:
             self._gave_up(error)
             return {}
 
-    def change(self, learned: Mapping[bytes, Entry], forgotten: Collection[bytes] = ()) -> None:
+    def change(self, learned: Mapping[bytes, CacheEntry], forgotten: Collection[bytes] = ()) -> None:
         """Keep what was learned, and forget files that are gone."""
         if not learned and not forgotten:
             return
@@ -101,6 +101,6 @@ class StatCache:
                 self._file.unlink()
 
 
-def _entry(row: tuple[Any, ...]) -> tuple[bytes, Entry]:
+def _entry(row: tuple[Any, ...]) -> tuple[bytes, CacheEntry]:
     path, *seen, digest = row
-    return path, Entry(Looks(*seen), digest)
+    return path, CacheEntry(StatSignature(*seen), digest)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import xxhash
 
 from kernel_backend.data.base import UNREADABLE, File, Fingerprint, Say, fingerprint_of, printable
-from kernel_backend.data.cache import Entry, Looks, StatCache, looks
+from kernel_backend.data.cache import CacheEntry, StatCache, StatSignature, looks
 from kernel_backend.errors import InvalidRequest
 
 THREADS = 8  # digesting lets go of the interpreter, and network drives answer many at once
@@ -23,7 +23,7 @@ SLOW_S = 1e-4  # for the looks of one file
 PIECE = 2**20  # bytes
 TOLD_S = 2.0  # between two words on how far it is
 TRIES = 3  # for a file that changes while it is read
-NOWHERE = Looks(0, 0, 0, 0, 0)  # of what cannot be looked at
+NOWHERE = StatSignature(0, 0, 0, 0, 0)  # of what cannot be looked at
 
 
 def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
@@ -51,7 +51,7 @@ def fingerprint(root: Path, cache: StatCache, say: Say) -> Fingerprint:
     return fingerprint_of(files, sum(map(_read, fresh.values())))
 
 
-def digest_of(path: bytes) -> Entry | None:
+def digest_of(path: bytes) -> CacheEntry | None:
     """The xxh3-128 of a file's content, and how it looked meanwhile; None where it is gone."""
     entry = None
     for _ in range(TRIES):
@@ -60,14 +60,14 @@ def digest_of(path: bytes) -> Entry | None:
         except FileNotFoundError:
             return None
         except OSError:
-            return Entry(NOWHERE, UNREADABLE)
+            return CacheEntry(NOWHERE, UNREADABLE)
         try:
             before = looks(os.fstat(file))
-            entry = Entry(before, _content(file))
+            entry = CacheEntry(before, _content(file))
             if looks(os.fstat(file)) == before:
                 break
         except OSError:
-            return Entry(before, UNREADABLE)
+            return CacheEntry(before, UNREADABLE)
         finally:
             os.close(file)
     return entry
@@ -90,13 +90,13 @@ def _content(file: int) -> str:
     return seen.hexdigest()
 
 
-def _read(entry: Entry) -> bool:
+def _read(entry: CacheEntry) -> bool:
     return entry.digest != UNREADABLE
 
 
 def _read_all(
-    unread: list[tuple[bytes, Looks]], threads: ThreadPoolExecutor, told: str, say: Say
-) -> Iterator[tuple[bytes, Entry]]:
+    unread: list[tuple[bytes, StatSignature]], threads: ThreadPoolExecutor, told: str, say: Say
+) -> Iterator[tuple[bytes, CacheEntry]]:
     """The files' digests, of those that are still there."""
     done, next_word = 0, time.monotonic() + TOLD_S
     chunks = [unread[begin : begin + AT_ONCE] for begin in range(0, len(unread), AT_ONCE)]
@@ -108,8 +108,8 @@ def _read_all(
             next_word = time.monotonic() + TOLD_S
 
 
-def _read_some(chunk: list[tuple[bytes, Looks]]) -> list[Entry | None]:
-    return [Entry(seen, UNREADABLE) if seen is NOWHERE else digest_of(path) for path, seen in chunk]
+def _read_some(chunk: list[tuple[bytes, StatSignature]]) -> list[CacheEntry | None]:
+    return [CacheEntry(seen, UNREADABLE) if seen is NOWHERE else digest_of(path) for path, seen in chunk]
 
 
 class _Folder(NamedTuple):
@@ -117,7 +117,7 @@ class _Folder(NamedTuple):
     above: frozenset[tuple[int, int]]  # by device and inode: a link to one of them leads round in a circle
 
 
-def _files(top: bytes, threads: ThreadPoolExecutor) -> Iterator[tuple[bytes, Looks]]:
+def _files(top: bytes, threads: ThreadPoolExecutor) -> Iterator[tuple[bytes, StatSignature]]:
     """Every file at or below a path, and how it looks; NOWHERE for what may not be looked at."""
     try:
         status = os.stat(top)
@@ -139,8 +139,8 @@ def _files(top: bytes, threads: ThreadPoolExecutor) -> Iterator[tuple[bytes, Loo
         folders = inner
 
 
-def _scan(folder: _Folder) -> tuple[list[tuple[bytes, Looks]], list[_Folder]]:
-    files: list[tuple[bytes, Looks]] = []
+def _scan(folder: _Folder) -> tuple[list[tuple[bytes, StatSignature]], list[_Folder]]:
+    files: list[tuple[bytes, StatSignature]] = []
     folders: list[_Folder] = []
     try:
         status = os.stat(folder.path)
@@ -158,7 +158,7 @@ def _scan(folder: _Folder) -> tuple[list[tuple[bytes, Looks]], list[_Folder]]:
 
 def _look(
     entry: os.DirEntry[bytes],
-    files: list[tuple[bytes, Looks]],
+    files: list[tuple[bytes, StatSignature]],
     folders: list[_Folder],
     above: frozenset[tuple[int, int]],
 ) -> None:

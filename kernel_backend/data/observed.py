@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from kernel_backend.data.base import UNREADABLE, printable
-from kernel_backend.data.cache import Entry, Looks, StatCache, looks
+from kernel_backend.data.cache import CacheEntry, StatCache, StatSignature, looks
 from kernel_backend.data.declared import CACHE
 from kernel_backend.data.folders import digest_of
 from kernel_backend.model.facts import Observed, ObservedFile
@@ -62,10 +62,10 @@ def real_name(path: str, likeness: str) -> str:
 class _Reading:
     """Looks at one file after the other, and into it while there is budget."""
 
-    def __init__(self, known: Mapping[bytes, Entry], hurry: Callable[[], bool], likeness: str) -> None:
+    def __init__(self, known: Mapping[bytes, CacheEntry], hurry: Callable[[], bool], likeness: str) -> None:
         self._known, self._hurry, self._likeness = known, hurry, likeness
         self._budget, self._began = ALTOGETHER, time.time_ns()
-        self.learned: dict[bytes, Entry] = {}
+        self.learned: dict[bytes, CacheEntry] = {}
 
     def file(self, path: str) -> ObservedFile | None:
         """What a file is; None where it is gone, or was never one."""
@@ -79,7 +79,7 @@ class _Reading:
         name = printable(real_name(path, self._likeness))
         return ObservedFile(path=name, size=status.st_size, mtime=status.st_mtime, digest=digest)
 
-    def _digest(self, path: bytes, seen: Looks) -> str | None:
+    def _digest(self, path: bytes, seen: StatSignature) -> str | None:
         known = self._known.get(path)
         if known is not None and known.looks == seen:
             return known.digest

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult, SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
@@ -48,7 +48,7 @@ class Engine(Protocol):
     async def nodes(self) -> Sequence[Node]:
         """The nodes there are, healthy or not."""
 
-    async def submit(self, job: Job, token: str) -> None:
+    async def submit(self, job: LaunchSpec, token: str) -> None:
         """Start the gang of this attempt; the same key twice is the same gang."""
 
     async def statuses(self) -> Sequence[GangStatus]:

@@ -25,7 +25,7 @@ from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import read_page
 from kernel_backend.model.ids import AttemptId, parse_attempt
-from kernel_backend.model.launch.launch_spec import Job, token_digest
+from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.reports import AttemptResult, SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
@@ -54,7 +54,7 @@ class LocalEngine:
         """This machine."""
         return [self._node]
 
-    async def submit(self, job: Job, token: str) -> None:
+    async def submit(self, job: LaunchSpec, token: str) -> None:
         """Start a launcher, unless this attempt has or had one: its lock decides, so twice is once."""
         folder = self._folder(job.id)
         if folder.launcher() is not None and folder.token_digest() != token_digest(token):
@@ -187,7 +187,7 @@ class LocalEngine:
         return LogChunk(attempt=key.number, rank=rank, ended=ended, **piece._asdict())
 
 
-def _spawn(job: Job, folder: AttemptFolder) -> subprocess.Popen[bytes]:
+def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
     """A launcher in a session of its own: it outlives the service, and the terminal that started that.
 
     In a locked environment it sees no packages besides those (no PYTHONPATH, no PYTHONHOME), and may keep what it

@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from kernel_backend.launch.rank_spec import Order, Request
+from kernel_backend.launch.rank_spec import RankRequest, RankSpec
 
 
 class ColdRanks:
@@ -14,7 +14,7 @@ class ColdRanks:
 
     lost: str | None = None
 
-    def __init__(self, python: str, request: Request) -> None:
+    def __init__(self, python: str, request: RankRequest) -> None:
         command = [python, "-P", "-m", "kernel_backend.runner", request.folder]
         self._ranks = [_start(command, request.cwd, order) for order in request.orders]
 
@@ -40,7 +40,7 @@ class ColdRanks:
         return alive
 
 
-def _start(command: Sequence[str], cwd: str, order: Order) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], cwd: str, order: RankSpec) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command, cwd=cwd, env=order.env, stdin=order.stdin, stdout=order.output, stderr=order.output
     )

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from kernel_backend import process_identity
 from kernel_backend.durable import replacing
 from kernel_backend.model.frames import Sources
-from kernel_backend.model.launch.launch_spec import Job, read_job, token_digest
+from kernel_backend.model.launch.launch_spec import LaunchSpec, read_job, token_digest
 from kernel_backend.model.launch.progress import BEGINNING, Tick, progress_file, read_tick, stacks_file
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult
@@ -83,7 +83,7 @@ class AttemptFolder(NamedTuple):
         code = Path(job.code)
         return Sources(code, Path(job.cwd), self._read(str(code / "snapshot.json"), Snapshot))
 
-    def job(self) -> Job:
+    def job(self) -> LaunchSpec:
         """The attempt, spelled out."""
         return read_job((self.path / "job.json").read_bytes())
 
@@ -111,7 +111,7 @@ class AttemptFolder(NamedTuple):
         found = (self._read(path.name, Failure) for path in self.path.glob("failure-*.json"))
         return {failure.rank: failure for failure in found if failure is not None}
 
-    def prepare(self, job: Job, token: str) -> None:
+    def prepare(self, job: LaunchSpec, token: str) -> None:
         """Write the job and its token (0600); doing it twice changes nothing."""
         self.path.mkdir(parents=True, exist_ok=True)
         self.path.chmod(0o700)  # it may have been made a moment ago, for the unpacked code

@@ -14,9 +14,9 @@ from kernel_backend.launch import horovod, torch
 from kernel_backend.launch.cold import ColdRanks
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, WarmRanks, supported
-from kernel_backend.launch.rank_spec import Order, RankProcesses, Request
-from kernel_backend.launch.rendezvous import Meeting, Seat, interface_of, process_env, seats
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.launch.rank_spec import RankProcesses, RankRequest, RankSpec
+from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo, interface_of, process_env, seats
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.numerics import numerics_env
 
 _MARK = "DAYLIGHT_ATTEMPT"  # by which an engine finds an attempt's processes: the forkserver is none of them
@@ -34,20 +34,20 @@ def reserved_port(address: str) -> socket.socket:
     return held
 
 
-def rank_env(base: Mapping[str, str], job: Job, seat: Seat, meeting: Meeting) -> dict[str, str]:
+def rank_env(base: Mapping[str, str], job: LaunchSpec, seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
     """All that a rank finds in its environment: both families of variables, whichever backend it takes."""
     plain = process_env(base, seat, numerics_env(job.config.reproducible, job.config.threads or 1))
     return plain | torch.env(seat, meeting) | horovod.env(seat, meeting)
 
 
-def forkserver_env(base: Mapping[str, str], job: Job) -> dict[str, str]:
+def forkserver_env(base: Mapping[str, str], job: LaunchSpec) -> dict[str, str]:
     """What a rank's environment has in common with those of its gang and of later attempts."""
     numerics = numerics_env(job.config.reproducible, job.config.threads or 1)
     common = {**base, "PYTHONUNBUFFERED": "1", "DAYLIGHT_HOME": job.home, **numerics}
     return {name: value for name, value in common.items() if name != _MARK}
 
 
-def _rendezvous(job: Job, everyone: Sequence[Seat]) -> horovod.Rendezvous | None:
+def _rendezvous(job: LaunchSpec, everyone: Sequence[RankAssignment]) -> horovod.Rendezvous | None:
     """Horovod's rendezvous, where the ranks may want it; raises ImportError only where Horovod was asked for."""
     if len(everyone) == 1 or job.config.backend == "torch" or not horovod.installed():
         return None
@@ -65,13 +65,13 @@ class Gang:
     They are forked by this environment's forkserver where that can be had, and start cold where not.
     """
 
-    def __init__(self, job: Job, folder: AttemptFolder) -> None:
+    def __init__(self, job: LaunchSpec, folder: AttemptFolder) -> None:
         self._job, self._folder = job, folder
         everyone = seats(job.placement)
         address = job.placement[0].address
         self._rendezvous = _rendezvous(job, everyone)
         self._port = reserved_port(address)
-        meeting = Meeting(
+        meeting = RendezvousInfo(
             address=address,
             interface=interface_of(address),
             torch_port=self._port.getsockname()[1],
@@ -80,10 +80,10 @@ class Gang:
         pipes = [os.pipe() for _ in everyone]
         self._lines = [os.fdopen(writing, "wb", buffering=0) for _, writing in pipes]
         orders = [
-            Order(rank_env(os.environ, job, seat, meeting), reading, _open_log(folder.rank_log(seat.rank)))
+            RankSpec(rank_env(os.environ, job, seat, meeting), reading, _open_log(folder.rank_log(seat.rank)))
             for seat, (reading, _) in zip(everyone, pipes, strict=True)
         ]
-        self._request = Request(str(folder.path), job.cwd, tuple(orders))
+        self._request = RankRequest(str(folder.path), job.cwd, tuple(orders))
         self._known = False  # whether all ranks exist, and what they are is written down
         self._ranks = self._warm() if supported(os.environ) else self._cold()
         self.ended_by_us: frozenset[int] = frozenset()

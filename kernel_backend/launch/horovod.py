@@ -6,7 +6,7 @@ import importlib.util
 import threading
 from collections.abc import Sequence
 
-from kernel_backend.launch.rendezvous import Meeting, Seat
+from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
 def installed() -> bool:
@@ -14,7 +14,7 @@ def installed() -> bool:
     return importlib.util.find_spec("horovod") is not None
 
 
-def env(seat: Seat, meeting: Meeting) -> dict[str, str]:
+def env(seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
     """What `horovod.torch.init()` reads; nothing where there is no rendezvous server.
 
     Fusion is off since our buckets are the fusion, and Horovod's own depends on timing: with it, sums of four ranks
@@ -46,7 +46,7 @@ class Rendezvous:
     It knows no authentication and its own `start()` listens on every interface; this one listens on `address` alone.
     """
 
-    def __init__(self, address: str, seats: Sequence[Seat]) -> None:
+    def __init__(self, address: str, seats: Sequence[RankAssignment]) -> None:
         from horovod.runner.common.util.hosts import SlotInfo
         from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.gang import Gang
 from kernel_backend.launch.gang_outcome import failed, judge, lost
-from kernel_backend.launch.spool_uploader import Courier
+from kernel_backend.launch.spool_uploader import SpoolUploader
 from kernel_backend.launch.watch.logs import LogWatch
 from kernel_backend.launch.watch.progress import Watch
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import SHOW_STACKS
 from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.trial import Failure
@@ -52,7 +52,7 @@ def launch(path: Path) -> None:
         _log.exception("the ranks could not be started")
         _write(folder, _never_started(error))
         return
-    courier = Courier(folder, job, gang.tell)
+    courier = SpoolUploader(folder, job, gang.tell)
     courier.start()
     _write(folder, _whatever_happens(gang, folder, job, asked))
     gang.close()
@@ -60,7 +60,7 @@ def launch(path: Path) -> None:
     os.close(lock)
 
 
-def _whatever_happens(gang: Gang, folder: AttemptFolder, job: Job, asked: threading.Event) -> AttemptResult:
+def _whatever_happens(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
     """How the gang ended; it is lost where this launcher itself cannot go on, and the reason is told."""
     try:
         return _until_the_end(gang, folder, job, asked)
@@ -71,7 +71,7 @@ def _whatever_happens(gang: Gang, folder: AttemptFolder, job: Job, asked: thread
         return AttemptResult(outcome="lost", exit_codes=(), failure=failure, ended_at=time.time())
 
 
-def _until_the_end(gang: Gang, folder: AttemptFolder, job: Job, asked: threading.Event) -> AttemptResult:
+def _until_the_end(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: threading.Event) -> AttemptResult:
     """Stay with the ranks while they run; how they ended, and what their logs said."""
     ranks = len(gang.codes())
     watch = Watch(folder, ranks, job.config.hang_timeout)

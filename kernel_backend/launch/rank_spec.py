@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
-class Order(NamedTuple):
+class RankSpec(NamedTuple):
     """One rank to be started: all that it finds as a new process, besides what its gang has in common."""
 
     env: Mapping[str, str]
@@ -16,12 +16,12 @@ class Order(NamedTuple):
     output: int  # its log
 
 
-class Request(NamedTuple):
+class RankRequest(NamedTuple):
     """The ranks of one node, in order of rank."""
 
     folder: str  # of the attempt: the runner's one argument
     cwd: str
-    orders: tuple[Order, ...]
+    orders: tuple[RankSpec, ...]
 
     def close(self) -> None:
         """Close the files in this process: the ranks have their own by now, or never will."""

@@ -9,7 +9,7 @@ from kernel_backend import devices
 from kernel_backend.model.resources import Placement
 
 
-class Seat(NamedTuple):
+class RankAssignment(NamedTuple):
     """A rank's place in its gang. Cross rank: its node's number among the nodes that have this local rank."""
 
     rank: int
@@ -23,7 +23,7 @@ class Seat(NamedTuple):
     slot: int
 
 
-class Meeting(NamedTuple):
+class RendezvousInfo(NamedTuple):
     """Where the ranks of an attempt find each other; ports are private to the attempt."""
 
     address: str  # of node 0
@@ -32,15 +32,15 @@ class Meeting(NamedTuple):
     horovod_port: int | None  # None where Horovod is not installed
 
 
-def seats(placement: Placement) -> list[Seat]:
+def seats(placement: Placement) -> list[RankAssignment]:
     """The ranks in order: node by node, slot by slot."""
     size = sum(len(share.slots) for share in placement)
-    found: list[Seat] = []
+    found: list[RankAssignment] = []
     for number, share in enumerate(placement):
         for local, slot in enumerate(share.slots):
             peers = [n for n, other in enumerate(placement) if len(other.slots) > local]
             found.append(
-                Seat(
+                RankAssignment(
                     rank=len(found),
                     size=size,
                     local_rank=local,
@@ -60,6 +60,6 @@ def interface_of(address: str) -> str | None:
     return "lo" if address.startswith("127.") else None
 
 
-def process_env(base: Mapping[str, str], seat: Seat, numerics: Mapping[str, str]) -> dict[str, str]:
+def process_env(base: Mapping[str, str], seat: RankAssignment, numerics: Mapping[str, str]) -> dict[str, str]:
     """A rank's environment apart from its backends' variables: what its bits depend on, and visible devices."""
     return {**base, "PYTHONUNBUFFERED": "1", **numerics, **devices.visible(seat.kind, (seat.slot,))}

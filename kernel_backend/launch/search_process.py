@@ -30,7 +30,7 @@ _SAID = 2000  # bytes of its last words
 MOST = 2**20  # bytes of an answer
 
 
-class ChildAsker:
+class ChildSearchProcess:
     """An asker (see `kernel_backend.search.custom`) whose class is made in a process at the first question.
 
     Each question raises SearchFailed where the class raises (`details["failure"]` is the record of it), ends, or does

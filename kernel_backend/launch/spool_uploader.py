@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kernel_backend.errors import DaylightError, Fenced
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.spool import SpoolReader, left_out_note, send_in_parts
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Delivery, Instruction, SpoolRecord
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ TOLD_AGAIN = 10  # times as many records left out as there were when it was told
 _log = logging.getLogger(__name__)
 
 
-class Courier(threading.Thread):
+class SpoolUploader(threading.Thread):
     """A thread, so that a slow service never keeps the launcher from seeing a dead rank.
 
     A service that is down costs nothing: the spool keeps everything, and what is never posted is read by the next
@@ -37,7 +37,7 @@ class Courier(threading.Thread):
     names a further target.
     """
 
-    def __init__(self, folder: AttemptFolder, job: Job, instruct: Callable[[str], None]) -> None:
+    def __init__(self, folder: AttemptFolder, job: LaunchSpec, instruct: Callable[[str], None]) -> None:
         super().__init__(name="courier", daemon=True)
         self._reader = SpoolReader(folder.spool)
         self._folder, self._job, self._instruct = folder, job, instruct

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kernel_backend.launch.rendezvous import Meeting, Seat
+from kernel_backend.launch.rendezvous import RankAssignment, RendezvousInfo
 
 
-def env(seat: Seat, meeting: Meeting) -> dict[str, str]:
+def env(seat: RankAssignment, meeting: RendezvousInfo) -> dict[str, str]:
     """What `torch.distributed` reads in `init_process_group("gloo" | "nccl")`."""
     return {
         "RANK": str(seat.rank),

@@ -16,7 +16,7 @@ from kernel_backend.model.trial import Attempt, Failure, Trial
 
 
 @dataclass(frozen=True)
-class Ending:
+class AttemptEnd:
     """An event for the trial, changes to its other fields, and sentences for the person.
 
     `pause` asks for the whole experiment to be paused before: what is wrong is for a person to put right.
@@ -41,7 +41,7 @@ def ending(
     progress: bool,
     max_restarts: int,
     matched: Sequence[LogMatch] = (),
-) -> Ending:
+) -> AttemptEnd:
     """What follows for a trial that still holds this attempt's slots.
 
     Retries count attempts without progress (`progress`: the trial has come further than ever). A lost gang never
@@ -51,41 +51,41 @@ def ending(
     """
     if trial.state is TrialState.STOPPING:
         # The hold tells a trial that its search gave up from one that a person has stopped.
-        return Ending(e.Ended(pruned=Hold.SEARCH in trial.holds), notes=_left_unsaved(failure))
+        return AttemptEnd(e.Ended(pruned=Hold.SEARCH in trial.holds), notes=_left_unsaved(failure))
     if outcome is Outcome.OK:
-        return Ending(e.Finished(), {"failures": 0, "failure": None})
+        return AttemptEnd(e.Finished(), {"failures": 0, "failure": None})
     if outcome is Outcome.INFEASIBLE:
-        return Ending(e.Lost(held=True), {"holds": trial.holds | {Hold.ENGINE}})
+        return AttemptEnd(e.Lost(held=True), {"holds": trial.holds | {Hold.ENGINE}})
     if trial.state is TrialState.RELEASING:
         # It was on its way out: how it went is of no matter, its newest checkpoint is what counts.
         held = bool(trial.holds)
         event = e.Released(held=held) if outcome is Outcome.RELEASED else e.Lost(held=held)
-        return Ending(event, notes=_left_unsaved(failure))
+        return AttemptEnd(event, notes=_left_unsaved(failure))
     if outcome in (Outcome.FAILED, Outcome.TIMEOUT):
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
         # Nobody here asked (the engine or a person signalled the launcher), or nobody answered at its target.
         asked = () if trial.until is not None else (f"attempt {attempt.number} was asked to step aside",)
-        return Ending(e.Released(held=bool(trial.holds)), {"failures": 0}, asked)
-    return Ending(e.Lost(), {"failures": 0} if progress else {})
+        return AttemptEnd(e.Released(held=bool(trial.holds)), {"failures": 0}, asked)
+    return AttemptEnd(e.Lost(), {"failures": 0} if progress else {})
 
 
-def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: bool, max_restarts: int) -> Ending:
+def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: bool, max_restarts: int) -> AttemptEnd:
     if failure is not None and failure.invalid:
-        return Ending(e.Invalid(), {"failure": failure})
+        return AttemptEnd(e.Invalid(), {"failure": failure})
     counted = not (progress and outcome is Outcome.TIMEOUT)
     failures = (0 if progress else trial.failures) + counted
     changes = {"failures": failures, "failure": failure}
     if again(failure, trial.failure):
-        return Ending(e.Errored(retries_left=False), changes, (_repeated(failure),))
+        return AttemptEnd(e.Errored(retries_left=False), changes, (_repeated(failure),))
     if failures <= max_restarts:
-        return Ending(e.Errored(retries_left=True), changes)
+        return AttemptEnd(e.Errored(retries_left=True), changes)
     if of_storage(failure):
-        return Ending(e.Errored(retries_left=True), changes, (_paused(trial, failure),), pause=True)
-    return Ending(e.Errored(retries_left=False), changes, (_exhausted(failures, max_restarts),))
+        return AttemptEnd(e.Errored(retries_left=True), changes, (_paused(trial, failure),), pause=True)
+    return AttemptEnd(e.Errored(retries_left=False), changes, (_exhausted(failures, max_restarts),))
 
 
-def _logged(trial: Trial, attempt: Attempt, plain: Ending, matched: Sequence[LogMatch]) -> Ending:
+def _logged(trial: Trial, attempt: Attempt, plain: AttemptEnd, matched: Sequence[LogMatch]) -> AttemptEnd:
     """The ending of an attempt that failed, with what the policies make of its log."""
     ranks = range(sum(len(share.slots) for share in attempt.placement))
     matched = [match for match in matched if match.rank in ranks]  # the record is the user's own file

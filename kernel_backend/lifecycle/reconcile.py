@@ -10,14 +10,14 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, Experimen
 from kernel_backend.model.trial import Trial
 
 
-class Nudge(NamedTuple):
+class Action(NamedTuple):
     """An event for the trial (None: only its holds change) and the changes that go with it."""
 
     event: e.Event | None
     changes: dict[str, Any]
 
 
-def align(wanted: ExperimentState, trial: Trial, feasible: bool) -> Nudge | None:
+def align(wanted: ExperimentState, trial: Trial, feasible: bool) -> Action | None:
     """The next thing to do to `trial` while its experiment is in state `wanted`; None when all is as it should be.
 
     `feasible` says whether a gang of its size could ever be placed.
@@ -25,7 +25,7 @@ def align(wanted: ExperimentState, trial: Trial, feasible: bool) -> Nudge | None
     if trial.state in TRIAL_ENDED:
         return None
     if wanted is ExperimentState.STOPPING:
-        return None if trial.state is TrialState.STOPPING else Nudge(e.Stop(), {})
+        return None if trial.state is TrialState.STOPPING else Action(e.Stop(), {})
     holds = _holds(wanted, trial, feasible)
     changes: dict[str, Any] = {"holds": holds} if holds != trial.holds else {}
     if Hold.USER in trial.holds - holds and (trial.excluded or trial.failures):
@@ -38,7 +38,7 @@ def align(wanted: ExperimentState, trial: Trial, feasible: bool) -> Nudge | None
         event = e.Lifted()
     elif trial.state in (TrialState.STARTING, TrialState.RUNNING) and holds:
         event = e.Release()
-    return Nudge(event, changes) if event or changes else None
+    return Action(event, changes) if event or changes else None
 
 
 def _holds(wanted: ExperimentState, trial: Trial, feasible: bool) -> frozenset[Hold]:

@@ -13,7 +13,7 @@ from kernel_backend.model.record import Record
 from kernel_backend.model.views.overview import CheckpointInfo
 
 
-class Which(NamedTuple):
+class CheckpointSelector(NamedTuple):
     """Exactly one of: the newest, the best by the experiment's metric, the one of a step."""
 
     latest: bool = False
@@ -26,7 +26,7 @@ class Which(NamedTuple):
         return self.latest + self.best + (self.step is not None)
 
 
-class Judged(Record):
+class CheckpointDecision(Record):
     """A checkpoint of trial `experiment.trial` under the rules."""
 
     experiment: int
@@ -36,23 +36,23 @@ class Judged(Record):
     reasons: tuple[str, ...]  # why it stays, or why it goes
 
 
-class Collected(Record):
+class GarbageReport(Record):
     """What the rules say of an experiment's checkpoints; unless it was a dry run, what goes has gone."""
 
-    goes: tuple[Judged, ...] = ()
-    stays: tuple[Judged, ...] = ()
+    goes: tuple[CheckpointDecision, ...] = ()
+    stays: tuple[CheckpointDecision, ...] = ()
     running: tuple[str, ...] = ()  # trials that were left alone: whoever trains them applies the rules
     problems: tuple[str, ...] = ()  # what should have gone and is still there, and why
 
 
-class Collection(Record):
+class GarbageRequest(Record):
     """The body of `POST /api/gc`: of which experiment (None: of all), and whether to look only."""
 
     experiment: int | None = None
     dry_run: bool = False
 
 
-def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: Which) -> list[CheckpointInfo]:
+def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> list[CheckpointInfo]:
     """Those that `which` may mean, the first choice first: what is damaged falls back to the next.
 
     Raises InvalidRequest unless exactly one thing is said, and where several trials are meant by `latest` or `step`;
@@ -70,7 +70,7 @@ def candidates(found: Sequence[CheckpointInfo], metric: Metric, which: Which) ->
     return newest_first if which.latest else _of_step(newest_first, which.step)
 
 
-def choose(found: Sequence[CheckpointInfo], metric: Metric, which: Which) -> CheckpointInfo:
+def choose(found: Sequence[CheckpointInfo], metric: Metric, which: CheckpointSelector) -> CheckpointInfo:
     """The one that is meant; raises as `candidates` does."""
     return candidates(found, metric, which)[0]
 

@@ -84,7 +84,7 @@ class Fact(Record):
     value: dict[str, Any]
 
 
-class Kept(Record):
+class ArtifactSaved(Record):
     """An artifact that is in its place; `step` is the one that was being taken. Fields as in `model/artifacts.py`."""
 
     type: Literal["kept"] = "kept"
@@ -98,7 +98,7 @@ class Kept(Record):
     step: Count
 
 
-SpoolRecord = Annotated[Started | Report | Committed | Note | Fact | Kept, Field(discriminator="type")]
+SpoolRecord = Annotated[Started | Report | Committed | Note | Fact | ArtifactSaved, Field(discriminator="type")]
 
 
 class SpoolPosition(Record):

@@ -10,7 +10,7 @@ from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.search.records import Entry
+from kernel_backend.model.search.records import LogEntry
 from kernel_backend.model.trial import Attempt, Trial
 
 MessageType = Literal["experiment", "trial", "attempt", "report", "note", "artifact", "search"]
@@ -32,7 +32,7 @@ DATA: dict[MessageType, type[Record]] = {
     "report": StoredReport,
     "note": StoredNote,
     "artifact": Artifact,
-    "search": Entry,  # of the search's log
+    "search": LogEntry,  # of the search's log
 }
 
 

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from kernel_backend.errors import ServiceUnreachable
 from kernel_backend.peers import netlink, proc
-from kernel_backend.peers.end import End, Found
+from kernel_backend.peers.end import ConnectionEnd, FoundSocket
 
 
 def check_connection(connection: socket.socket, users: Collection[int]) -> None:
@@ -21,22 +21,22 @@ def check_connection(connection: socket.socket, users: Collection[int]) -> None:
 
     Raises ServiceUnreachable.
     """
-    here, there = End.of(connection.getsockname()), End.of(connection.getpeername())
+    here, there = ConnectionEnd.of(connection.getsockname()), ConnectionEnd.of(connection.getpeername())
     if _is_local(there.address):
         # The listener is looked up first. A connection that is not accepted after that belongs to it: had there been
         # another one before, the kernel would have reset what that one had not accepted.
-        listener, accepted = _look(there, End(here.address, 0)), _look(there, here)
+        listener, accepted = _look(there, ConnectionEnd(here.address, 0)), _look(there, here)
         _check(accepted if accepted is not None and accepted.held else listener, there, users)
 
 
-def check_listener(where: End, users: Collection[int]) -> None:
+def check_listener(where: ConnectionEnd, users: Collection[int]) -> None:
     """Pass where a process of one of these users listens at an address, or where it is another machine's.
 
     For a connection that cannot be looked at before something is sent: the port may change hands after this look.
     Raises ServiceUnreachable, and ConnectionRefusedError where nobody listens.
     """
     if _is_local(where.address):
-        found = _look(where, End(where.address, 0))
+        found = _look(where, ConnectionEnd(where.address, 0))
         if found is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {where}")
         _check(found, where, users)
@@ -44,12 +44,12 @@ def check_listener(where: End, users: Collection[int]) -> None:
 
 def user_of(connection: socket.socket) -> int | None:
     """The Unix user at the other end of a connection; None where it is on another machine, or gone."""
-    here, there = End.of(connection.getsockname()), End.of(connection.getpeername())
+    here, there = ConnectionEnd.of(connection.getsockname()), ConnectionEnd.of(connection.getpeername())
     found = _look(there, here) if _is_local(there.address) else None
     return found.uid if found is not None and found.held else None
 
 
-def _look(local: End, remote: End) -> Found | None:
+def _look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
     try:
         return netlink.look(local, remote)
     except OSError:  # a kernel, or a sandbox, without this protocol
@@ -70,7 +70,7 @@ def _is_local(address: IPv4Address | IPv6Address) -> bool:
     return True
 
 
-def _check(found: Found | None, there: End, users: Collection[int]) -> None:
+def _check(found: FoundSocket | None, there: ConnectionEnd, users: Collection[int]) -> None:
     if found is None or found.uid not in users:
         who = f"of user {found.uid}" if found is not None else "of nobody"
         wanted = " or ".join(map(str, sorted(users)))

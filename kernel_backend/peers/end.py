@@ -6,14 +6,14 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 
-class End(NamedTuple):
+class ConnectionEnd(NamedTuple):
     """One end of a connection."""
 
     address: IPv4Address | IPv6Address
     port: int
 
     @classmethod
-    def of(cls, name: tuple[object, ...]) -> End:
+    def of(cls, name: tuple[object, ...]) -> ConnectionEnd:
         """The end that a socket calls so (`getsockname`); an IPv4 address within an IPv6 one is an IPv4 address."""
         address = ip_address(str(name[0]).partition("%")[0])
         mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
@@ -24,7 +24,7 @@ class End(NamedTuple):
         return f"{host}:{self.port}"
 
 
-class Found(NamedTuple):
+class FoundSocket(NamedTuple):
     """A socket of this machine."""
 
     uid: int

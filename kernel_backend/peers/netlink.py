@@ -8,7 +8,7 @@ import socket
 import struct
 from ipaddress import IPv4Address, IPv6Address
 
-from kernel_backend.peers.end import End, Found
+from kernel_backend.peers.end import ConnectionEnd, FoundSocket
 
 _SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 _BY_FAMILY, _REQUEST, _ERROR = 20, 1, 2  # SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NLMSG_ERROR
@@ -19,7 +19,7 @@ _ANSWER = struct.Struct("=4B48x5I")  # struct inet_diag_msg
 _ANY_STATE = _NO_COOKIE = 0xFFFFFFFF
 
 
-def look(local: End, remote: End) -> Found | None:
+def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
     """The socket at `local` that gets what comes from `remote`: of that connection, else the one that listens.
 
     Raises OSError where this kernel does not tell.
@@ -38,7 +38,7 @@ def look(local: End, remote: End) -> Found | None:
             return None
         raise OSError(-code, os.strerror(-code))
     *_, uid, inode = _ANSWER.unpack_from(answer, _HEADER.size)
-    return Found(uid, held=inode != 0)
+    return FoundSocket(uid, held=inode != 0)
 
 
 def _packed(address: IPv4Address | IPv6Address) -> bytes:

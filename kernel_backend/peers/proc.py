@@ -8,18 +8,18 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_backend.peers.end import End, Found
+from kernel_backend.peers.end import ConnectionEnd, FoundSocket
 
 _V4, _V6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
 _LISTEN = "0A"
 
 
-def look(local: End, remote: End) -> Found | None:
+def look(local: ConnectionEnd, remote: ConnectionEnd) -> FoundSocket | None:
     """The socket at `local` that gets what comes from `remote`: of that connection, else the one that listens."""
     tables = {table: list(_rows(table)) for table in (_V4, _V6)}
-    order = [(_V6, local), (_V6, End(IPv6Address(0), local.port))]
+    order = [(_V6, local), (_V6, ConnectionEnd(IPv6Address(0), local.port))]
     if isinstance(local.address, IPv4Address):  # a socket of IPv6 may serve both; the nearest address comes first
-        order = [(_V4, local), (_V6, local), (_V4, End(IPv4Address(0), local.port)), order[1]]
+        order = [(_V4, local), (_V6, local), (_V4, ConnectionEnd(IPv4Address(0), local.port)), order[1]]
     for table, end in order:
         here, there = _written(end, table), _written(remote, table)
         for row in tables[table]:
@@ -36,7 +36,7 @@ class _Row(NamedTuple):
     local: str
     remote: str
     state: str
-    found: Found
+    found: FoundSocket
 
 
 def _rows(table: Path) -> Iterator[_Row]:
@@ -45,10 +45,10 @@ def _rows(table: Path) -> Iterator[_Row]:
     except OSError:  # no IPv6
         return
     for fields in map(str.split, lines):
-        yield _Row(fields[1], fields[2], fields[3], Found(int(fields[7]), held=fields[9] != "0"))
+        yield _Row(fields[1], fields[2], fields[3], FoundSocket(int(fields[7]), held=fields[9] != "0"))
 
 
-def _written(end: End, table: Path) -> str:
+def _written(end: ConnectionEnd, table: Path) -> str:
     """As the table writes it: words in the machine's own order of bytes, in hexadecimal."""
     packed = end.address.packed
     if table is _V6 and len(packed) == 4:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from kernel_backend.artifacts.write import keep, look, sweep
 from kernel_backend.home import artifact_folder
-from kernel_backend.model.launch.launch_spec import Job
-from kernel_backend.model.reports import Kept, Note
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.reports import ArtifactSaved, Note
 from kernel_backend.runner import opened_files
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.progress import Progress
 
 
-class Keeper:
+class ArtifactWriter:
     """Keeps the artifacts of a job's trial."""
 
-    def __init__(self, job: Job, spool: Spool, progress: Progress) -> None:
+    def __init__(self, job: LaunchSpec, spool: Spool, progress: Progress) -> None:
         self._folder = artifact_folder(Path(job.home), job.experiment, job.trial)
         self._spool, self._progress = spool, progress
         sweep(self._folder)
@@ -32,7 +32,7 @@ class Keeper:
                 self._spool.say(Note(level="warning", text=text))
                 return
         self._spool.say(
-            Kept(
+            ArtifactSaved(
                 name=source.name,
                 size=written.size,
                 digest=written.digest,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernel_backend.data import changed_since
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Note
 from kernel_backend.model.snapshot import Snapshot
 from kernel_backend.runner.ipc import Spool
@@ -15,7 +15,7 @@ from kernel_backend.runner.ipc import Spool
 LAST_WORDS_S = 30.0  # for a look that is not over when the training is
 
 
-def changes(job: Job, snapshot: Snapshot | None) -> Iterator[str]:
+def changes(job: LaunchSpec, snapshot: Snapshot | None) -> Iterator[str]:
     """A sentence for each declared folder, file or URL that is not what it was at submit."""
     for data in snapshot.data if snapshot else ():
         try:
@@ -29,10 +29,10 @@ def changes(job: Job, snapshot: Snapshot | None) -> Iterator[str]:
                 yield f"data has changed since it was submitted: {said}"
 
 
-class Declared(threading.Thread):
+class DeclaredDataCheck(threading.Thread):
     """Compares what a snapshot declares with what is there now, and says a note where it differs."""
 
-    def __init__(self, job: Job, snapshot: Snapshot | None, spool: Spool) -> None:
+    def __init__(self, job: LaunchSpec, snapshot: Snapshot | None, spool: Spool) -> None:
         super().__init__(name="declared data", daemon=True)
         self._job, self._snapshot, self._spool = job, snapshot, spool
 

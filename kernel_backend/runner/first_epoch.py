@@ -14,11 +14,11 @@ from kernel_backend.data.observed import LISTED, installed_in, is_data, observed
 from kernel_backend.definition.code import code_id, is_code
 from kernel_backend.home import stand_in_folder
 from kernel_backend.model.facts import Delivered
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Fact
 from kernel_backend.runner import opened_files
 from kernel_backend.runner.data import Batch
-from kernel_backend.runner.data.sample_digest import Seen
+from kernel_backend.runner.data.sample_digest import SampleDigests
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
 
@@ -31,14 +31,14 @@ class FirstEpoch:
     Every method is called by all ranks, at the same step.
     """
 
-    def __init__(self, job: Job, ranks: Ranks, spool: Spool, code: str, validates: bool) -> None:
+    def __init__(self, job: LaunchSpec, ranks: Ranks, spool: Spool, code: str, validates: bool) -> None:
         """`code` is the snapshot's `code_id`: samples that are augmented follow from it, and from the seed.
 
         `validates`: there will be a validation when the epoch is over.
         """
         self._job, self._ranks, self._spool, self._code, self._validates = job, ranks, spool, code, validates
-        self._own = Seen()
-        self._before: Seen | None = Seen()  # in earlier attempts, all ranks; None where nobody knows
+        self._own = SampleDigests()
+        self._before: SampleDigests | None = SampleDigests()  # in earlier attempts, all ranks; None where nobody knows
         self._delivered = False  # all samples of the epoch, and it has been said
         self._over = False  # the files have been said, too
         self._ended = threading.Event()  # the training has
@@ -89,13 +89,13 @@ class FirstEpoch:
         self._over = state is not None and state["over"]
         self._delivered = self._over or bool(state and state.get("delivered"))
         seen = state and state.get("seen")
-        self._before = Seen(seen[0], int(seen[1], 16), seen[2]) if seen else None
+        self._before = SampleDigests(seen[0], int(seen[1], 16), seen[2]) if seen else None
         if self._over:
             opened_files.stop()
         elif state and self._ranks.rank == 0:
             opened_files.add(state["files"])
 
-    def _everyones(self) -> tuple[Seen | None, list[str]]:
+    def _everyones(self) -> tuple[SampleDigests | None, list[str]]:
         """What all samples were, None where nobody knows; and on rank 0 all files."""
         mine = self._own, opened_files.heard()
         found = self._before
@@ -141,7 +141,7 @@ def code_of(folder: Path) -> str:
     return code_id({name: path.read_bytes() for name, path in code.items()})
 
 
-def watch_files(job: Job) -> None:
+def watch_files(job: LaunchSpec) -> None:
     """Listen from now on to which files are opened, but for what the training itself lives in."""
     ours = tuple(os.path.realpath(each) for each in (job.code, job.home, job.checkpoints))
     attempt = str(Path(job.code).parent)
@@ -153,6 +153,6 @@ def _is_data(path: str, likeness: str, ours: tuple[str, ...]) -> bool:  # spawne
     return is_data(real_name(path, likeness), ours)
 
 
-def _likeness(job: Job) -> str:
+def _likeness(job: LaunchSpec) -> str:
     """Where this trial has its working folder as it was, if not in the real one: files there go by their real names."""
     return os.path.realpath(stand_in_folder(Path(job.home), job.experiment, job.trial))

@@ -17,18 +17,18 @@ from kernel_backend.checkpoints.storage import open_place
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Call, Sources, users_frame
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.launch.progress import patience
 from kernel_backend.model.reports import Fact, Note, Started
-from kernel_backend.runner.artifacts import Keeper
+from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
-from kernel_backend.runner.checkpoint.contents import Contents
-from kernel_backend.runner.checkpoint.ema import Average
+from kernel_backend.runner.checkpoint.contents import TrainingContents
+from kernel_backend.runner.checkpoint.ema import WeightAverage
 from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.data import Batches, source
-from kernel_backend.runner.declared_data import Declared, changes
-from kernel_backend.runner.definition.auxiliary_modules import Beside, modules_beside
+from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
+from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, modules_beside
 from kernel_backend.runner.definition.functions import BatchRule, Functions
 from kernel_backend.runner.definition.load import MODULE, Loaded, load
 from kernel_backend.runner.definition.prepare_hook import prepared
@@ -38,7 +38,7 @@ from kernel_backend.runner.definition.trackers import SILENT, silence_trackers
 from kernel_backend.runner.definition.unsnapshotted import left_behind
 from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.digests import weights
-from kernel_backend.runner.determinism.generators import Kept
+from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.determinism.rank_variables import rank_variables_kept
 from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
@@ -46,7 +46,7 @@ from kernel_backend.runner.gradients.reducer import Gradients, OwnGradients, Sum
 from kernel_backend.runner.gradients.tree import TreeGradients, shares_of
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.logical_ranks import LogicalRanks
-from kernel_backend.runner.loop.cadence import Pace
+from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.finite import Finite
 from kernel_backend.runner.loop.loop import Training, train
 from kernel_backend.runner.loop.target import Target
@@ -59,7 +59,7 @@ _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def work(
-    job: Job, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[Training], None]
+    job: LaunchSpec, instructions: Instructions, spool: Spool, progress: Progress, watch: Callable[[Training], None]
 ) -> int:
     """Train the job's trial as one of its ranks; the exit code, 0 or 85. `watch` is given the training once it exists.
 
@@ -93,7 +93,7 @@ def work(
     prepared(job, loaded, progress)  # before anybody waits for a peer: it may take long
     choice = choose(config.backend, kind)
     ranks = connect(choice, kind, patience(config.hang_timeout))
-    run.begin(Keeper(job, spool, progress) if ranks.rank == 0 else None)
+    run.begin(ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None)
     constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
     functions = Functions(loaded, job.params, config.seed, constants)
     numerics = exactness.numerics(device, config, ranks.size, choice.name)
@@ -101,7 +101,7 @@ def work(
     if text := left_behind(Path(job.code), Path(job.cwd), loaded.snapshot):
         spool.say(Note(text=text))
     watch(training)
-    declared = Declared(job, loaded.snapshot, spool)
+    declared = DeclaredDataCheck(job, loaded.snapshot, spool)
     if ranks.rank == 0:
         declared.start()
     try:
@@ -124,7 +124,7 @@ def work(
 
 
 def build(
-    job: Job,
+    job: LaunchSpec,
     loaded: Loaded,
     functions: Functions,
     ranks: Ranks,
@@ -155,7 +155,7 @@ def build(
     model = functions.model().to(device)
     if any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules()):
         data.keep_pairs()
-    average = Average(model, config.ema) if config.ema is not None else None
+    average = WeightAverage(model, config.ema) if config.ema is not None else None
     optimizer = functions.optimizer(model)
     schedule = functions.schedule(optimizer)
     scaler = GradScaler(device.type, enabled=config.amp == "fp16")
@@ -174,7 +174,7 @@ def build(
         "schedule": Schedule(schedule) if schedule is not None else None,
         "scaler": scaler if scaler.is_enabled() else None,
         "ema": average,
-        "beside": Beside(beside, unseen) if beside else None,
+        "beside": AuxiliaryModules(beside, unseen) if beside else None,
     }
     stateful = {name: part for name, part in parts.items() if part is not None}
     checkpoints = Checkpointer(
@@ -182,7 +182,7 @@ def build(
         ranks,
         spool,
         open_place(job.checkpoints, job.uid),
-        Contents(stateful, logical, streams, ranks, config.seed),
+        TrainingContents(stateful, logical, streams, ranks, config.seed),
         numerics,
         HostCopy(device),
         eager=unseen,
@@ -207,10 +207,10 @@ def build(
         ranks=ranks,
         streams=streams,
         finite=Finite(config.on_nan == "fail", loss_line(job, loaded)),
-        generators=Kept(model=model, loss=loss, metrics=metrics, optimizer=optimizer, average=average),
+        generators=OwnGenerators(model=model, loss=loss, metrics=metrics, optimizer=optimizer, average=average),
         first_epoch=FirstEpoch(job, ranks, spool, code_id, validates),
         checkpoints=checkpoints,
-        pace=Pace(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
+        pace=CadenceTimer(data.per_epoch, config.checkpoint_every, lambda: checkpoints.cost, lambda: checkpoints.busy),
         progress=progress,
         spool=spool,
         instructions=instructions,
@@ -234,7 +234,7 @@ def loader_workers(config: Config, functions: Functions, role: str) -> int | Non
     return 0
 
 
-def loss_line(job: Job, loaded: Loaded) -> str:
+def loss_line(job: LaunchSpec, loaded: Loaded) -> str:
     """Where the loss function is written, as `cell [4] line 12`."""
     line = loaded.definition.functions["loss"].line
     sources = Sources(Path(job.code), Path(job.cwd), loaded.snapshot)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from kernel_backend.scheduler.placement import Allocation, Room
-from kernel_backend.scheduler.requests import Ask
+from kernel_backend.scheduler.placement import Capacity, SlotsByNode
+from kernel_backend.scheduler.requests import SlotRequest
 from kernel_backend.scheduler.reservations import Plan
 
 
@@ -14,7 +14,7 @@ class Fit(NamedTuple):
     """Slots of one kind; `passed`: some are kept for another, who may have them back."""
 
     kind: str
-    allocation: Allocation
+    allocation: SlotsByNode
     passed: bool
 
 
@@ -23,8 +23,8 @@ def _certain(_: Plan) -> float:
 
 
 def fit(
-    ask: Ask,
-    rooms: Mapping[str, Room],
+    ask: SlotRequest,
+    rooms: Mapping[str, Capacity],
     plans: Sequence[Plan],
     at: float,
     chance: Callable[[Plan], float] = _certain,
@@ -51,7 +51,7 @@ def fit(
     return Fit(*found, passed=ask.preemptible and any(each.overlap(*found) for each in over))
 
 
-def _beside(ask: Ask, rooms: Mapping[str, Room], plans: Sequence[Plan]) -> tuple[str, Allocation] | None:
+def _beside(ask: SlotRequest, rooms: Mapping[str, Capacity], plans: Sequence[Plan]) -> tuple[str, SlotsByNode] | None:
     spare = {each.node: each.spare for each in plans if each.node is not None}
     for kind in sorted(rooms):
         allocation = rooms[kind].place(ask.slots, ask.one_node, ask.excluded, spare)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from kernel_backend.scheduler.requests import Run
+from kernel_backend.scheduler.requests import Allocation
 from kernel_backend.scheduler.run_lengths import PastLengths
 
 STEPS = (0.0, *(60.0 * 1.5**nth for nth in range(24)))  # seconds ahead that are looked at: up to a week
@@ -15,7 +15,7 @@ MOST_WAITING = 256  # runs that a forecast looks at: what waits for more is take
 Due = list[tuple[float, float]]  # (seconds, how likely the reservation is due from then until the next step)
 
 
-def due(missing: int, held: Sequence[tuple[int, Run]], since: float, lengths: PastLengths, at: float) -> Due:
+def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, lengths: PastLengths, at: float) -> Due:
     """Return when a reservation that waits for `missing` slots is due: rather too soon than too late.
 
     `held`: the slots of its region that each run holds. Runs of unknown length, those that leave, and those that
@@ -54,10 +54,10 @@ def late(due: Due, chance_to_last: Callable[[float], float]) -> float:
     return sum(chance * chance_to_last(seconds) for seconds, chance in due if chance)
 
 
-def risk_of(runs: Iterable[Run], since: float, lengths: PastLengths, at: float, due: Due) -> float:
+def risk_of(runs: Iterable[Allocation], since: float, lengths: PastLengths, at: float, due: Due) -> float:
     """Return how likely any of those that started after a reservation (`since`) makes it late, at most."""
 
-    def lasts(run: Run, seconds: float) -> float:
+    def lasts(run: Allocation, seconds: float) -> float:
         if run.ends is not None and run.ends <= at + seconds:
             return 0.0
         return lengths.chance_to_last(run.owner, run.slots, at - run.since, seconds)
@@ -66,5 +66,5 @@ def risk_of(runs: Iterable[Run], since: float, lengths: PastLengths, at: float, 
     return sum(late(due, lambda seconds, run=run: lasts(run, seconds)) for run in passed)  # type: ignore[misc]
 
 
-def _may_end_now(run: Run, since: float) -> bool:
+def _may_end_now(run: Allocation, since: float) -> bool:
     return run.leaving is not None or run.passed or run.since >= since or bool(run.key.server)

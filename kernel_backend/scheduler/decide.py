@@ -15,20 +15,20 @@ from kernel_backend.model.resources import Node, Placement, Share
 from kernel_backend.scheduler.backfill import Fit, fit
 from kernel_backend.scheduler.backfill_risk import STEPS, Due, due, late, risk_of
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
-from kernel_backend.scheduler.fair_share import Turns
+from kernel_backend.scheduler.fair_share import FairOrder
 from kernel_backend.scheduler.order import kept_for
-from kernel_backend.scheduler.placement import Room, feasible
+from kernel_backend.scheduler.placement import Capacity, feasible
 from kernel_backend.scheduler.preemption import beyond, ripe, victims
-from kernel_backend.scheduler.queue import Line, LineKey
+from kernel_backend.scheduler.queue import QueueKey, UserQueue
 from kernel_backend.scheduler.quotas import Ledger, lent
-from kernel_backend.scheduler.requests import Ask, Key, Reservation, Run, Shape
-from kernel_backend.scheduler.reservations import Plan, Release, plan, releases
-from kernel_backend.scheduler.state import Name, Picture
+from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, Shape, SlotRequest
+from kernel_backend.scheduler.reservations import Plan, SlotRelease, plan, releases
+from kernel_backend.scheduler.state import ClusterState, Name
 
 MOST_KEPT = 32  # asks of a pool for which something is kept at once
 
 
-def decide(picture: Picture) -> Decisions:
+def decide(picture: ClusterState) -> Decisions:
     """The asks that start, the gangs that step aside, and what is kept for whom."""
     ledger = Ledger(picture)
     passes = [_Pass(picture, pool, ledger) for pool in sorted(picture.pools)]
@@ -51,7 +51,7 @@ def decide(picture: Picture) -> Decisions:
     )
 
 
-def _beyond_limits(picture: Picture, ledger: Ledger) -> Iterator[Preempt]:
+def _beyond_limits(picture: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
     """A limit that is below what is held is come to gently."""
     gone: Counter[tuple[str, Name]] = Counter()
     runs = picture.runs.values()
@@ -66,19 +66,19 @@ def _beyond_limits(picture: Picture, ledger: Ledger) -> Iterator[Preempt]:
 class _Pass:
     """One decision about one pool."""
 
-    def __init__(self, picture: Picture, pool: str, ledger: Ledger) -> None:
+    def __init__(self, picture: ClusterState, pool: str, ledger: Ledger) -> None:
         self._picture, self._pool, self._ledger, self._at = picture, pool, ledger, picture.at
         self._nodes = picture.usable(pool)
         self._rooms = _rooms(picture, self._nodes)
         self._plans: list[Plan] = []
         self._reserved = {each.key: each for each, ask in picture.reserved() if ask.pool == pool}
         self._headed = False  # something is kept for whoever is first in turn
-        self._served: set[Key] = set()  # asks that have had their turn
-        self._begun: Counter[tuple[LineKey, Shape]] = Counter()  # how many of these have had theirs, from the first on
+        self._served: set[RequestKey] = set()  # asks that have had their turn
+        self._begun: Counter[tuple[QueueKey, Shape]] = Counter()  # how many of these have had theirs, from the first on
         self._full: set[Shape] = set()  # of these none fits any more
         self._taken: Counter[str] = Counter()
-        self._dues: dict[Key, Due] = {}  # when each plan is due, where that was asked for
-        self.preempts: dict[Key, Preempt] = {}
+        self._dues: dict[RequestKey, Due] = {}  # when each plan is due, where that was asked for
+        self.preempts: dict[RequestKey, Preempt] = {}
         self.starts: list[Start] = []
 
     # The four classes
@@ -110,18 +110,18 @@ class _Pass:
             self._walk(lines, guaranteed=False)
 
     @cached_property
-    def _lines(self) -> list[list[Line]]:
+    def _lines(self) -> list[list[UserQueue]]:
         """The lines of each priority, the highest first."""
-        by_priority: dict[int, list[Line]] = {}
+        by_priority: dict[int, list[UserQueue]] = {}
         for key, line in self._picture.queue.lines.get(self._pool, {}).items():
             by_priority.setdefault(key.priority, []).append(line)
         return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
 
-    def _walk(self, lines: list[Line], guaranteed: bool) -> None:
+    def _walk(self, lines: list[UserQueue], guaranteed: bool) -> None:
         """Turn after turn, until nobody can get anything."""
         if self._over(guaranteed) or not lines:
             return
-        turns = Turns(lines, self._ledger)
+        turns = FairOrder(lines, self._ledger)
         while (line := turns.next()) is not None and not self._over(guaranteed):
             turns.over(again=self._serve(line, guaranteed))
 
@@ -131,7 +131,7 @@ class _Pass:
             return len(self._plans) >= MOST_KEPT
         return self._headed and not any(room.total for room in self._rooms.values())
 
-    def _serve(self, line: Line, guaranteed: bool) -> bool:
+    def _serve(self, line: UserQueue, guaranteed: bool) -> bool:
         """Start the first of a line that can be; whether there was one."""
         for ask in self._next_of_each_shape(line):
             if guaranteed and not self._ledger.guaranteed(ask):
@@ -149,7 +149,7 @@ class _Pass:
                 self._keep(ask, firm=ask.priority >= FIRST, at_risk=True)
         return False
 
-    def _next_of_each_shape(self, line: Line) -> list[Ask]:
+    def _next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
         """The first of each shape that has had no turn yet, in order."""
         firsts = []
         for shape, asks in line.shapes.items():
@@ -160,7 +160,7 @@ class _Pass:
             firsts += asks[nth : nth + 1]
         return sorted(firsts, key=lambda ask: ask.order)
 
-    def _serve_reserved(self, ask: Ask, firm: bool, at_risk: bool) -> None:
+    def _serve_reserved(self, ask: SlotRequest, firm: bool, at_risk: bool) -> None:
         if not self._ledger.stopped_by(ask):
             if not self._start(ask):
                 self._keep(ask, firm, at_risk)
@@ -171,10 +171,10 @@ class _Pass:
 
     # What a turn leads to
 
-    def _start(self, ask: Ask) -> bool:
+    def _start(self, ask: SlotRequest) -> bool:
         return self._take(ask, fit(ask, self._rooms, self._plans, self._at))
 
-    def _start_at_risk(self, ask: Ask) -> bool:
+    def _start_at_risk(self, ask: SlotRequest) -> bool:
         """Start a request that will probably have ended before those that it passes can start."""
         most = max((each.risk for each in self._plans), default=0.0)
         if most <= 0 or (
@@ -183,7 +183,7 @@ class _Pass:
             return False
         return self._take(ask, fit(ask, self._rooms, self._plans, self._at, lambda plan: self._chance(ask, plan)))
 
-    def _chance(self, ask: Ask, plan: Plan) -> float:
+    def _chance(self, ask: SlotRequest, plan: Plan) -> float:
         """Return how likely `ask` still runs when a plan could begin but for it."""
         if plan.risk <= 0:
             return 1.0
@@ -208,7 +208,7 @@ class _Pass:
             plan.risk -= risk_of((run for _, run in held), plan.since, lengths, self._at, known)
         return known
 
-    def _take(self, ask: Ask, found: Fit | None) -> bool:
+    def _take(self, ask: SlotRequest, found: Fit | None) -> bool:
         if found is None:
             return False
         self._rooms[found.kind].take(found.allocation)
@@ -226,7 +226,7 @@ class _Pass:
             shares.append(Share(node=name, kind=node.kind, address=node.address, slots=slots))
         return tuple(shares)
 
-    def _keep(self, ask: Ask, firm: bool, at_risk: bool) -> None:
+    def _keep(self, ask: SlotRequest, firm: bool, at_risk: bool) -> None:
         """Keep what becomes free for this ask; those who have passed it give theirs back."""
         before = self._reserved.get(ask.key)
         risk = self._picture.rules.risk if at_risk and ask.priority < FIRST else 0.0
@@ -243,7 +243,7 @@ class _Pass:
 
     def _take_back(
         self,
-        ask: Ask,
+        ask: SlotRequest,
         lent: bool,
         sticky: Reservation | None = None,
         firm: bool = False,
@@ -279,13 +279,13 @@ class _Pass:
                 self._ledger.promise(ask)
         return made
 
-    def _feasible(self, ask: Ask) -> bool:
+    def _feasible(self, ask: SlotRequest) -> bool:
         return feasible(self._nodes, ask.slots, ask.excluded, ask.one_node)
 
     # Looked up once, where it is needed at all
 
     @cached_property
-    def _runs(self) -> list[Run]:
+    def _runs(self) -> list[Allocation]:
         return [run for run in self._picture.runs.values() if run.pool == self._pool]
 
     @cached_property
@@ -297,18 +297,18 @@ class _Pass:
         return found
 
     @cached_property
-    def _lent(self) -> set[Key]:
+    def _lent(self) -> set[RequestKey]:
         return lent(self._picture)
 
-    def _coming(self, taken_back: set[Key]) -> tuple[Release, ...]:
+    def _coming(self, taken_back: set[RequestKey]) -> tuple[SlotRelease, ...]:
         """The gangs whose end is known, those included that start now."""
         asked = taken_back | self.preempts.keys()
         runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
         return releases(runs, self._picture.rules, self._at, lambda run: run.key in asked)
 
 
-def _rooms(picture: Picture, nodes: list[Node]) -> dict[str, Room]:
+def _rooms(picture: ClusterState, nodes: list[Node]) -> dict[str, Capacity]:
     kinds: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
         kinds.setdefault(node.kind, []).append((node.name, len(picture.free[node.name])))
-    return {kind: Room(free) for kind, free in kinds.items()}
+    return {kind: Capacity(free) for kind, free in kinds.items()}

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernel_backend.model.resources import Placement
-from kernel_backend.scheduler.requests import Ask, Reservation, Run
+from kernel_backend.scheduler.requests import Allocation, Reservation, SlotRequest
 
 
 @dataclass(frozen=True)
 class Start:
     """This ask gets these slots now."""
 
-    ask: Ask
+    ask: SlotRequest
     placement: Placement
     passed: bool = False  # ahead of a reservation, which may have them back
     reservation: Reservation | None = None  # by which it starts; it has it again should it come back
 
-    def run(self, at: float) -> Run:
+    def run(self, at: float) -> Allocation:
         """The gang that it becomes."""
         ask = self.ask
         ends = None if ask.max_time is None else at + ask.max_time
-        return Run(
+        return Allocation(
             ask.key,
             self.placement,
             at,
@@ -38,7 +38,7 @@ class Start:
 class Preempt:
     """This gang is asked to commit a checkpoint and go."""
 
-    run: Run
+    run: Allocation
     reason: str
 
 

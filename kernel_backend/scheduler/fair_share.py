@@ -9,17 +9,17 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from kernel_backend.scheduler.queue import Line
+from kernel_backend.scheduler.queue import UserQueue
 from kernel_backend.scheduler.quotas import Ledger
 from kernel_backend.scheduler.requests import Order
 
 
-class Turns:
+class FairOrder:
     """Lines of one priority, the next one first; equals go by who asked first."""
 
-    def __init__(self, lines: Iterable[Line], ledger: Ledger) -> None:
+    def __init__(self, lines: Iterable[UserQueue], ledger: Ledger) -> None:
         self._ledger = ledger
-        self._groups: dict[str, list[tuple[float, Order, Line]]] = {}
+        self._groups: dict[str, list[tuple[float, Order, UserQueue]]] = {}
         for line in lines:
             self._groups.setdefault(line.key.group, []).append(self._member(line))
         for members in self._groups.values():
@@ -27,7 +27,7 @@ class Turns:
         self._heap = [self._group(group) for group in self._groups]
         heapq.heapify(self._heap)
 
-    def next(self) -> Line | None:
+    def next(self) -> UserQueue | None:
         """The line whose turn it is; None when there is none left."""
         return self._groups[self._heap[0][2]][0][2] if self._heap else None
 
@@ -44,7 +44,7 @@ class Turns:
         else:
             heapq.heappop(self._heap)
 
-    def _member(self, line: Line) -> tuple[float, Order, Line]:
+    def _member(self, line: UserQueue) -> tuple[float, Order, UserQueue]:
         return self._ledger.member_share(line.key.group, line.key.owner), line.first.order, line
 
     def _group(self, group: str) -> tuple[float, Order, str]:

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from kernel_backend.model.cluster.servers import Server
 from kernel_backend.model.resources import Share
-from kernel_backend.scheduler.requests import Key, Run
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.requests import Allocation, RequestKey
+from kernel_backend.scheduler.state import ClusterState
 
 ELSEWHERE = ""  # the node of slots that are none of the picture's: they are charged, and nothing is made of them
 
 
-def key(server: Server, nth: int = 0) -> Key:
+def key(server: Server, nth: int = 0) -> RequestKey:
     """By which the picture knows what it holds; the rest (`nth` 1) is what it has and no node had free."""
-    return Key(0, 0, nth, server.full_name)
+    return RequestKey(0, 0, nth, server.full_name)
 
 
-def take_in(picture: Picture, servers: Iterable[Server]) -> None:
+def take_in(picture: ClusterState, servers: Iterable[Server]) -> None:
     """Have the picture hold what these servers hold, and nothing of those that are gone.
 
     A server that is known keeps its slots; one that has more than were free gets the others as they become so.
@@ -45,13 +45,13 @@ def take_in(picture: Picture, servers: Iterable[Server]) -> None:
             picture.change(first.key, last_activity=server.last_activity)
 
 
-def take_back_at(picture: Picture, server: Server) -> float | None:
+def take_back_at(picture: ClusterState, server: Server) -> float | None:
     """From when on its slots may be taken back, if nothing is done there until then; None where no rule says so."""
     idle = picture.rules.idle_servers
     return None if idle is None else server.last_activity + idle
 
 
-def _stands(picture: Picture, server: Server) -> bool:
+def _stands(picture: ClusterState, server: Server) -> bool:
     """Whether what the picture holds of it is still what it has, on nodes that are still there."""
     held = [picture.runs[each] for each in (key(server), key(server, 1)) if each in picture.runs]
     theirs = (server.owner, server.group, server.pool, server.since)
@@ -62,7 +62,7 @@ def _stands(picture: Picture, server: Server) -> bool:
     return sum(run.slots for run in held) == server.slots and nodes <= there
 
 
-def _runs(picture: Picture, server: Server, name: str | None) -> Iterator[Run]:
+def _runs(picture: ClusterState, server: Server, name: str | None) -> Iterator[Allocation]:
     """What it holds of a node, and what it has beyond what is free there."""
     free = picture.free[name] if name is not None else []
     slots = tuple(free[max(0, len(free) - server.slots) :])  # gangs take the first ones
@@ -74,7 +74,7 @@ def _runs(picture: Picture, server: Server, name: str | None) -> Iterator[Run]:
         yield _run(server, 1, Share(node=ELSEWHERE, kind="", address="", slots=beyond))
 
 
-def _node(picture: Picture, server: Server) -> str | None:
+def _node(picture: ClusterState, server: Server) -> str | None:
     """Where it is, as far as that is known; else the tightest node that has room, or the one with the most."""
     if server.node is not None:
         return server.node if server.node in picture.nodes else None
@@ -84,8 +84,8 @@ def _node(picture: Picture, server: Server) -> str | None:
     return min(enough or room, key=lambda name: (room[name] if enough else -room[name], name), default=None)
 
 
-def _run(server: Server, nth: int, share: Share) -> Run:
-    return Run(
+def _run(server: Server, nth: int, share: Share) -> Allocation:
+    return Allocation(
         key(server, nth),
         (share,),
         server.since,

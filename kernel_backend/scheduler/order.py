@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kernel_backend.model.experiment import FIRST
-from kernel_backend.scheduler.fair_share import Turns
+from kernel_backend.scheduler.fair_share import FairOrder
 from kernel_backend.scheduler.placement import largest_gang
-from kernel_backend.scheduler.queue import Line, LineKey
+from kernel_backend.scheduler.queue import QueueKey, UserQueue
 from kernel_backend.scheduler.quotas import Ledger
-from kernel_backend.scheduler.requests import Ask, Key, Shape
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.requests import RequestKey, Shape, SlotRequest
+from kernel_backend.scheduler.state import ClusterState
 
 MOST_AHEAD = 32  # of a line that are looked at before one for which something is kept
 
 
-def in_order(picture: Picture, pool: str) -> Iterator[Ask]:
+def in_order(picture: ClusterState, pool: str) -> Iterator[SlotRequest]:
     """The asks of a pool that have a turn, the next one first, as if each got what it asks for.
 
     Those that can never be met are left out: they are in nobody's way.
@@ -31,15 +31,15 @@ def in_order(picture: Picture, pool: str) -> Iterator[Ask]:
             yield ask
 
 
-def _turns(picture: Picture, pool: str) -> Iterator[Ask]:
+def _turns(picture: ClusterState, pool: str) -> Iterator[SlotRequest]:
     ledger = Ledger(picture)
     lines = picture.queue.lines.get(pool, {})
-    waiting: dict[LineKey, Iterator[Ask]] = {}
-    heads: dict[LineKey, Ask | None] = {}
-    begun: Counter[tuple[LineKey, Shape]] = Counter()  # how many of these are served, from the first on
-    served: set[Key] = set()
+    waiting: dict[QueueKey, Iterator[SlotRequest]] = {}
+    heads: dict[QueueKey, SlotRequest | None] = {}
+    begun: Counter[tuple[QueueKey, Shape]] = Counter()  # how many of these are served, from the first on
+    served: set[RequestKey] = set()
 
-    def next_of(line: Line) -> Ask | None:
+    def next_of(line: UserQueue) -> SlotRequest | None:
         """The first of a line that has had no turn; no line is read farther than that."""
         asks = waiting.setdefault(line.key, iter(line.asks))
         head = heads.get(line.key) or next(asks, None)
@@ -48,7 +48,7 @@ def _turns(picture: Picture, pool: str) -> Iterator[Ask]:
         heads[line.key] = head
         return head
 
-    def guaranteed_of(line: Line) -> Ask | None:
+    def guaranteed_of(line: UserQueue) -> SlotRequest | None:
         """The same of those within a guarantee: of one shape either the first is, or none."""
         firsts = []
         for shape, asks in line.shapes.items():
@@ -59,9 +59,9 @@ def _turns(picture: Picture, pool: str) -> Iterator[Ask]:
             firsts += [ask for ask in asks[nth : nth + 1] if ledger.guaranteed(ask)]
         return min(firsts, key=lambda ask: ask.order, default=None)
 
-    def walk(priority: int, guaranteed: bool) -> Iterator[Ask]:
+    def walk(priority: int, guaranteed: bool) -> Iterator[SlotRequest]:
         his = (line for line in lines.values() if line.key.priority == priority)
-        turns = Turns((line for line in his if not guaranteed or ledger.has_guarantee(line)), ledger)
+        turns = FairOrder((line for line in his if not guaranteed or ledger.has_guarantee(line)), ledger)
         while (line := turns.next()) is not None:
             ask = guaranteed_of(line) if guaranteed else next_of(line)
             if ask is not None:
@@ -85,13 +85,13 @@ def _turns(picture: Picture, pool: str) -> Iterator[Ask]:
         yield from walk(priority, False)
 
 
-def kept_for(picture: Picture, pool: str) -> list[Ask]:
+def kept_for(picture: ClusterState, pool: str) -> list[SlotRequest]:
     """Those that something is kept for, then the first of the lines that starve, the longest first.
 
     Nobody passes his own line by what is kept for him: who has come back to a place before him goes first.
     """
     queue = picture.queue
-    found: dict[Key, Ask] = {}
+    found: dict[RequestKey, SlotRequest] = {}
     for _, ask in picture.reserved():
         line = queue.line(ask) if ask.pool == pool and queue.stands(ask) else None
         if line is not None:

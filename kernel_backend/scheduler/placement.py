@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from kernel_backend.model.resources import Node
 
-Allocation = tuple[tuple[str, int], ...]  # (node, how many slots of it), in the order of ranks
+SlotsByNode = tuple[tuple[str, int], ...]  # (node, how many slots of it), in the order of ranks
 NONE: Mapping[str, int] = {}
 
 
@@ -31,7 +31,7 @@ def feasible(nodes: Iterable[Node], slots: int, excluded: Collection[str], one_n
     return slots <= largest_gang([node for node in nodes if node.name not in excluded], one_node)
 
 
-class Room:
+class Capacity:
     """How many slots are free on the nodes of one kind, with the nodes of each number at hand."""
 
     def __init__(self, free: Iterable[tuple[str, int]]) -> None:
@@ -48,7 +48,7 @@ class Room:
 
     def place(
         self, slots: int, one_node: bool, excluded: Collection[str] = (), spare: Mapping[str, int] = NONE
-    ) -> Allocation | None:
+    ) -> SlotsByNode | None:
         """Where a gang of `slots` fits without the excluded nodes, and on no more than `spare` of some; or None."""
         if self.beside(excluded, spare) < slots:
             return None
@@ -69,7 +69,7 @@ class Room:
                 break
         return tuple(chosen)
 
-    def take(self, allocation: Allocation) -> None:
+    def take(self, allocation: SlotsByNode) -> None:
         """These are no longer free."""
         for name, count in allocation:
             left = self.free[name] - count

@@ -5,44 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kernel_backend.model.resources import Node
-from kernel_backend.scheduler.placement import Room
-from kernel_backend.scheduler.requests import Ask, Key, Run
+from kernel_backend.scheduler.placement import Capacity
+from kernel_backend.scheduler.requests import Allocation, RequestKey, SlotRequest
 from kernel_backend.scheduler.reservations import Plan, ripe_at
 from kernel_backend.scheduler.rules import Rules
 
 
-def ripe(runs: Iterable[Run], rules: Rules, at: float) -> list[Run]:
+def ripe(runs: Iterable[Allocation], rules: Rules, at: float) -> list[Allocation]:
     """Those of `runs` that may be put aside now: idle notebook servers, then the youngest, of equals who hold least.
 
     Stepping aside means to commit a checkpoint and go, so what is lost is what it takes to come back: the same for all.
     """
 
-    def may(run: Run) -> bool:
+    def may(run: Allocation) -> bool:
         when = ripe_at(run, rules)
         return run.leaving is None and when is not None and when <= at
 
     return sorted(filter(may, runs), key=_youngest)
 
 
-def _youngest(run: Run) -> tuple[bool, float, int, int, int, Key]:
+def _youngest(run: Allocation) -> tuple[bool, float, int, int, int, RequestKey]:
     return not run.key.server, -run.since, run.slots, -run.key.experiment, -run.key.trial, run.key
 
 
 def victims(
-    ask: Ask,
-    rooms: Mapping[str, Room],
+    ask: SlotRequest,
+    rooms: Mapping[str, Capacity],
     nodes: Sequence[Node],
-    candidates: Sequence[Run],
-    leaving: Sequence[Run],
+    candidates: Sequence[Allocation],
+    leaving: Sequence[Allocation],
     before: Sequence[Plan],
-) -> list[Run]:
+) -> list[Allocation]:
     """The gangs, of `candidates` in their order, that make room for `ask` beside what is free or about to be.
 
     None where there is room anyway, and none where all of them would not be enough. `before` is what is kept for those
     who come first.
     """
     usable = [node for node in nodes if node.name not in ask.excluded]
-    choices: list[list[Run] | None] = []
+    choices: list[list[Allocation] | None] = []
     if ask.one_node:
         for node in usable:
             if node.slots >= ask.slots:
@@ -61,11 +61,11 @@ def victims(
 
 
 def _least(
-    candidates: Sequence[Run], leaving: Sequence[Run], held: Mapping[Key, int], missing: int
-) -> list[Run] | None:
+    candidates: Sequence[Allocation], leaving: Sequence[Allocation], held: Mapping[RequestKey, int], missing: int
+) -> list[Allocation] | None:
     """As many of the candidates as free so many slots, none of them needlessly; None where all are too few."""
     missing -= sum(held[run.key] for run in leaving)
-    chosen: list[Run] = []
+    chosen: list[Allocation] = []
     for run in candidates:
         if missing <= 0:
             break
@@ -81,9 +81,9 @@ def _least(
     return chosen
 
 
-def beyond(candidates: Sequence[Run], excess: int) -> list[Run]:
+def beyond(candidates: Sequence[Allocation], excess: int) -> list[Allocation]:
     """The first of the candidates that give back so many slots together."""
-    chosen: list[Run] = []
+    chosen: list[Allocation] = []
     for run in candidates:
         if excess <= 0:
             break

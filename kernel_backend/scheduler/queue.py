@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from kernel_backend.scheduler.requests import Ask, Key, Shape
+from kernel_backend.scheduler.requests import RequestKey, Shape, SlotRequest
 
 _order = attrgetter("order")
 
 
-class LineKey(NamedTuple):
+class QueueKey(NamedTuple):
     """Whose line it is."""
 
     priority: int
@@ -21,35 +21,35 @@ class LineKey(NamedTuple):
     owner: str
 
 
-class Line:
+class UserQueue:
     """The asks of one user in one group with one priority, in order; and by shape, in order within each."""
 
-    def __init__(self, key: LineKey, first: Ask) -> None:
+    def __init__(self, key: QueueKey, first: SlotRequest) -> None:
         self.key = key
-        self.asks: list[Ask] = [first]
-        self.shapes: dict[Shape, list[Ask]] = {first.shape: [first]}
+        self.asks: list[SlotRequest] = [first]
+        self.shapes: dict[Shape, list[SlotRequest]] = {first.shape: [first]}
         self.since = max(first.queued_at, first.failed_at)  # when its first ask came to be the first
 
     def __len__(self) -> int:
         return len(self.asks)
 
     @property
-    def first(self) -> Ask:
+    def first(self) -> SlotRequest:
         """The ask that is first in order."""
         return self.asks[0]
 
-    def ahead_of(self, ask: Ask, most: int) -> list[Ask]:
+    def ahead_of(self, ask: SlotRequest, most: int) -> list[SlotRequest]:
         """The first `most` of those that come before this one, in order."""
         return self.asks[: min(most, self.before(ask))]
 
-    def add(self, ask: Ask) -> None:
+    def add(self, ask: SlotRequest) -> None:
         """Put it in its place; one that comes before all others is the first from when it came (back)."""
         insort(self.asks, ask, key=_order)
         insort(self.shapes.setdefault(ask.shape, []), ask, key=_order)
         if self.first is ask:
             self.since = max(ask.queued_at, ask.failed_at)
 
-    def remove(self, ask: Ask, at: float) -> bool:
+    def remove(self, ask: SlotRequest, at: float) -> bool:
         """Take it out; whether any is left."""
         was_first = ask.key == self.first.key
         of_shape = self.shapes[ask.shape]
@@ -61,7 +61,7 @@ class Line:
             self.since = max(at, self.first.queued_at)
         return bool(self.asks)
 
-    def before(self, ask: Ask) -> int:
+    def before(self, ask: SlotRequest) -> int:
         """How many of its asks come before this one."""
         return bisect_left(self.asks, ask.order, key=_order)
 
@@ -70,30 +70,30 @@ class Queue:
     """Asks by pool and line; those that rest, or for which something is prepared, hold nobody up and have no line."""
 
     def __init__(self) -> None:
-        self.asks: dict[Key, Ask] = {}
-        self.lines: dict[str, dict[LineKey, Line]] = {}
-        self._wakes: list[tuple[float, Key]] = []
+        self.asks: dict[RequestKey, SlotRequest] = {}
+        self.lines: dict[str, dict[QueueKey, UserQueue]] = {}
+        self._wakes: list[tuple[float, RequestKey]] = []
 
-    def __iter__(self) -> Iterator[Ask]:
+    def __iter__(self) -> Iterator[SlotRequest]:
         return iter(self.asks.values())
 
-    def line(self, ask: Ask) -> Line | None:
+    def line(self, ask: SlotRequest) -> UserQueue | None:
         """The line that it stands in; None while it has no turn."""
-        return self.lines.get(ask.pool, {}).get(LineKey(ask.priority, ask.group, ask.owner))
+        return self.lines.get(ask.pool, {}).get(QueueKey(ask.priority, ask.group, ask.owner))
 
-    def stands(self, ask: Ask) -> bool:
+    def stands(self, ask: SlotRequest) -> bool:
         """Whether it would start now if it could."""
         line = self.line(ask)
         asks = line.shapes.get(ask.shape, []) if line else []
         nth = bisect_left(asks, ask.order, key=_order)
         return nth < len(asks) and asks[nth].key == ask.key
 
-    def starves(self, ask: Ask, since: float) -> bool:
+    def starves(self, ask: SlotRequest, since: float) -> bool:
         """Whether it has been the first of its line from `since` on."""
         line = self.line(ask)
         return line is not None and line.first.key == ask.key and line.since <= since
 
-    def add(self, ask: Ask, at: float) -> None:
+    def add(self, ask: SlotRequest, at: float) -> None:
         """Take in a new ask, or one that has changed: the first of a line has been so for as long as before."""
         since: float | None = None
         if ask.key in self.asks:
@@ -106,17 +106,17 @@ class Queue:
         if ask.rests(at):
             heapq.heappush(self._wakes, (ask.failed_at + ask.rest, ask.key))
             return
-        key = LineKey(ask.priority, ask.group, ask.owner)
+        key = QueueKey(ask.priority, ask.group, ask.owner)
         lines = self.lines.setdefault(ask.pool, {})
         line = lines.get(key)
         if line is None:
-            line = lines[key] = Line(key, ask)
+            line = lines[key] = UserQueue(key, ask)
         else:
             line.add(ask)
         if since is not None and line.first.key == ask.key:
             line.since = since
 
-    def remove(self, key: Key, at: float) -> Ask | None:
+    def remove(self, key: RequestKey, at: float) -> SlotRequest | None:
         """Forget an ask; it, or None where there was none."""
         ask = self.asks.pop(key, None)
         line = self.line(ask) if ask is not None else None

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from math import inf
 
 from kernel_backend.model.cluster.quotas import Quota
-from kernel_backend.scheduler.queue import Line
-from kernel_backend.scheduler.requests import Ask, Key
-from kernel_backend.scheduler.state import Accounts, Name, Picture
+from kernel_backend.scheduler.queue import UserQueue
+from kernel_backend.scheduler.requests import RequestKey, SlotRequest
+from kernel_backend.scheduler.state import ClusterState, Name, UsageByName
 
 
 class Ledger:
     """What is held, with what this decision has given and promised so far; the picture itself stays as it is."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: ClusterState) -> None:
         self._picture = picture
         self._more: dict[str, Counter[Name]] = {"user": Counter(), "group": Counter()}
         self._given: dict[str, Counter[Name]] = {"group": Counter(), "member": Counter()}
@@ -40,7 +40,7 @@ class Ledger:
         charge = self._charge(self._picture.members, (group, owner), self._given["member"][group, owner])
         return charge / self._picture.users.quota(owner).weight
 
-    def _charge(self, accounts: Accounts, name: Name, given: int) -> float:
+    def _charge(self, accounts: UsageByName, name: Name, given: int) -> float:
         known = self._charged.get(name)
         if known is None:
             meter, rules = accounts.get(name), self._picture.rules
@@ -50,11 +50,11 @@ class Ledger:
 
     # Guarantees
 
-    def guaranteed(self, ask: Ask) -> bool:
+    def guaranteed(self, ask: SlotRequest) -> bool:
         """Whether its slots would lie within what its owner or its group is guaranteed."""
         return self.room_in_guarantee(ask.group, ask.owner) >= ask.slots
 
-    def has_guarantee(self, line: Line) -> bool:
+    def has_guarantee(self, line: UserQueue) -> bool:
         """Whether any of a user's asks may lie within a guarantee."""
         return self.room_in_guarantee(line.key.group, line.key.owner) > 0
 
@@ -67,7 +67,7 @@ class Ledger:
 
     # Limits
 
-    def stopped_by(self, ask: Ask) -> str | None:
+    def stopped_by(self, ask: SlotRequest) -> str | None:
         """`user` or `group`: whose limits or slot-hours this ask would go beyond; None where it may start."""
         for kind, name, quota in self._both(ask):
             if quota.limit is not None and self._held(kind, name) + ask.slots > quota.limit:
@@ -78,7 +78,7 @@ class Ledger:
                 return kind
         return None
 
-    def never(self, ask: Ask) -> bool:
+    def never(self, ask: SlotRequest) -> bool:
         """Whether it is more than its owner or group may have in one trial."""
         whose = ask.owner, ask.group
         most = self._most.get(whose)
@@ -107,18 +107,18 @@ class Ledger:
 
     # What this decision does
 
-    def give(self, ask: Ask) -> None:
+    def give(self, ask: SlotRequest) -> None:
         """It starts."""
         self.promise(ask)
         self._given["group"][ask.group] += ask.slots
         self._given["member"][ask.group, ask.owner] += ask.slots
 
-    def promise(self, ask: Ask) -> None:
+    def promise(self, ask: SlotRequest) -> None:
         """Something is kept for it: its owner and group do not use it up with other asks meanwhile."""
         for kind, name, _ in self._both(ask):
             self._more[kind][name] += ask.slots
 
-    def hold_back(self, ask: Ask) -> None:
+    def hold_back(self, ask: SlotRequest) -> None:
         """Reserve the limits that a starving request waits for, so that others do not use them up for ever.
 
         A group waits for none of its users' own limits: its part is reserved once the owner's limit has room. Used-up
@@ -137,21 +137,21 @@ class Ledger:
         meter = self._accounts(kind).get(name)
         return self._more[kind][name] + (meter.held if meter else 0)
 
-    def _accounts(self, kind: str) -> Accounts:
+    def _accounts(self, kind: str) -> UsageByName:
         return self._picture.users if kind == "user" else self._picture.groups
 
-    def _both(self, ask: Ask) -> list[tuple[str, str, Quota]]:
+    def _both(self, ask: SlotRequest) -> list[tuple[str, str, Quota]]:
         users, groups = self._picture.users, self._picture.groups
         return [("user", ask.owner, users.quota(ask.owner)), ("group", ask.group, groups.quota(ask.group))]
 
 
-def lent(picture: Picture) -> set[Key]:
+def lent(picture: ClusterState) -> set[RequestKey]:
     """The gangs that have more than what is guaranteed to their owner or group: the youngest of these.
 
     Of the gangs of each, oldest first, as many are its own as the guarantee covers.
     """
     covered: Counter[tuple[str, str]] = Counter()
-    others: set[Key] = set()
+    others: set[RequestKey] = set()
     for run in sorted(picture.runs.values(), key=lambda run: (run.since, run.key)):
         own = False
         for kind, name, accounts in (("user", run.owner, picture.users), ("group", run.group, picture.groups)):

@@ -12,7 +12,7 @@ from kernel_backend.model.resources import LOCAL, Placement
 ANY_TRIAL = 0  # the trial of an ask whose search says which, when a gang is granted
 
 
-class Key(NamedTuple):
+class RequestKey(NamedTuple):
     """A trial, or (`trial` 0) the nth gang that a search could use, or a notebook server."""
 
     experiment: int
@@ -40,7 +40,7 @@ Order = tuple[float, int, int, int]
 
 
 @dataclass(frozen=True)
-class Ask:
+class SlotRequest:
     """A trial that wants a gang, or a search that has use for one."""
 
     experiment: int
@@ -63,9 +63,9 @@ class Ask:
     nth: int = 0  # of the asks of a search
 
     @cached_property
-    def key(self) -> Key:
+    def key(self) -> RequestKey:
         """What tells it from all others."""
-        return Key(self.experiment, self.trial, self.nth)
+        return RequestKey(self.experiment, self.trial, self.nth)
 
     @cached_property
     def order(self) -> Order:
@@ -93,22 +93,22 @@ class Reservation(NamedTuple):
     Whoever gets it by a priority that is taken back loses it again.
     """
 
-    key: Key
+    key: RequestKey
     kind: str
     node: str | None
     since: float
     priority: int | None = None  # by which it was got, where that is known
 
-    def stands(self, ask: Ask) -> bool:
+    def stands(self, ask: SlotRequest) -> bool:
         """Whether its ask has the priority by which it was got."""
         return self.priority is None or ask.priority >= self.priority
 
 
 @dataclass(frozen=True)
-class Run:
+class Allocation:
     """A gang and its slots. Who was granted more than a guarantee has them lent."""
 
-    key: Key
+    key: RequestKey
     placement: Placement
     since: float
     owner: str = ""

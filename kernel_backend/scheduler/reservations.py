@@ -9,12 +9,12 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from kernel_backend.model.resources import Node
-from kernel_backend.scheduler.placement import Allocation, Room
-from kernel_backend.scheduler.requests import Ask, Reservation, Run
+from kernel_backend.scheduler.placement import Capacity, SlotsByNode
+from kernel_backend.scheduler.requests import Allocation, Reservation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
 
 
-class Release(NamedTuple):
+class SlotRelease(NamedTuple):
     """A gang that gives its slots back, at the latest at `at`.
 
     Not `sure`: it goes some time after its first checkpoint, which may come at any moment. The reservation is taken to
@@ -22,7 +22,7 @@ class Release(NamedTuple):
     """
 
     at: float
-    run: Run
+    run: Allocation
     sure: bool
 
 
@@ -30,7 +30,7 @@ class Release(NamedTuple):
 class Plan:
     """What a decision keeps for one ask: `when` it fits at the latest, None where nobody can say."""
 
-    ask: Ask
+    ask: SlotRequest
     kind: str
     node: str | None  # where there is but one that it waits for
     when: float | None
@@ -40,13 +40,13 @@ class Plan:
     since: float = 0.0  # when something was kept for it first
     risk: float = 0.0  # how likely more who pass it by a forecast may make it late
 
-    def held_by(self, run: Run) -> int:
+    def held_by(self, run: Allocation) -> int:
         """Return how many of the slots that it waits for a gang holds."""
         if self.node is not None:
             return run.by_node[self.node]
         return run.on(self.ask.excluded) if run.kind == self.kind else 0
 
-    def overlap(self, kind: str, allocation: Allocation) -> int:
+    def overlap(self, kind: str, allocation: SlotsByNode) -> int:
         """How many of these slots it may want itself."""
         if self.node is not None:
             return sum(count for name, count in allocation if name == self.node)
@@ -54,28 +54,28 @@ class Plan:
             return 0
         return sum(count for name, count in allocation if name not in self.ask.excluded)
 
-    def lets_by(self, ask: Ask, at: float) -> bool:
+    def lets_by(self, ask: SlotRequest, at: float) -> bool:
         """Whether it is not delayed, whatever slots this ask gets: it has ended by then, or goes when it must."""
         if self.when is not None and ask.max_time is not None and at + ask.max_time <= self.when:
             return True
         return ask.preemptible and not self.firm
 
 
-def release(run: Run, rules: Rules, at: float, taken_back: bool) -> Release | None:
+def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotRelease | None:
     """When a gang gives its slots back; None: nobody can say. `taken_back`: it is asked to as soon as it may be."""
     if run.leaving is not None:
-        return Release(max(at, run.leaving + rules.grace), run, True)
-    known = None if run.ends is None else Release(max(at, run.ends), run, True)
+        return SlotRelease(max(at, run.leaving + rules.grace), run, True)
+    known = None if run.ends is None else SlotRelease(max(at, run.ends), run, True)
     if not taken_back:
         return known
     asked = ripe_at(run, rules)
     if asked is None and run.key.server:
         return known
-    back = Release(max(at, at + rules.min_run if asked is None else asked) + rules.grace, run, asked is not None)
+    back = SlotRelease(max(at, at + rules.min_run if asked is None else asked) + rules.grace, run, asked is not None)
     return back if known is None or back.at < known.at else known
 
 
-def ripe_at(run: Run, rules: Rules) -> float | None:
+def ripe_at(run: Allocation, rules: Rules) -> float | None:
     """When it may be put aside: a while after its first checkpoint, a notebook server by its rule; None: not yet."""
     if run.key.server:
         idle = rules.idle_servers
@@ -83,17 +83,19 @@ def ripe_at(run: Run, rules: Rules) -> float | None:
     return None if run.committed is None else run.committed + rules.min_run
 
 
-def releases(runs: Iterable[Run], rules: Rules, at: float, taken_back: Callable[[Run], bool]) -> tuple[Release, ...]:
+def releases(
+    runs: Iterable[Allocation], rules: Rules, at: float, taken_back: Callable[[Allocation], bool]
+) -> tuple[SlotRelease, ...]:
     """The gangs whose end is known, the first to end first."""
     found = (release(run, rules, at, taken_back(run)) for run in runs)
     return tuple(sorted(filter(None, found), key=lambda each: (each.at, each.run.key)))
 
 
 def plan(
-    ask: Ask,
-    rooms: dict[str, Room],
+    ask: SlotRequest,
+    rooms: dict[str, Capacity],
     nodes: Sequence[Node],
-    coming: Sequence[Release],
+    coming: Sequence[SlotRelease],
     before: Sequence[Plan],
     at: float,
     sticky: Reservation | None = None,
@@ -123,10 +125,10 @@ _Found = tuple[str, str | None, float | None, int, int]
 
 
 def _anywhere(
-    ask: Ask,
-    rooms: dict[str, Room],
+    ask: SlotRequest,
+    rooms: dict[str, Capacity],
     nodes: Sequence[Node],
-    coming: Sequence[Release],
+    coming: Sequence[SlotRelease],
     before: Sequence[Plan],
     sticky: Reservation | None,
 ) -> _Found | None:
@@ -146,10 +148,10 @@ def _anywhere(
 
 
 def _on_a_node(
-    ask: Ask,
-    rooms: dict[str, Room],
+    ask: SlotRequest,
+    rooms: dict[str, Capacity],
     nodes: Sequence[Node],
-    coming: Sequence[Release],
+    coming: Sequence[SlotRelease],
     before: Sequence[Plan],
     sticky: Reservation | None,
 ) -> _Found | None:

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 from kernel_backend.model.cluster.quotas import Quota, Use
-from kernel_backend.model.cluster.usage import Spell
+from kernel_backend.model.cluster.usage import UsageInterval
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.queue import Queue
-from kernel_backend.scheduler.requests import Ask, Key, Reservation, Run
+from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import PastLengths
 from kernel_backend.scheduler.usage import Meter
@@ -27,7 +27,7 @@ FREE = Quota()  # of whoever has no other: no guarantee, no limit
 Name = str | tuple[str, str]  # a user, a group, or a user in a group: (group, user)
 
 
-class Accounts(dict[Name, Meter]):
+class UsageByName(dict[Name, Meter]):
     """What each has used, by name, and his quota; whoever is new has a meter as soon as he is charged."""
 
     def __init__(self, quotas: Mapping[str, Quota], rules: Rules) -> None:
@@ -67,14 +67,14 @@ class Accounts(dict[Name, Meter]):
         return window.window if window else 0.0
 
 
-class Picture:
+class ClusterState:
     """The cluster at the moment `at`."""
 
     def __init__(
         self,
         nodes: Iterable[Node] = (),
-        runs: Iterable[Run] = (),
-        asks: Iterable[Ask] = (),
+        runs: Iterable[Allocation] = (),
+        asks: Iterable[SlotRequest] = (),
         at: float = 0.0,
         *,
         users: Mapping[str, Quota] | None = None,
@@ -89,12 +89,12 @@ class Picture:
         self.at = at
         self.nodes: dict[str, Node] = {}
         self.free: dict[str, list[int]] = {}  # slot indices, by node
-        self.runs: dict[Key, Run] = {}
+        self.runs: dict[RequestKey, Allocation] = {}
         self.queue = Queue()
         self.reservations = tuple(reservations)
-        self.users = Accounts(users or {}, self.rules)
-        self.groups = Accounts(groups or {}, self.rules)
-        self.members = Accounts({}, self.rules)  # what a user has used as one of a group: (group, user)
+        self.users = UsageByName(users or {}, self.rules)
+        self.groups = UsageByName(groups or {}, self.rules)
+        self.members = UsageByName({}, self.rules)  # what a user has used as one of a group: (group, user)
         for node in nodes:
             self.set_node(node)
         for run in sorted(runs, key=lambda run: run.since):
@@ -133,7 +133,7 @@ class Picture:
         """The nodes on which something may be started."""
         return [node for node in self.of_pool(pool) if node.healthy and not node.drained]
 
-    def add(self, ask: Ask) -> None:
+    def add(self, ask: SlotRequest) -> None:
         """Take in a new ask, or one that has changed; nobody asks with a higher priority than is his, or was given."""
         highest = max(self.users.quota(ask.owner).priority, self.groups.quota(ask.group).priority)
         if ask.priority > highest and not ask.by_admin:
@@ -141,12 +141,12 @@ class Picture:
         if self.queue.asks.get(ask.key) != ask:
             self.queue.add(ask, self.at)
 
-    def withdraw(self, key: Key) -> None:
+    def withdraw(self, key: RequestKey) -> None:
         """Forget an ask, and what is reserved for it."""
         self.queue.remove(key, self.at)
         self.reservations = tuple(each for each in self.reservations if each.key != key)
 
-    def reserved(self) -> Iterator[tuple[Reservation, Ask]]:
+    def reserved(self) -> Iterator[tuple[Reservation, SlotRequest]]:
         """What is kept for those who ask."""
         for each in self.reservations:
             ask = self.queue.asks.get(each.key)
@@ -155,7 +155,7 @@ class Picture:
 
     # Gangs
 
-    def hold(self, run: Run, *, charged: bool = False) -> None:
+    def hold(self, run: Allocation, *, charged: bool = False) -> None:
         """A gang has its slots; its ask has been met. `charged`: the meters know of it."""
         self.withdraw(run.key)
         self.runs[run.key] = run
@@ -166,11 +166,11 @@ class Picture:
         if not charged:
             self._charge(run, run.slots, run.since)
 
-    def change(self, key: Key, **changes: Any) -> None:
+    def change(self, key: RequestKey, **changes: Any) -> None:
         """Something else is known of a gang: a first checkpoint, or that it was asked to go."""
         self.runs[key] = replace(self.runs[key], **changes)
 
-    def let_go(self, key: Key, back: Ask | None = None, at: float | None = None) -> Run:
+    def let_go(self, key: RequestKey, back: SlotRequest | None = None, at: float | None = None) -> Allocation:
         """The slots of a gang are free again, since `at`; who comes `back` has his place and reservation as before."""
         run = self.runs.pop(key)
         for share in run.placement:
@@ -185,7 +185,7 @@ class Picture:
                 self.reservations = (run.reservation, *self.reservations)
         return run
 
-    def charge(self, spells: Iterable[Spell]) -> None:
+    def charge(self, spells: Iterable[UsageInterval]) -> None:
         """Make all meters anew from what was held, those spells included that still last, and by notebook servers."""
         held = [(each.owner, each.group, each.begun, each.ended, each.slots) for each in spells]
         held += [(run.owner, run.group, run.since, None, run.slots) for run in self.runs.values() if run.key.server]
@@ -193,6 +193,6 @@ class Picture:
         self.groups.replay((group, begun, ended, slots) for _, group, begun, ended, slots in held)
         self.members.replay(((group, owner), begun, ended, slots) for owner, group, begun, ended, slots in held)
 
-    def _charge(self, run: Run, slots: int, at: float) -> None:
+    def _charge(self, run: Allocation, slots: int, at: float) -> None:
         for meter in (self.users[run.owner], self.groups[run.group], self.members[run.group, run.owner]):
             meter.hold(slots, at)

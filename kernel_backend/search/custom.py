@@ -11,7 +11,7 @@
         def tell(self, trial, params, unit, value):
             ...                           # -> None: it goes on; "pause"; "stop"
 
-The class lives in a process of its own (an `Asker`), and this machine is all that the service sees of it. After a
+The class lives in a process of its own (an `SearchProcess`), and this machine is all that the service sees of it. After a
 restart the new process is told all reports again, in their order, and is asked for nothing that it was asked before:
 what `ask` answers should follow from the number of the trial and from what was told.
 """
@@ -34,7 +34,7 @@ from kernel_backend.search.observations import Observations
 Wish = Literal["pause", "stop"]
 
 
-class Asker(Protocol):
+class SearchProcess(Protocol):
     """The class of the cell, wherever it runs. All of it raises SearchFailed where the class does not do its part."""
 
     def interval(self) -> Any:
@@ -57,7 +57,7 @@ class Custom(BaseSearcher[_Trial]):
 
     failure: SearchFailed | None = None
 
-    def __init__(self, settings: Settings, space: Space, asker: Asker) -> None:
+    def __init__(self, settings: Settings, space: Space, asker: SearchProcess) -> None:
         super().__init__(settings.units, Observations(Encoder(space), settings.mode, []), settings.trials)
         self._names, self._asker, self._name = space.names, asker, settings.source or "the search"
         self._interval: int | None = None

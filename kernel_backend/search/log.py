@@ -8,22 +8,22 @@ from kernel_backend.model.search.records import (
     Closed,
     Create,
     Decision,
-    Entry,
     Exited,
     Extended,
     Failed,
     Happening,
+    LogEntry,
+    ParamsAssigned,
     Promoted,
     Reported,
     Resume,
     Settings,
-    Told,
     Vacancy,
     Verdict,
 )
 from kernel_backend.model.search.space import Space
 from kernel_backend.search.base import Searcher
-from kernel_backend.search.custom import Asker, Custom
+from kernel_backend.search.custom import Custom, SearchProcess
 from kernel_backend.search.make import make
 
 
@@ -37,7 +37,7 @@ def happen(searcher: Searcher, event: Happening) -> Decision | None:
             return verdict if event.trial > 0 else None  # of another search: there is nobody to tell it
         case Exited():
             searcher.on_exit(event.trial, event.reason)
-        case Told():
+        case ParamsAssigned():
             searcher.told(event.trial, event.params)
         case Promoted():
             searcher.promote(event.trial)
@@ -52,7 +52,7 @@ def happen(searcher: Searcher, event: Happening) -> Decision | None:
     return None
 
 
-def replay(searcher: Searcher, entries: Iterable[Entry]) -> Searcher:
+def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
     """Take a log in: the searcher is as it was after the last entry, and no sampler is asked again."""
     for entry in entries:
         event, decision = entry.event, entry.decision
@@ -66,6 +66,6 @@ def replay(searcher: Searcher, entries: Iterable[Entry]) -> Searcher:
     return searcher
 
 
-def fold(settings: Settings, space: Space, entries: Iterable[Entry], asker: Asker | None = None) -> Searcher:
+def fold(settings: Settings, space: Space, entries: Iterable[LogEntry], asker: SearchProcess | None = None) -> Searcher:
     """The searcher that a log tells of; raises what `make` raises."""
     return replay(make(settings, space, asker), entries)

@@ -7,10 +7,10 @@ from kernel_backend.model.search.records import Settings
 from kernel_backend.model.search.registry import function_of, method_of
 from kernel_backend.model.search.space import Space
 from kernel_backend.search.base import Plan, Searcher
-from kernel_backend.search.custom import Asker
+from kernel_backend.search.custom import SearchProcess
 
 
-def make(settings: Settings, space: Space, asker: Asker | None = None) -> Searcher:
+def make(settings: Settings, space: Space, asker: SearchProcess | None = None) -> Searcher:
     """The searcher of these settings, at its beginning; the same settings make the same one.
 
     `asker` is the class of the cell, for the method custom. Raises InvalidRequest where the method cannot search this

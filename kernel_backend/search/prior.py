@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kernel_backend.model.record import Value
-from kernel_backend.model.search.records import Happening, Reported, Told
+from kernel_backend.model.search.records import Happening, ParamsAssigned, Reported
 from kernel_backend.model.search.space import Space
 from kernel_backend.search.encoding import Encoder
 
 
-class Earlier(NamedTuple):
+class PriorTrial(NamedTuple):
     """A trial of another experiment: all its hyperparameters, and the metric's values at the ends of units."""
 
     params: Mapping[str, Value]
     values: Sequence[tuple[int, float]]
 
 
-def comparable(trials: Sequence[Earlier], space: Space) -> list[Earlier]:
+def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
     """Those that have a value and lie in this space, with no other hyperparameters than it has.
 
     A space without parameters, of a custom search, leaves all of them.
@@ -31,13 +31,13 @@ def comparable(trials: Sequence[Earlier], space: Space) -> list[Earlier]:
         except ValueError:
             continue
         if trial.values:
-            found.append(Earlier(params, trial.values))
+            found.append(PriorTrial(params, trial.values))
     return found
 
 
-def happenings(trials: Sequence[Earlier]) -> Iterator[Happening]:
+def happenings(trials: Sequence[PriorTrial]) -> Iterator[Happening]:
     """What these trials are and have reported, one after the other."""
     for number, trial in enumerate(trials):
-        yield Told(trial=-number, params=dict(trial.params))
+        yield ParamsAssigned(trial=-number, params=dict(trial.params))
         for unit, value in trial.values:
             yield Reported(trial=-number, unit=unit, value=value)

@@ -11,7 +11,7 @@ MOST_RUNGS = 5
 WORST = math.inf
 
 
-class Place(NamedTuple):
+class RankKey(NamedTuple):
     """What results are ordered by: lower is better, and of equal values the older trial is the better one."""
 
     value: float
@@ -36,8 +36,8 @@ class Ranking:
     """Results, best first; of each trial the first one counts."""
 
     def __init__(self) -> None:
-        self.places: list[Place] = []
-        self._of: dict[int, Place] = {}
+        self.places: list[RankKey] = []
+        self._of: dict[int, RankKey] = {}
 
     def __len__(self) -> int:
         return len(self.places)
@@ -49,7 +49,7 @@ class Ranking:
         """Take a result in (lower is better, `WORST` diverged or failed); False where there is one of this trial."""
         if trial in self._of:
             return False
-        place = self._of[trial] = Place(value, trial)
+        place = self._of[trial] = RankKey(value, trial)
         insort(self.places, place)
         return True
 
@@ -70,7 +70,7 @@ class Rung(Ranking):
     def __init__(self, unit: int) -> None:
         super().__init__()
         self.unit = unit
-        self._waiting: list[Place] = []  # a heap; who has left it otherwise is dropped when it comes up
+        self._waiting: list[RankKey] = []  # a heap; who has left it otherwise is dropped when it comes up
         self._left: set[int] = set()
 
     def record(self, trial: int, value: float) -> bool:

@@ -12,7 +12,7 @@ from kernel_backend.model.search.registry import function_of, method_of
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.values import nearest
 from kernel_backend.scheduler.explain.feasibility import impossible
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.search import grid
 from kernel_backend.search.samplers.optuna import check_installed
 from kernel_backend.service.state.requests import draft_ask, pool_of
@@ -44,7 +44,7 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
     raise Forbidden(f"--group {config.group}: you are not in that group{near}; you are in {', '.join(theirs)}")
 
 
-def check_possible(picture: Picture, config: Config, owner: str, group: str) -> None:
+def check_possible(picture: ClusterState, config: Config, owner: str, group: str) -> None:
     """Raise ImpossibleAsk for a gang that can never be had, and InvalidRequest for a pool that there is not."""
     pool, pools = pool_of(config, picture.nodes.values()), {node.pool for node in picture.nodes.values()}
     if pools and pool not in pools:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 
-from kernel_backend.model.cluster.accounts import Deed
+from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.store.base import Store
 
 
-def deed_on(who: Person, experiment: Experiment, act: str, detail: str = "", on: str = "") -> Deed | None:
+def deed_on(who: Person, experiment: Experiment, act: str, detail: str = "", on: str = "") -> AuditEntry | None:
     """What is kept of an act on an experiment, or on a part of it (`on`); None where it is one's own."""
     if who.name == experiment.owner:
         return None
     about = ", ".join(part for part in (detail, f"of {experiment.owner}") if part)
-    return Deed(at=time.time(), who=who.name, act=act, on=on or f"#{experiment.number}", detail=about)
+    return AuditEntry(at=time.time(), who=who.name, act=act, on=on or f"#{experiment.number}", detail=about)
 
 
-async def keep_deed(store: Store, deed: Deed | None) -> None:
+async def keep_deed(store: Store, deed: AuditEntry | None) -> None:
     """Keep it where there is one."""
     if deed is not None:
         await asyncio.to_thread(store.write_down, deed)

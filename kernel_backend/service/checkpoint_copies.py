@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kernel_backend.checkpoints.copy import take_over
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, DaylightError, NotFound, PlaceUnavailable
 from kernel_backend.model.trial import Trial
 from kernel_backend.service.lookups import Lookups
@@ -18,10 +18,10 @@ _Trial = tuple[int, int]  # by experiment and index
 _log = logging.getLogger(__name__)
 
 
-class Beginnings:
+class CheckpointCopies:
     """What becomes of the copies. Users' files are touched in threads alone, which end with the service."""
 
-    def __init__(self, places: Places, wake: Callable[[], None]) -> None:
+    def __init__(self, places: CheckpointStorage, wake: Callable[[], None]) -> None:
         self._places = places
         self._failed: dict[_Trial, tuple[float, DaylightError | OSError]] = {}  # when, and by what
         self.lookups = Lookups(wake)

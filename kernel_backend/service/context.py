@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.engines.base import Engine
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.service.effective_quotas import StoredRoster
+from kernel_backend.service.effective_quotas import StoredQuotas
 from kernel_backend.service.notebook_servers import Servers
-from kernel_backend.service.notifier import Bus
+from kernel_backend.service.notifier import Notifier
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.base import Store
-from kernel_backend.workspaces.base import Areas
+from kernel_backend.workspaces.base import Workspaces
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Context:
     store: Store
     archive: Archive
     engine: Engine
-    places: Places
-    areas: Areas
+    places: CheckpointStorage
+    areas: Workspaces
     home: Path
     url: str | None = None
     rules: Rules = field(default_factory=Rules)
     servers: Servers | None = None
-    bus: Bus = field(default_factory=Bus, init=False)
-    roster: StoredRoster = field(init=False)
+    bus: Notifier = field(default_factory=Notifier, init=False)
+    roster: StoredQuotas = field(init=False)
     next_round: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "roster", StoredRoster(self.store))
+        object.__setattr__(self, "roster", StoredQuotas(self.store))
 
     def wake(self) -> None:
         """Have the loop's next round now."""

@@ -13,7 +13,7 @@ from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.states import ExperimentState
 from kernel_backend.service.parsing import meaning
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
-from kernel_backend.store.base import Draft, Store
+from kernel_backend.store.base import NewExperiment, Store
 
 _REMEMBERED = 1024  # snapshots
 _ASKED = ("owner", "params", "space", "cwd", "python")
@@ -21,20 +21,20 @@ _log = logging.getLogger(__name__)
 _GOING_ON = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
 
 
-def alike(experiment: Experiment, draft: Draft) -> bool:
+def alike(experiment: Experiment, draft: NewExperiment) -> bool:
     """Whether an experiment goes on that was asked for in the same words, but for its name, code and configuration."""
     asked = all(getattr(experiment, field) == getattr(draft, field) for field in _ASKED)
     return asked and experiment.state in _GOING_ON
 
 
-class Twins:
+class DuplicateFinder:
     """Finds them; what a snapshot means is worked out once, for an archive never changes."""
 
     def __init__(self, store: Store, archive: Archive, confined: Confined) -> None:
         self._store, self._archive, self._confined = store, archive, confined
         self._known: dict[str, str] = {}  # what a snapshot means, by its id
 
-    async def learn(self, draft: Draft, unfinished: Iterable[Experiment]) -> None:
+    async def learn(self, draft: NewExperiment, unfinished: Iterable[Experiment]) -> None:
         """Work out what snapshots mean that `find` will compare; one that cannot be read is like no other."""
         others = {each.snapshot for each in unfinished if alike(each, draft)} - {draft.snapshot}
         for id in sorted(others | {draft.snapshot}) if others else ():
@@ -51,7 +51,7 @@ class Twins:
                     del self._known[next(iter(self._known))]
                 self._known[id] = found
 
-    def find(self, draft: Draft, unfinished: Iterable[Experiment]) -> int | None:
+    def find(self, draft: NewExperiment, unfinished: Iterable[Experiment]) -> int | None:
         """The number of the newest of these experiments that is what `draft` asks for; None where there is none."""
         for experiment in sorted(unfinished, key=lambda each: each.number, reverse=True):
             same = alike(experiment, draft) and self._same(experiment.snapshot, draft.snapshot)

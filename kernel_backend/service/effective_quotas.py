@@ -10,12 +10,12 @@ from kernel_backend.model.cluster.accounts import AccountKind
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.cluster.servers import Server
-from kernel_backend.store.base import Sharing
+from kernel_backend.store.base import QuotaStore
 
 Key = tuple[AccountKind, str]
 
 
-class Roster(Protocol):
+class EffectiveQuotas(Protocol):
     """What a decision reads of people. Cheap: it is asked in every round. What changes is another object then."""
 
     @property
@@ -33,10 +33,10 @@ class Roster(Protocol):
     servers: Sequence[Server]  # notebook servers that hold slots beside the gangs; `Notebooks` gives them
 
 
-class StoredRoster:
+class StoredQuotas:
     """What the hub gives, overridden number by number by what is set here. The store is read only when that changes."""
 
-    def __init__(self, store: Sharing) -> None:
+    def __init__(self, store: QuotaStore) -> None:
         self._store = store
         self._directory = Directory(members={}, groups={})
         self._reloading = asyncio.Lock()

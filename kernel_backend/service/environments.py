@@ -16,7 +16,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.service.lookups import Lookups
 from kernel_backend.snapshots.archive import Archive
-from kernel_backend.workspaces.base import Areas, Kept
+from kernel_backend.workspaces.base import EnvironmentStorage, Workspaces
 
 AGAIN_S = 60.0  # after a build that failed: it may have been the network
 FRESH_S = 60.0  # after a submission
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 class Preparation:
     """What becomes of experiments' environments. Works in threads of its own, which end with the service."""
 
-    def __init__(self, archive: Archive, areas: Areas, wake: Callable[[], None]) -> None:
+    def __init__(self, archive: Archive, areas: Workspaces, wake: Callable[[], None]) -> None:
         self._areas = areas
         self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
         self._guard = threading.Lock()
@@ -134,7 +134,7 @@ class Preparation:
             return error.message
         return f"not the packages of its snapshot: {_some([str(each) for each in found])}" if found else None
 
-    def _kept(self, owner: str) -> Kept:
+    def _kept(self, owner: str) -> EnvironmentStorage:
         return self._areas.of(owner).environments
 
     def _keep(self, owner: str, environment: Environment, python: Path) -> None:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from kernel_backend.checkpoints import retention
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.lifecycle.resume import lineage
-from kernel_backend.model.checkpoints import Collected, Judged
+from kernel_backend.model.checkpoints import CheckpointDecision, GarbageReport
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.states import HOLDING_SLOTS, TRIAL_ENDED
 from kernel_backend.model.trial import Trial
@@ -19,7 +19,7 @@ WEEK_S = 7 * 86400.0  # what was set aside is kept as long, to be looked at
 Damaged = Callable[[Checkpoints, Manifest], bool]
 
 
-class Shelf(NamedTuple):
+class TrialCheckpoints(NamedTuple):
     """A trial and what it has committed, oldest first; `line` are the ids of those that its state comes from."""
 
     trial: Trial
@@ -28,19 +28,19 @@ class Shelf(NamedTuple):
     line: frozenset[str]
 
 
-def shelves(store: Store, places: Places, experiment: int) -> list[Shelf]:
+def shelves(store: Store, places: CheckpointStorage, experiment: int) -> list[TrialCheckpoints]:
     """The trials of an experiment with their checkpoints."""
     found = []
     for trial in store.trials(experiment):
         place = places.open(experiment, trial.index)
         manifests = place.committed()
         line = lineage(store.attempts(experiment, trial.index), [each.id for each in manifests])
-        found.append(Shelf(trial, place, manifests, frozenset(line)))
+        found.append(TrialCheckpoints(trial, place, manifests, frozenset(line)))
     return found
 
 
 def reasons(
-    experiment: Experiment, found: Sequence[Shelf], damaged: Damaged
+    experiment: Experiment, found: Sequence[TrialCheckpoints], damaged: Damaged
 ) -> Mapping[tuple[int, str], tuple[str, ...]]:
     """Why each checkpoint stays, by trial and id; none where the rules let it go.
 
@@ -71,13 +71,13 @@ def _damage(manifest: Manifest) -> str:
 
 def collect(
     store: Store,
-    places: Places,
+    places: CheckpointStorage,
     experiment: Experiment,
     now: float,
     *,
     dry_run: bool = False,
     damaged: Damaged = lambda place, manifest: False,
-) -> Collected:
+) -> GarbageReport:
     """Delete what the rules let go, or only say what that would be.
 
     Also what was set aside a week ago, and what was begun and never committed. Trials that run are left alone: their
@@ -90,7 +90,7 @@ def collect(
     goes = [(shelf, _judged(each, ("beyond the rules",))) for shelf, each, kept in judged if not kept]
     goes += [(shelf, each) for shelf in resting for each in _set_aside(shelf, now)]
     problems = () if dry_run else _delete(goes, resting)
-    return Collected(
+    return GarbageReport(
         goes=tuple(each for _, each in goes),
         stays=tuple(_judged(each, kept) for _, each, kept in judged if kept),
         running=tuple(shelf.trial.id for shelf in found if shelf not in resting),
@@ -98,7 +98,9 @@ def collect(
     )
 
 
-def _delete(goes: Sequence[tuple[Shelf, Judged]], resting: Sequence[Shelf]) -> tuple[str, ...]:
+def _delete(
+    goes: Sequence[tuple[TrialCheckpoints, CheckpointDecision]], resting: Sequence[TrialCheckpoints]
+) -> tuple[str, ...]:
     problems = []
     for shelf, each in goes:
         try:
@@ -110,8 +112,8 @@ def _delete(goes: Sequence[tuple[Shelf, Judged]], resting: Sequence[Shelf]) -> t
     return tuple(problems)
 
 
-def _judged(manifest: Manifest, reasons: tuple[str, ...]) -> Judged:
-    return Judged(
+def _judged(manifest: Manifest, reasons: tuple[str, ...]) -> CheckpointDecision:
+    return CheckpointDecision(
         experiment=manifest.experiment,
         trial=manifest.trial,
         id=manifest.id,
@@ -120,10 +122,10 @@ def _judged(manifest: Manifest, reasons: tuple[str, ...]) -> Judged:
     )
 
 
-def _set_aside(shelf: Shelf, now: float) -> list[Judged]:
+def _set_aside(shelf: TrialCheckpoints, now: float) -> list[CheckpointDecision]:
     """Damaged checkpoints that have lain here for a week."""
     return [
-        Judged(
+        CheckpointDecision(
             experiment=shelf.trial.experiment,
             trial=shelf.trial.index,
             id=each.name,

@@ -20,7 +20,7 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 _log = logging.getLogger(__name__)
 
 
-class Apart:
+class IsolatedTasks:
     """`wake` is called when something is done for which a round did not wait, `failed` after each error."""
 
     def __init__(self, wake: Callable[[], None], failed: Callable[[], None]) -> None:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from kernel_backend.model.cluster.accounts import Deed
+from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.servers import Server
 from kernel_backend.scheduler.decisions import Preempt
 from kernel_backend.scheduler.notebook_servers import take_back_at
-from kernel_backend.scheduler.state import Picture
-from kernel_backend.service.effective_quotas import Roster
-from kernel_backend.store.base import Sharing
+from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.effective_quotas import EffectiveQuotas
+from kernel_backend.store.base import QuotaStore
 
 OURSELVES = "daylight"  # who has stopped it, in the audit log
 
@@ -31,7 +31,9 @@ class Servers(Protocol):
 class Notebooks:
     """What is known of them; `changed` is called where slots have become free or taken."""
 
-    def __init__(self, store: Sharing, roster: Roster, servers: Servers | None, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, store: QuotaStore, roster: EffectiveQuotas, servers: Servers | None, changed: Callable[[], None]
+    ) -> None:
         """Without `servers` none is ever stopped."""
         self._store, self._roster, self._servers, self._changed = store, roster, servers, changed
 
@@ -41,7 +43,7 @@ class Notebooks:
         if _held(before) != _held(present):
             self._changed()
 
-    async def take_back(self, picture: Picture, preempt: Preempt) -> None:
+    async def take_back(self, picture: ClusterState, preempt: Preempt) -> None:
         """Stop a server in which nothing has been done meanwhile either, and write it down."""
         if self._servers is None:
             return
@@ -53,7 +55,7 @@ class Notebooks:
             return
         await self._servers.stop(server)
         detail = f"{server.slots} slots, nothing done for {(now - server.last_activity) / 60:.0f} min: {preempt.reason}"
-        deed = Deed(at=now, who=OURSELVES, act="stop", on=f"notebook server {name}", detail=detail)
+        deed = AuditEntry(at=now, who=OURSELVES, act="stop", on=f"notebook server {name}", detail=detail)
         await asyncio.to_thread(self._store.write_down, deed)
         for key in [key for key in picture.runs if key.server == name]:
             picture.change(key, leaving=now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Bus:
+class Notifier:
     """A bell: `ring` wakes all who wait at that moment."""
 
     def __init__(self) -> None:

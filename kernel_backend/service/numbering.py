@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.home import largest_number, names_of_attempts
 from kernel_backend.model.ids import AttemptId, parse_attempt
 from kernel_backend.store.base import Store
-from kernel_backend.workspaces.base import Areas
+from kernel_backend.workspaces.base import Workspaces
 
 SHOWN = 3  # attempts, in a note
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class Numbering:
     `note` says how the store is older than the folders of the service's home; "" where it is not.
     """
 
-    def __init__(self, store: Store, places: Places, areas: Areas, home: Path) -> None:
+    def __init__(self, store: Store, places: CheckpointStorage, areas: Workspaces, home: Path) -> None:
         self._store, self._places, self._areas, self._home = store, places, areas, home
         self._known: dict[str, int] = {}  # the largest number in an owner's folders
         self.note = ""

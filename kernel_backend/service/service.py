@@ -13,7 +13,7 @@ from typing import Any
 from kernel_backend.confined import Confined
 from kernel_backend.errors import Conflict, Fenced, NotFound, Unauthenticated
 from kernel_backend.model import events as e
-from kernel_backend.model.cluster.accounts import Deed
+from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.environments import EnvironmentInfo
@@ -33,24 +33,24 @@ from kernel_backend.service.access import changeable, may_submit, visible
 from kernel_backend.service.admission import check_possible, check_workers
 from kernel_backend.service.audit import deed_on
 from kernel_backend.service.context import Context
-from kernel_backend.service.duplicates import Twins
+from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
 from kernel_backend.service.rerun import again, alone, as_asked_by
-from kernel_backend.service.submission import Drafts
+from kernel_backend.service.submission import SubmissionValidator
 from kernel_backend.service.verbs.artifacts import ArtifactVerbs
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.service.verbs.cluster import ClusterVerbs
 from kernel_backend.service.verbs.compare import CompareVerbs
-from kernel_backend.service.verbs.quotas import SharingVerbs
+from kernel_backend.service.verbs.quotas import QuotaVerbs
 from kernel_backend.service.verbs.search import SearchVerbs
 from kernel_backend.service.views.curves import CurveReader
 from kernel_backend.service.views.overviews import Overviews
-from kernel_backend.service.views.redaction import Reader
-from kernel_backend.service.views.watchers import Feed
+from kernel_backend.service.views.redaction import NoteRedactor
+from kernel_backend.service.views.watchers import WatcherFeed
 from kernel_backend.spec.resume import resized_note
-from kernel_backend.store.base import Draft
+from kernel_backend.store.base import NewExperiment
 
 _log = logging.getLogger(__name__)
 
@@ -65,16 +65,16 @@ class Service:
         self._loop, self._preparation, self.roster, self.notebooks = loop, preparation, context.roster, loop.notebooks
         self._curves = CurveReader(store)
         self._confined = Confined()
-        self._twins, self._submitting = Twins(store, archive, self._confined), asyncio.Lock()
+        self._twins, self._submitting = DuplicateFinder(store, archive, self._confined), asyncio.Lock()
         self.checkpoints = CheckpointVerbs(store, places)
         self.artifacts = ArtifactVerbs(store, areas)
         self.compare = CompareVerbs(store, archive, places, self._confined)
         self.numbering = Numbering(store, places, areas, context.home)
-        self._feed = Feed(store, self._bus)
+        self._feed = WatcherFeed(store, self._bus)
         self._overviews = Overviews(store, archive, loop.pictures, loop.searches.notice)
         self.search = SearchVerbs(store, loop, self._changed)
-        self._drafts = Drafts(context, loop.pictures, preparation, self.checkpoints, self._confined)
-        self.sharing = SharingVerbs(store, self.roster, loop.pictures.looking, self._changed)
+        self._drafts = SubmissionValidator(context, loop.pictures, preparation, self.checkpoints, self._confined)
+        self.sharing = QuotaVerbs(store, self.roster, loop.pictures.looking, self._changed)
         self.cluster = ClusterVerbs(store, engine, self.roster, loop.pictures, self.overview, self._changed)
         self._task: asyncio.Task[None] | None = None
 
@@ -131,7 +131,7 @@ class Service:
                 return await self._add(who, draft), True
         return await self.overview(who, twin), False
 
-    async def _add(self, who: Person, draft: Draft) -> Overview:
+    async def _add(self, who: Person, draft: NewExperiment) -> Overview:
         beyond = await asyncio.to_thread(self.numbering.beyond, draft.owner)
         experiment, _ = await asyncio.to_thread(self._store.add_experiment, draft, time.time(), beyond)
         await asyncio.to_thread(self._preparation.keep, draft.owner, draft.snapshot, draft.python)
@@ -259,7 +259,7 @@ class Service:
         """The JSON of every message after number `after`, then of each new one as it becomes known; no end."""
         if experiment is not None:
             await self._visible(who, experiment)
-        reader, seen = Reader(self._store, who), {experiment: True}  # who watches is the same person throughout
+        reader, seen = NoteRedactor(self._store, who), {experiment: True}  # who watches is the same person throughout
         async with contextlib.aclosing(self._feed.frames(after, experiment)) as frames:
             async for frame in frames:
                 if frame.experiment not in seen:
@@ -273,7 +273,7 @@ class Service:
         """Change an experiment's name, note or tags, at any time; what is trained does not depend on them."""
         await changeable(self._store, who, number)
 
-        def change(before: Experiment) -> tuple[dict[str, Any], Deed | None]:
+        def change(before: Experiment) -> tuple[dict[str, Any], AuditEntry | None]:
             changes = apply_edit(before, edit)
             entry = deed_on(who, before, "label", edit_text(before, changes)) if changes else None
             return changes, entry

@@ -16,20 +16,20 @@ from kernel_backend.service.admission import check_possible, check_searcher, che
 from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.parsing import bound
-from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
 from kernel_backend.spec.config_text import check_bounds
 from kernel_backend.spec.search_rules import check_search
-from kernel_backend.store.base import Draft
+from kernel_backend.store.base import NewExperiment
 
 
-class Drafts:
+class SubmissionValidator:
     """Of experiments: nothing is stored yet, but that checkpoints from which they begin are pinned."""
 
     def __init__(
         self,
         context: Context,
-        pictures: Pictures,
+        pictures: ClusterStateManager,
         preparation: Preparation,
         checkpoints: CheckpointVerbs,
         confined: Confined,
@@ -39,7 +39,7 @@ class Drafts:
         self._pictures, self._preparation = pictures, preparation
         self._checkpoints, self._confined = checkpoints, confined
 
-    async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> Draft:
+    async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
         """What becomes the experiment; its trials go on from checkpoint `begins_from`, where one is named.
 
         Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter), ImpossibleAsk for what
@@ -67,7 +67,7 @@ class Drafts:
         check_possible(await self._pictures.now(), submission.config, who.name, group)
         check_workers(submission.config)
         threads = submission.config.threads or min(node.threads_per_slot for node in nodes)
-        return Draft(
+        return NewExperiment(
             name=submission.name or "",
             owner=who.name,
             group=group,

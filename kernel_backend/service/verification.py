@@ -11,7 +11,7 @@ from kernel_backend.errors import CheckpointDamaged
 REMEMBERED = 10_000  # checkpoints
 
 
-class Verified:
+class VerificationCache:
     """Findings by place and checkpoint: an empty text for a whole one, else what is damaged."""
 
     def __init__(self) -> None:

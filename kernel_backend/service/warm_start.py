@@ -11,7 +11,7 @@ from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search.records import Search
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.values import nearest
-from kernel_backend.search.prior import Earlier, comparable
+from kernel_backend.search.prior import PriorTrial, comparable
 from kernel_backend.search.settings import unit_of
 from kernel_backend.store.base import Store
 
@@ -32,7 +32,7 @@ def weights(search: Search | None) -> Reference | None:
     return trials[0] if trials else None
 
 
-def known(store: Store, config: Config, space: Space) -> list[Earlier]:
+def known(store: Store, config: Config, space: Space) -> list[PriorTrial]:
     """The trials of earlier experiments that a search of this space can learn from, as far as they have come."""
     found = [
         trial for number in named(config.search) for trial in _trials(store, store.experiment(number), config.metric)
@@ -59,13 +59,13 @@ def check(store: Store, number: int, config: Config, space: Space) -> None:
         )
 
 
-def _trials(store: Store, experiment: Experiment, metric: Metric) -> list[Earlier]:
+def _trials(store: Store, experiment: Experiment, metric: Metric) -> list[PriorTrial]:
     values: dict[int, list[tuple[int, float]]] = {}
     for report in store.validations(experiment.number):
         unit, value = unit_of(experiment.config, report), report.metrics.get(metric.name)
         if unit is not None and value is not None:
             values.setdefault(report.trial, []).append((unit, value))
-    return [Earlier(trial.params, sorted(values.get(trial.index, ()))) for trial in store.trials(experiment.number)]
+    return [PriorTrial(trial.params, sorted(values.get(trial.index, ()))) for trial in store.trials(experiment.number)]
 
 
 def _unheard(number: int, metric: Metric, reports: Sequence[StoredReport]) -> str:

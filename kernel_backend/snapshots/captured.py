@@ -28,7 +28,7 @@ _LOADED = "kernel_backend.snapshots.loaded"
 _LAYOUT = "layout"  # in the metadata of safetensors: how the tensors were held
 
 
-class Written(NamedTuple):
+class WrittenValue(NamedTuple):
     """A value as a file.
 
     `needs` are the notebook's own classes and functions that it refers to by name, `definitions` the folders of the
@@ -53,7 +53,7 @@ class TooLarge(Exception):
         self.bytes = bytes
 
 
-def write(value: object, most: int | None = None) -> Written:
+def write(value: object, most: int | None = None) -> WrittenValue:
     """The value in the plainest format that gives it back equal; raises whatever pickle raises where there is none.
 
     Raises TooLarge where a pickle has more than `most` bytes: what an object holds is not known before.
@@ -100,17 +100,17 @@ def captured(name: str) -> Any:
     return read(found.format, data, namespace)
 
 
-def _as_npy(value: Any) -> Written | None:
+def _as_npy(value: Any) -> WrittenValue | None:
     numpy = sys.modules.get("numpy")
     if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject or value.dtype.metadata:
         return None
     buffer = io.BytesIO()
     numpy.save(buffer, value, allow_pickle=False)
     back = numpy.load(io.BytesIO(buffer.getvalue()), allow_pickle=False)  # some kinds lose their names
-    return Written("npy", buffer.getvalue()) if back.dtype == value.dtype else None
+    return WrittenValue("npy", buffer.getvalue()) if back.dtype == value.dtype else None
 
 
-def _as_safetensors(value: Any) -> Written | None:
+def _as_safetensors(value: Any) -> WrittenValue | None:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "Tensor"):
         return None
@@ -127,7 +127,7 @@ def _as_safetensors(value: Any) -> Written | None:
     metadata = {_LAYOUT: layout, "order": json.dumps(list(tensors))}
     # Weights that are tied become two that are equal, which is what loading them into a model takes.
     apart = {key: each.detach().clone(memory_format=torch.contiguous_format) for key, each in tensors.items()}
-    return Written("safetensors", save(apart, metadata))
+    return WrittenValue("safetensors", save(apart, metadata))
 
 
 def _held(torch: types.ModuleType) -> list[tuple[type, str]]:
@@ -153,7 +153,7 @@ def _from_safetensors(data: bytes) -> Any:
     return made((key, tensors[key]) for key in json.loads(header["order"]))
 
 
-def _as_parquet(value: Any) -> Written | None:
+def _as_parquet(value: Any) -> WrittenValue | None:
     pandas = sys.modules.get("pandas")
     if pandas is None or not hasattr(pandas, "DataFrame") or type(value) is not pandas.DataFrame or value.attrs:
         return None
@@ -164,13 +164,13 @@ def _as_parquet(value: Any) -> Written | None:
         pandas.testing.assert_frame_equal(value, back, check_exact=True, check_freq=True)
     except Exception:  # no pyarrow, or a table that parquet cannot hold as it is
         return None
-    return Written("parquet", buffer.getvalue())
+    return WrittenValue("parquet", buffer.getvalue())
 
 
-def _as_json(value: Any) -> Written | None:
+def _as_json(value: Any) -> WrittenValue | None:
     if not _is_json(value, set()):
         return None
-    return Written("json", json.dumps(value, allow_nan=False).encode())
+    return WrittenValue("json", json.dumps(value, allow_nan=False).encode())
 
 
 def _is_json(value: Any, seen: set[int]) -> bool:
@@ -236,8 +236,8 @@ class _Bounded(io.BytesIO):
         return count
 
 
-def _as_pickle(value: object, most: int | None) -> Written:
+def _as_pickle(value: object, most: int | None) -> WrittenValue:
     buffer = _Bounded(most)
     pickler = _Pickler(buffer)
     pickler.dump(value)
-    return Written("pickle", buffer.getvalue(), tuple(pickler.needs), pickler.definitions)
+    return WrittenValue("pickle", buffer.getvalue(), tuple(pickler.needs), pickler.definitions)

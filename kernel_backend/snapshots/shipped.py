@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from kernel_backend.model import versions
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Project, Snapshot
 from kernel_backend.overlay import ENTRIES, can_be_led, likeness_of, overlay
 
@@ -39,7 +39,7 @@ class Working(NamedTuple):
     note: str | None = None
 
 
-def working_folder(job: Job, stand_in: Path) -> Working:
+def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
     """Where an unpacked snapshot runs: in its working folder, or where that is gone among the shipped files.
 
     A rerun reads included files as they were submitted, and declared data where `Config.data_at` says. Where that is

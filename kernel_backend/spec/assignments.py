@@ -25,7 +25,7 @@ _OPENING, _CLOSING = "[({", "])}"
 _OR_QUOTED = "; text that looks so goes into quotes"
 
 
-class Line(NamedTuple):
+class ParsedAssignments(NamedTuple):
     """What `name=value` words say: what is given, and what is searched."""
 
     given: dict[str, Value]
@@ -47,7 +47,7 @@ class _Word(NamedTuple):
         return f"{self.prefix}.{self.name}" if self.prefix else self.name
 
 
-def parse_line(tokens: Iterable[str]) -> Line:
+def parse_line(tokens: Iterable[str]) -> ParsedAssignments:
     """Given values and searched ranges, by name.
 
     A given value that a condition or a list of blocks hangs on is in the space, as its only choice.
@@ -72,7 +72,7 @@ def parse_line(tokens: Iterable[str]) -> Line:
             given[word.name] = meant
     for problem in problems(tuple(searched)):
         raise InvalidRequest(f"{words[problem.parameter.label].token!r}: {problem.text}")
-    return Line(given, Space(parameters=tuple(searched)))
+    return ParsedAssignments(given, Space(parameters=tuple(searched)))
 
 
 def parse_assignments(tokens: Iterable[str]) -> dict[str, Value]:

@@ -15,9 +15,9 @@ from pydantic import Field
 
 from kernel_backend.errors import DaylightError
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.cluster.accounts import AccountKind, Deed
+from kernel_backend.model.cluster.accounts import AccountKind, AuditEntry
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.model.cluster.usage import Claim, Spell
+from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import LONGEST_NAME, Config, Experiment
 from kernel_backend.model.facts import StoredFact
@@ -26,14 +26,14 @@ from kernel_backend.model.record import Record, Value
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search.effects import Effect
-from kernel_backend.model.search.records import Entry
+from kernel_backend.model.search.records import LogEntry
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Trial
-from kernel_backend.model.views.curves import Told
+from kernel_backend.model.views.curves import ReportedValues
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.views.search_status import Outline
+from kernel_backend.model.views.search_status import TrialSummary
 
 
 class StoreUnavailable(DaylightError):
@@ -42,7 +42,7 @@ class StoreUnavailable(DaylightError):
     http_status = 503
 
 
-class Draft(Record):
+class NewExperiment(Record):
     """An experiment before it has a number; a name may be empty, and is stripped."""
 
     name: str = Field("", max_length=LONGEST_NAME)
@@ -63,22 +63,22 @@ Held = tuple[float, float | None, int]  # slots were held from, until (None: the
 
 
 # What an experiment is to become, field by field but for its state, and what is to be kept of who has done it.
-Change = Callable[[Experiment], tuple[Mapping[str, Any], Deed | None]]
+Change = Callable[[Experiment], tuple[Mapping[str, Any], AuditEntry | None]]
 
 
-class Sharing(Protocol):
-    """What a store knows of who may have what. A change and its deed are one transaction; `Deed.seq` is the store's."""
+class QuotaStore(Protocol):
+    """What a store knows of who may have what. A change and its deed are one transaction; `AuditEntry.seq` is the store's."""
 
     def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
         """The numbers that were set here, by account: fields of Quota as JSON has them."""
 
-    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], deed: Deed) -> Deed:
+    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], deed: AuditEntry) -> AuditEntry:
         """Have these be all the numbers that are set here for an account; without any there is nothing set."""
 
     def drained(self) -> frozenset[str]:
         """The nodes on which nothing new is started."""
 
-    def set_drained(self, node: str, drained: bool, deed: Deed) -> bool:
+    def set_drained(self, node: str, drained: bool, deed: AuditEntry) -> bool:
         """Drain a node, or no longer; false, and no deed, where it was so already."""
 
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
@@ -87,10 +87,10 @@ class Sharing(Protocol):
         Raises NotFound, and what `change` raises: then nothing is written.
         """
 
-    def write_down(self, deed: Deed) -> Deed:
+    def write_down(self, deed: AuditEntry) -> AuditEntry:
         """Keep a deed, with its number."""
 
-    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[Deed]:
+    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[AuditEntry]:
         """At most `limit` deeds, of those before number `before`, newest first.
 
         Of a `search` those in which all of its words are: in who, act, on or detail, whatever their case.
@@ -100,10 +100,10 @@ class Sharing(Protocol):
         """What an account's attempts have held at any time between `since` and `until`, in no order; quick."""
 
 
-class Store(Sharing, Protocol):
+class Store(QuotaStore, Protocol):
     """The memory of the service."""
 
-    def add_experiment(self, draft: Draft, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
+    def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
         """The new experiment, active, with the next number, and its first trial, queued: none where there is a search.
 
         The number is above all in the store, and above `beyond`. The trials of a search are those that it decides on.
@@ -149,7 +149,7 @@ class Store(Sharing, Protocol):
         """All experiments that have not ended, oldest first."""
 
     def advance_experiment(
-        self, number: int, event: Event, at: float, deed: Deed | None = None, **changes: Any
+        self, number: int, event: Event, at: float, deed: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
         """The experiment after `event`, with `changes` to its other fields, and a deed; `ended_at` follows its state.
 
@@ -168,7 +168,7 @@ class Store(Sharing, Protocol):
     def trial_counts(self, number: int) -> dict[TrialState, int]:
         """How many trials of an experiment are in each state that any is in; quick, however many there are."""
 
-    def outlines(self, number: int) -> list[Outline]:
+    def outlines(self, number: int) -> list[TrialSummary]:
         """The trials of an experiment by index, a little of each; quick, however many there are."""
 
     def trial(self, number: int, index: int) -> Trial:
@@ -253,14 +253,14 @@ class Store(Sharing, Protocol):
     ) -> list[StoredReport]:
         """A trial's reports with a sequence number above `after`, in that order."""
 
-    def told(self, number: int, trial: int, after: int = 0) -> Told:
+    def told(self, number: int, trial: int, after: int = 0) -> ReportedValues:
         """What a trial's reports with a sequence number above `after` told, quickly; `join` it to what came before.
 
         Late reports of an older attempt have new sequence numbers, so asking on from the newest misses none.
         """
 
     def record(
-        self, number: int, entries: Sequence[Entry], effects: Sequence[Effect] = (), *, at: float
+        self, number: int, entries: Sequence[LogEntry], effects: Sequence[Effect] = (), *, at: float
     ) -> list[Trial]:
         """Append to a search's log and do to its trials what was decided, all or nothing; the trials as they are now.
 
@@ -269,7 +269,7 @@ class Store(Sharing, Protocol):
         Raises NotFound, and IllegalTransition where a trial has moved on since.
         """
 
-    def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+    def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry]:
         """At most `limit` entries of a search's log above number `after`, in order.
 
         Who only passes over 100,000 of them is quicker by pages of a thousand: kept together, they cost as much again.
@@ -284,13 +284,13 @@ class Store(Sharing, Protocol):
     def trial_seconds(self, number: int, at: float) -> dict[int, float]:
         """The same of each trial that has held any, by its index."""
 
-    def spells(self, since: float) -> list[Spell]:
+    def spells(self, since: float) -> list[UsageInterval]:
         """What all attempts held that have not ended, or ended after `since`, the oldest first."""
 
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[ReservationRecord]:
         """What was promised to whom."""
 
-    def keep_claims(self, made: Sequence[Claim], gone: Sequence[Claim] = ()) -> None:
+    def keep_claims(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
         """Keep these, in place of what was kept under the same keys, and forget those that are `gone`."""
 
     def facts(self, number: int, trial: int) -> list[StoredFact]:

@@ -17,7 +17,7 @@ from kernel_backend.model.artifacts import Artifact
 from kernel_backend.model.best import better
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import Committed, Fact, Kept, Note, Report, SpoolRecord, Started
+from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Note, Report, SpoolRecord, Started
 from kernel_backend.model.states import AttemptState, TrialState
 from kernel_backend.model.trial import Attempt, Best, Trial, checkpoint_step
 from kernel_backend.store.tables import artifacts, attempts, experiments, facts, reports, to_row, to_text
@@ -71,7 +71,7 @@ def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRec
     later = (here.experiment == key.experiment, here.trial == key.trial, here.number > key.number)
     query = select(here.resume_from).where(*later).order_by(here.number).limit(1)
     last = checkpoint_step(db.execute(query).scalar_one())
-    return [record for record in records if isinstance(record, Report | Kept) and record.step <= last]
+    return [record for record in records if isinstance(record, Report | ArtifactSaved) and record.step <= last]
 
 
 def _start(
@@ -119,7 +119,7 @@ def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> 
             _keep(tx.db, owner, "runtime", record.at, record.runtime)
         elif isinstance(record, Fact):
             _keep(tx.db, owner, record.name, record.at, record.value)
-        elif isinstance(record, Kept):
+        elif isinstance(record, ArtifactSaved):
             _keep_artifact(tx, key, record)
     if rows:
         tx.db.exec_driver_sql(_FIRST_WORD_WINS[tx.db.dialect.name], rows)
@@ -131,7 +131,7 @@ def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Ma
     db.execute(_INSERT[db.dialect.name](facts).values(row).on_conflict_do_nothing())
 
 
-def _keep_artifact(tx: Transaction, key: AttemptId, record: Kept) -> None:
+def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> None:
     """Store and say an artifact in place of the one of its name, unless a later attempt has kept that."""
     here = artifacts.c
     ours = (here.experiment == key.experiment, here.trial == key.trial, here.name == record.name)

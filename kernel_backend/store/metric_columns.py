@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import from_json
 from sqlalchemy import Connection, Row, Text, select, type_coerce
 
-from kernel_backend.model.views.curves import Told, gather, join
+from kernel_backend.model.views.curves import ReportedValues, gather, join
 from kernel_backend.store.tables import reports
 
 _PAGE = 500  # reports that are taken together: quickest, and the other threads run between
@@ -18,14 +18,14 @@ _TELLING = select(
 ).order_by(reports.c.seq)
 
 
-def read_told(db: Connection, number: int, trial: int, after: int) -> Told:
+def read_told(db: Connection, number: int, trial: int, after: int) -> ReportedValues:
     """What the trial's reports above sequence number `after` told."""
     here = reports.c
     rows = db.execute(_TELLING.where(here.experiment == number, here.trial == trial, here.seq > after))
     return join([_gathered(page) for page in rows.partitions(_PAGE)])
 
 
-def _gathered(rows: Sequence[Row[Any]]) -> Told:
+def _gathered(rows: Sequence[Row[Any]]) -> ReportedValues:
     seq, kind, step, epoch, at, metrics = zip(*rows, strict=True)
     return gather(zip(kind, step, epoch, at, _decoded(metrics), strict=True), seq=seq[-1])
 

@@ -13,17 +13,17 @@ from pydantic_core import from_json
 from sqlalchemy import Connection, Text, cast, delete, insert, or_, select
 from typing_extensions import override
 
-from kernel_backend.model.cluster.accounts import AccountKind, Deed
+from kernel_backend.model.cluster.accounts import AccountKind, AuditEntry
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.store import tables
-from kernel_backend.store.base import Change, Held, Sharing
+from kernel_backend.store.base import Change, Held, QuotaStore
 from kernel_backend.store.tables import from_row, rows_of
 from kernel_backend.store.transaction import Transaction, changed, get_experiment
 
 PAGE = 1000  # deeds that are read at once
 
 
-class SqlSharing(Sharing):
+class SqlQuotaStore(QuotaStore):
     """The part of a store that is about sharing."""
 
     @abstractmethod
@@ -40,7 +40,7 @@ class SqlSharing(Sharing):
             return {(row.kind, row.name): row.changed for row in rows}
 
     @override
-    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], deed: Deed) -> Deed:
+    def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], deed: AuditEntry) -> AuditEntry:
         here = tables.quotas.c
         with self._writing() as tx:
             tx.db.execute(delete(tables.quotas).where(here.kind == kind, here.name == name))
@@ -55,7 +55,7 @@ class SqlSharing(Sharing):
             return frozenset(db.execute(select(tables.drained.c.node)).scalars())
 
     @override
-    def set_drained(self, node: str, drained: bool, deed: Deed) -> bool:
+    def set_drained(self, node: str, drained: bool, deed: AuditEntry) -> bool:
         here = tables.drained.c
         with self._writing() as tx:
             before = tx.db.execute(select(here.node).where(here.node == node)).first() is not None
@@ -81,21 +81,21 @@ class SqlSharing(Sharing):
             return experiment
 
     @override
-    def write_down(self, deed: Deed) -> Deed:
+    def write_down(self, deed: AuditEntry) -> AuditEntry:
         with self._writing() as tx:
             return tx.write_down(deed)
 
     @override
-    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[Deed]:
+    def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[AuditEntry]:
         here, words = tables.audit.c, search.casefold().split()
-        query = rows_of(Deed, tables.audit).order_by(here.seq.desc())
+        query = rows_of(AuditEntry, tables.audit).order_by(here.seq.desc())
         if before is not None:
             query = query.where(here.seq < before)
         if not words:
             query = query.limit(limit)
         with self._reading() as db:
             # A database folds only the letters that it knows: SQLite those of ASCII. So the words are looked for here.
-            found = (from_row(Deed, row) for row in db.execute(query.execution_options(yield_per=PAGE)))
+            found = (from_row(AuditEntry, row) for row in db.execute(query.execution_options(yield_per=PAGE)))
             return list(islice((each for each in found if _has(each, words)), limit))
 
     @override
@@ -119,7 +119,7 @@ def slots_of(placement: str) -> int:
     return sum(len(share["slots"]) for share in from_json(placement))
 
 
-def _has(deed: Deed, words: Sequence[str]) -> bool:
+def _has(deed: AuditEntry, words: Sequence[str]) -> bool:
     """Whether all of these words, in small letters, are in a deed."""
     text = f"{deed.who} {deed.act} {deed.on} {deed.detail}".casefold() if words else ""
     return all(word in text for word in words)

@@ -9,19 +9,19 @@ from pydantic import TypeAdapter
 from sqlalchemy import Connection, Select, Text, func, insert, select, type_coerce
 
 from kernel_backend.errors import Conflict
-from kernel_backend.model.search.records import Entry
+from kernel_backend.model.search.records import LogEntry
 from kernel_backend.store.tables import search_log, to_row
 from kernel_backend.store.transaction import Transaction
 
 _PAGE = 1000  # entries that are taken together: quickest, and the other threads run between
-_ENTRIES = TypeAdapter(list[Entry])
+_ENTRIES = TypeAdapter(list[LogEntry])
 _here = search_log.c
 _LINES: Select[Any] = select(
     _here.number, _here.at, type_coerce(_here.event, Text), type_coerce(_here.decision, Text)
 ).order_by(_here.number)
 
 
-def append(tx: Transaction, number: int, entries: Sequence[Entry]) -> None:
+def append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
     """Store and say what has happened in the search of experiment `number`; raises Conflict as `Store.record` does."""
     newest: int = tx.db.execute(select(func.max(_here.number)).where(_here.experiment == number)).scalar_one() or 0
     if [entry.number for entry in entries] != list(range(newest + 1, newest + 1 + len(entries))):
@@ -35,13 +35,13 @@ def append(tx: Transaction, number: int, entries: Sequence[Entry]) -> None:
         tx.db.execute(insert(search_log), rows)
 
 
-def read_log(db: Connection, number: int, after: int, limit: int | None) -> list[Entry]:
+def read_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry]:
     """What `Store.search_log` answers."""
     rows = db.execute(_LINES.where(_here.experiment == number, _here.number > after).limit(limit))
     return [entry for page in rows.partitions(_PAGE) for entry in _decoded(page)]
 
 
-def _decoded(page: Sequence[Any]) -> list[Entry]:
+def _decoded(page: Sequence[Any]) -> list[LogEntry]:
     lines = ",".join(
         f'{{"number":{number},"at":{at!r},"event":{event},"decision":{decision or "null"}}}'
         for number, at, event, decision in page

@@ -14,9 +14,9 @@ from typing_extensions import override
 from kernel_backend.errors import NotFound
 from kernel_backend.model import events
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.cluster.accounts import Deed
+from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.model.cluster.usage import Claim, Spell
+from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.facts import StoredFact
@@ -24,21 +24,21 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search.effects import Added, Effect, Moved
-from kernel_backend.model.search.records import Entry
+from kernel_backend.model.search.records import LogEntry
 from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, AttemptState, ExperimentState, Hold, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Trial
-from kernel_backend.model.views.curves import Told
+from kernel_backend.model.views.curves import ReportedValues
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.views.search_status import Outline
+from kernel_backend.model.views.search_status import TrialSummary
 from kernel_backend.store import tables
-from kernel_backend.store.base import Draft, Store
+from kernel_backend.store.base import NewExperiment, Store
 from kernel_backend.store.connect import connect, database_url, in_our_words, migrate
 from kernel_backend.store.intake import take_in
 from kernel_backend.store.listing import count_trials, find_before, find_experiments
 from kernel_backend.store.metric_columns import read_told
 from kernel_backend.store.overviews import read_overviews
-from kernel_backend.store.quotas import SqlSharing
+from kernel_backend.store.quotas import SqlQuotaStore
 from kernel_backend.store.search_log import append, read_log
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
 from kernel_backend.store.tables import AnyRecord, all_from, rows_of, to_row
@@ -57,7 +57,7 @@ _OPEN_EXPERIMENT = [state for state in ExperimentState if state not in EXPERIMEN
 _OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]
 
 
-class SqlStore(SqlSharing, Store):
+class SqlStore(SqlQuotaStore, Store):
     """A store in a database.
 
     `at` is the path of a SQLite file, or a SQLAlchemy URL of SQLite or PostgreSQL. Raises StoreUnavailable,
@@ -99,11 +99,11 @@ class SqlStore(SqlSharing, Store):
     # Experiments
 
     @override
-    def add_experiment(self, draft: Draft, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
+    def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
         with self._writing() as tx:
             newest: int = tx.db.execute(select(func.max(tables.experiments.c.number))).scalar_one() or 0
             number = 1 + max(newest, beyond)
-            fields = {name: getattr(draft, name) for name in Draft.model_fields}
+            fields = {name: getattr(draft, name) for name in NewExperiment.model_fields}
             fields["name"] = draft.name.strip()
             experiment = Experiment(number=number, state=ExperimentState.ACTIVE, created_at=at, **fields)
             tx.db.execute(insert(tables.experiments), to_row(experiment))
@@ -158,7 +158,7 @@ class SqlStore(SqlSharing, Store):
 
     @override
     def advance_experiment(
-        self, number: int, event: Event, at: float, deed: Deed | None = None, **changes: Any
+        self, number: int, event: Event, at: float, deed: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
         with self._writing() as tx:
             experiment = advanced(get_experiment(tx.db, number), event, at, changes)
@@ -193,13 +193,15 @@ class SqlStore(SqlSharing, Store):
             return count_trials(db, [number])[number]
 
     @override
-    def outlines(self, number: int) -> list[Outline]:
+    def outlines(self, number: int) -> list[TrialSummary]:
         here = tables.trials.c
         failure = case((here.state == TrialState.FAILED, here.failure), else_=None)
         query = select(here.index, here.state, here.attempt, failure, here.best).where(here.experiment == number)
         with self._reading() as db:
             return [
-                Outline(index, TrialState(state), attempt, failed["type"] if failed else None, best and Best(**best))
+                TrialSummary(
+                    index, TrialState(state), attempt, failed["type"] if failed else None, best and Best(**best)
+                )
                 for index, state, attempt, failed, best in db.execute(query.order_by(here.index))
             ]
 
@@ -296,14 +298,14 @@ class SqlStore(SqlSharing, Store):
 
     @override
     def record(
-        self, number: int, entries: Sequence[Entry], effects: Sequence[Effect] = (), *, at: float
+        self, number: int, entries: Sequence[LogEntry], effects: Sequence[Effect] = (), *, at: float
     ) -> list[Trial]:
         with self._writing() as tx:
             append(tx, number, entries)
             return [tx.carry_out(at, number, effect) for effect in effects]
 
     @override
-    def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[Entry]:
+    def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry]:
         with self._reading() as db:
             return read_log(db, number, after, limit)
 
@@ -367,17 +369,17 @@ class SqlStore(SqlSharing, Store):
             return read_trial_seconds(db, number, at)
 
     @override
-    def spells(self, since: float) -> list[Spell]:
+    def spells(self, since: float) -> list[UsageInterval]:
         with self._reading() as db:
             return read_spells(db, since)
 
     @override
-    def claims(self) -> list[Claim]:
+    def claims(self) -> list[ReservationRecord]:
         with self._reading() as db:
             return read_claims(db)
 
     @override
-    def keep_claims(self, made: Sequence[Claim], gone: Sequence[Claim] = ()) -> None:
+    def keep_claims(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
         with self._writing(lazily=True) as tx:
             keep_claims(tx.db, made, gone)
 
@@ -403,6 +405,6 @@ class SqlStore(SqlSharing, Store):
         return found[0]
 
     @override
-    def told(self, number: int, trial: int, after: int = 0) -> Told:
+    def told(self, number: int, trial: int, after: int = 0) -> ReportedValues:
         with self._reading() as db:
             return read_told(db, number, trial, after)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Result, Row, Select, Table, select
 
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.search.records import Entry
+from kernel_backend.model.search.records import LogEntry
 from kernel_backend.model.stream import Message
 from kernel_backend.store.tables import events, from_row, reports, rows_of, search_log, sequence
 
@@ -26,7 +26,7 @@ def read_messages(db: Connection, after: int, experiment: int | None, limit: int
     found = [from_row(Message, row) for row in _between(db, said, events, after, last, experiment, limit)]
     reported = rows_of(StoredReport, reports).add_columns(reports.c.experiment)
     found += map(_as_message, _between(db, reported, reports, after, last, experiment, limit))
-    searched = rows_of(Entry, search_log).add_columns(search_log.c.seq, search_log.c.experiment, search_log.c.trial)
+    searched = rows_of(LogEntry, search_log).add_columns(search_log.c.seq, search_log.c.experiment, search_log.c.trial)
     found += map(_as_entry, _between(db, searched, search_log, after, last, experiment, limit))
     return sorted(found, key=lambda message: message.seq)[:limit]
 
@@ -54,4 +54,4 @@ def _as_message(row: Row[Any]) -> Message:
 
 def _as_entry(row: Row[Any]) -> Message:
     about = {"seq": row.seq, "at": row.at, "experiment": row.experiment, "trial": row.trial}
-    return Message(**about, type="search", data={name: getattr(row, name) for name in Entry.model_fields})
+    return Message(**about, type="search", data={name: getattr(row, name) for name in LogEntry.model_fields})

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, insert
 from kernel_backend.errors import NotFound
 from kernel_backend.model import states
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.cluster.accounts import Deed
+from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.events import Event
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
@@ -147,7 +147,7 @@ class Transaction:
         row = {"seq": self.next_seq(), "at": at, "experiment": experiment, "trial": trial}
         self.db.execute(insert(events), row | {"type": type_, "data": data})
 
-    def write_down(self, deed: Deed) -> Deed:
+    def write_down(self, deed: AuditEntry) -> AuditEntry:
         """Keep a deed, with the next number; these have no gaps, for writers come one after the other."""
         newest: int | None = self.db.execute(select(func.max(audit.c.seq))).scalar_one()
         numbered = deed.model_copy(update={"seq": 1 + (newest or 0)})

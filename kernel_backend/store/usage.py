@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Text, case, cast, delete, func, insert, or_, select
 
-from kernel_backend.model.cluster.usage import Claim, Spell
+from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.states import Outcome
 from kernel_backend.store.quotas import slots_of
 from kernel_backend.store.tables import attempts, claims, experiments, from_row, rows_of, to_row
 
 
-def read_spells(db: Connection, since: float) -> list[Spell]:
+def read_spells(db: Connection, since: float) -> list[UsageInterval]:
     """What was held by attempts that have not ended, or ended after `since`, the oldest first."""
     here, whose = attempts.c, experiments.c
     query = (
@@ -34,7 +34,7 @@ def read_spells(db: Connection, since: float) -> list[Spell]:
         .order_by(here.created_at, here.experiment, here.trial, here.number)
     )
     return [
-        Spell(
+        UsageInterval(
             AttemptId(row.experiment, row.trial, row.number),
             row.owner,
             row.group,
@@ -68,12 +68,12 @@ def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, floa
     return dict(found)
 
 
-def read_claims(db: Connection) -> list[Claim]:
+def read_claims(db: Connection) -> list[ReservationRecord]:
     """All of them."""
-    return [from_row(Claim, row) for row in db.execute(rows_of(Claim, claims))]
+    return [from_row(ReservationRecord, row) for row in db.execute(rows_of(ReservationRecord, claims))]
 
 
-def keep_claims(db: Connection, made: Sequence[Claim], gone: Sequence[Claim]) -> None:
+def keep_claims(db: Connection, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord]) -> None:
     """Keep these, in place of those of the same keys, and forget the others."""
     here = claims.c
     for each in (*made, *gone):

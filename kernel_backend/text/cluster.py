@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kernel_backend.model.cluster.accounts import Account, AccountKind, Deed, UseOverTime, Waiting
+from kernel_backend.model.cluster.accounts import Account, AccountKind, AuditEntry, UseOverTime, Waiting
 from kernel_backend.model.cluster.quota_settings import label, spelled
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.experiment import FIRST
@@ -236,7 +236,7 @@ def drained_lines(node: NodeUse, command: str, now: float) -> list[str]:
     return [said, f"to take it back: {command} undrain {quoted(node.name)}"]
 
 
-def audit_row(deed: Deed) -> tuple[str, ...]:
+def audit_row(deed: AuditEntry) -> tuple[str, ...]:
     """A row under AUDIT_HEAD; the time is this machine's."""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(deed.at))
     return str(deed.seq), when, deed.who, deed.act, deed.on, deed.detail

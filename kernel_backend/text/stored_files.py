@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernel_backend.model.artifacts import Artifact
-from kernel_backend.model.checkpoints import Collected, Judged
+from kernel_backend.model.checkpoints import CheckpointDecision, GarbageReport
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.text import duration, number, size
 
@@ -37,7 +37,7 @@ def artifact_row(artifact: Artifact, now: float) -> tuple[str, ...]:
     return str(artifact.trial), artifact.name, size(artifact.size), artifact.media, str(artifact.step), when
 
 
-def collected_lines(found: Collected, dry_run: bool, verbose: bool = False) -> list[str]:
+def collected_lines(found: GarbageReport, dry_run: bool, verbose: bool = False) -> list[str]:
     """What goes with its size, the sum, and with `verbose` what stays and why."""
     lines = [f"{_judged(each)}  {', '.join(each.reasons)}" for each in found.goes]
     if verbose:
@@ -48,5 +48,5 @@ def collected_lines(found: Collected, dry_run: bool, verbose: bool = False) -> l
     return [*lines, *found.problems, f"{count or 'no'} checkpoint{'' if count == 1 else 's'} {verb}{total}"]
 
 
-def _judged(each: Judged) -> str:
+def _judged(each: CheckpointDecision) -> str:
     return f"{each.experiment}.{each.trial}  {each.id}  {size(each.bytes)}"

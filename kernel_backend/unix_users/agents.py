@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from kernel_backend.agent.protocol import (
     VALUE_LIMIT,
     Closed,
-    Garbled,
+    ProtocolError,
     error_of,
     receive,
     receive_bytes,
@@ -186,7 +186,7 @@ class _Agent:
             with Link(self, control, PING_S, ping=True) as link:
                 link.put("hello", {}, NOTHING)
                 link.value(GREETING)
-        except (PlaceUnavailable, Garbled, Closed, OSError):
+        except (PlaceUnavailable, ProtocolError, Closed, OSError):
             return self.failed(control, why)
         with self._guard:
             self._count(why)
@@ -246,7 +246,7 @@ class _Agent:
             with Link(self, ours, self._start_s, ping=True) as link:
                 link.put("hello", {}, NOTHING)
                 found = link.value(GREETING)
-        except (Garbled, Closed, OSError) as error:
+        except (ProtocolError, Closed, OSError) as error:
             ours.close()
             why = f"no agent could be started: {self._never_began(error)}"
             with self._guard:
@@ -322,7 +322,7 @@ class Link:
             try:
                 return kind.validate_json(data)
             except (ValidationError, RecursionError) as error:
-                raise Garbled(f"{self._op}: {str(error)[:200]}") from None
+                raise ProtocolError(f"{self._op}: {str(error)[:200]}") from None
 
     @property
     def size(self) -> int:
@@ -349,12 +349,12 @@ class Link:
         """Have what goes wrong on the way be the agent's failure."""
         try:
             yield
-        except (TimeoutError, Closed, Garbled, OSError) as error:
+        except (TimeoutError, Closed, ProtocolError, OSError) as error:
             if self._ping:
                 raise
             if isinstance(error, TimeoutError):
                 raise self._agent.silent(self._control, self._op, self._seconds) from None
-            if isinstance(error, Garbled):
+            if isinstance(error, ProtocolError):
                 raise self._agent.failed(self._control, f"its agent answered what cannot be read ({error})") from None
             raise self._agent.failed(self._control, "its agent has ended", ended=True) from None
 

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from kernel_backend.agent.records import Listed
-from kernel_backend.checkpoints.base import Aside, Checkpoints, Data, Manifest, Part, dump, parse
-from kernel_backend.checkpoints.storage import Identity, Places
+from kernel_backend.agent.records import ListedCheckpoint
+from kernel_backend.checkpoints.base import Checkpoints, Data, Manifest, Part, QuarantinedCheckpoint, dump, parse
+from kernel_backend.checkpoints.storage import CheckpointStorage, Identity
 from kernel_backend.checkpoints.streams import size_of, slices
 from kernel_backend.checkpoints.verify import ID
 from kernel_backend.errors import CheckpointDamaged
@@ -76,7 +76,7 @@ class AgentCheckpoints:
         """Keep a damaged one where nothing lists it."""
         self._ask("set_aside", _NONE, checkpoint=checkpoint)
 
-    def aside(self) -> Sequence[Aside]:
+    def aside(self) -> Sequence[QuarantinedCheckpoint]:
         """What was set aside."""
         return self._ask("aside", _ASIDE)
 
@@ -116,7 +116,7 @@ class AgentCheckpoints:
             yield b""
             yield from link.pieces()
 
-    def _manifest(self, listed: Listed) -> Manifest:
+    def _manifest(self, listed: ListedCheckpoint) -> Manifest:
         manifest = parse(listed.manifest.encode())
         named = manifest.experiment, manifest.trial, manifest.uid
         if named != tuple(self._trial.values()) or ID.fullmatch(manifest.id) is None or not listed.files:
@@ -130,7 +130,7 @@ class AgentCheckpoints:
         return self._agents.ask(self._user, op, kind, body, limit, **self._trial, **arguments)
 
 
-class AccountPlaces(Places):
+class UnixUserStorage(CheckpointStorage):
     """All trials' checkpoints, each in the area of its owner."""
 
     def __init__(self, agents: Agents, owner: Owner, identity: Identity) -> None:
@@ -154,6 +154,6 @@ _COUNT: TypeAdapter[int | None] = TypeAdapter(int | None)
 _NUMBER = TypeAdapter(int)
 _NAMES = TypeAdapter(list[str])
 _PART = TypeAdapter(Part)
-_LISTED = TypeAdapter(list[Listed])
-_NEWEST: TypeAdapter[tuple[Listed | None, list[str]]] = TypeAdapter(tuple[Listed | None, list[str]])
-_ASIDE = TypeAdapter(list[Aside])
+_LISTED = TypeAdapter(list[ListedCheckpoint])
+_NEWEST: TypeAdapter[tuple[ListedCheckpoint | None, list[str]]] = TypeAdapter(tuple[ListedCheckpoint | None, list[str]])
+_ASIDE = TypeAdapter(list[QuarantinedCheckpoint])

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from kernel_backend.agent.protocol import Failed
+from kernel_backend.agent.protocol import OperationFailed
 from kernel_backend.devices import local_node
 from kernel_backend.engines.base import Caps, GangStatus, Unconfirmed
 from kernel_backend.errors import Forbidden, InvalidRequest, NotFound, PlaceUnavailable
 from kernel_backend.model.ids import AttemptId, parse_attempt
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import SpoolPage, SpoolPosition
 from kernel_backend.model.resources import Node
 from kernel_backend.model.views.overview import LogChunk
@@ -29,7 +29,7 @@ Owner = Callable[[int], str]  # of an experiment
 _log = logging.getLogger(__name__)
 
 
-class AccountsEngine:
+class UnixUserEngine:
     """Gangs of this machine. Which there are is noted in a folder, an empty file each.
 
     So after a restart the agents of their owners are asked, and no others; and no agent is asked which there are.
@@ -49,7 +49,7 @@ class AccountsEngine:
         """This machine."""
         return [self._node]
 
-    async def submit(self, job: Job, token: str) -> None:
+    async def submit(self, job: LaunchSpec, token: str) -> None:
         """Have the owner's agent start a launcher."""
         user = await self._of(job.id)
         await asyncio.to_thread((self._notes / str(job.id)).touch)
@@ -129,7 +129,7 @@ class AccountsEngine:
 
     async def forget(self, key: AttemptId) -> None:
         """Have it listed no more."""
-        with contextlib.suppress(Failed, Forbidden, OSError):  # that agent is never asked about it again
+        with contextlib.suppress(OperationFailed, Forbidden, OSError):  # that agent is never asked about it again
             await self._ask(key, "forget")
         await asyncio.to_thread((self._notes / str(key)).unlink, missing_ok=True)
 

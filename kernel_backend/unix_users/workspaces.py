@@ -12,12 +12,12 @@ from pydantic import Field, TypeAdapter
 from kernel_backend.environments.lock import Lock
 from kernel_backend.errors import PlaceUnavailable, SearchFailed
 from kernel_backend.launch.search_process import ANSWER_S, START_S
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Value
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.snapshots.shipped import Working
 from kernel_backend.unix_users.agents import LONG_S, Agents, Body, Link
-from kernel_backend.workspaces.base import LARGEST_NUMBER, Area, Asked, Contents, SearchClass
+from kernel_backend.workspaces.base import LARGEST_NUMBER, Contents, SearchClass, SearchClassProcess, Workspace
 
 A = TypeVar("A")
 CLASS_S = START_S + ANSWER_S  # the agent has limits of its own, and tells where a class is when its time is over
@@ -25,7 +25,7 @@ UNPACK_S = 60.0
 PRESENT_S = 70.0  # the agent gives an interpreter a minute
 
 
-class AccountAreas:
+class UnixUserWorkspaces:
     """All of them."""
 
     def __init__(self, agents: Agents) -> None:
@@ -35,19 +35,19 @@ class AccountAreas:
         """Pass where the owner's agent answers."""
         self._agents.check(owner)
 
-    def of(self, owner: str) -> Area:
+    def of(self, owner: str) -> Workspace:
         """The area of an owner."""
-        return AgentArea(self._agents, owner)
+        return AgentWorkspace(self._agents, owner)
 
 
-class AgentArea:
+class AgentWorkspace:
     """The area of one user."""
 
     def __init__(self, agents: Agents, user: str) -> None:
         self._agents, self._user = agents, user
         self.environments = AgentEnvironments(agents, user)
 
-    def unpack(self, job: Job, archive: bytes) -> Working:
+    def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
         """Have the code of an attempt put in its place."""
         return self._agents.ask(self._user, "unpack", _WORKING, Body.of(archive), UNPACK_S, job=job.model_dump_json())
 
@@ -66,12 +66,12 @@ class AgentArea:
         _, link = stack.enter_context(asked)
         return Contents(link.size, _closing(stack, link))
 
-    def asker(self, asked: SearchClass, archive: bytes) -> Asked:
+    def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
         """A search class that the agent asks."""
-        return AgentAsker(self._agents, self._user, asked, archive)
+        return AgentSearchProcess(self._agents, self._user, asked, archive)
 
 
-class AgentAsker:
+class AgentSearchProcess:
     """A search class: a link to the agent that lives as long as the class does there."""
 
     def __init__(self, agents: Agents, user: str, asked: SearchClass, archive: bytes) -> None:

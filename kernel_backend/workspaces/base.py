@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from kernel_backend.environments.lock import Lock
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Record, Value
 from kernel_backend.model.search.records import Settings
 from kernel_backend.model.search.space import Space
@@ -28,7 +28,7 @@ class SearchClass(Record):
     space: Space
 
 
-class Asked(Protocol):
+class SearchClassProcess(Protocol):
     """A search class in a process of its own; each question raises SearchFailed where the class fails."""
 
     def interval(self) -> Any:
@@ -51,7 +51,7 @@ class Contents(NamedTuple):
     pieces: Iterator[bytes]
 
 
-class Kept(Protocol):
+class EnvironmentStorage(Protocol):
     """The environments of an owner (see `environments.kept`); all of it blocks for as long as it takes."""
 
     def lock(self, environment: Environment) -> Lock | None:
@@ -73,14 +73,14 @@ class Kept(Protocol):
         """The environment of an interpreter as it is now; raises NoEnvironment where it cannot be run."""
 
 
-class Area(Protocol):
+class Workspace(Protocol):
     """The area of one owner."""
 
     @property
-    def environments(self) -> Kept:
+    def environments(self) -> EnvironmentStorage:
         """Their environments."""
 
-    def unpack(self, job: Job, archive: bytes) -> Working:
+    def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
         """Put the code of an attempt in its place; where it runs, and what a person should know about that."""
 
     def largest_number(self) -> int:
@@ -92,15 +92,15 @@ class Area(Protocol):
     def artifact(self, experiment: int, trial: int, name: str) -> Contents:
         """The bytes of an artifact; raises NotFound where its file is gone."""
 
-    def asker(self, asked: SearchClass, archive: bytes) -> Asked:
+    def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
         """A search class of a snapshot, whose process is started by the first question."""
 
 
-class Areas(Protocol):
+class Workspaces(Protocol):
     """The areas of all owners."""
 
     def check(self, owner: str) -> None:
         """Pass where trainings of this owner can run here; raises Forbidden with why not, or PlaceUnavailable."""
 
-    def of(self, owner: str) -> Area:
+    def of(self, owner: str) -> Workspace:
         """An owner's area."""

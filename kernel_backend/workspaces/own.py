@@ -9,24 +9,24 @@ from pathlib import Path
 from kernel_backend.artifacts.read import opened, pieces
 from kernel_backend.environments.storage import Environments
 from kernel_backend.home import artifact_folder, attempt_folder, largest_number, stand_in_folder
-from kernel_backend.launch.search_process import ChildAsker
+from kernel_backend.launch.search_process import ChildSearchProcess
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.snapshots.archive import unpack
 from kernel_backend.snapshots.shipped import Working, working_folder
-from kernel_backend.workspaces.base import Area, Asked, Contents, SearchClass
+from kernel_backend.workspaces.base import Contents, SearchClass, SearchClassProcess, Workspace
 
 WITHHELD = ("PYTHONPATH", "PYTHONHOME")  # from a locked environment, as from its ranks
 
 
-class OwnArea:
+class OwnWorkspace:
     """All of it lies below `home`."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self.environments = Environments(home)
 
-    def unpack(self, job: Job, archive: bytes) -> Working:
+    def unpack(self, job: LaunchSpec, archive: bytes) -> Working:
         """Write the code of an attempt into its folder."""
         unpack(archive, Path(job.code))
         return working_folder(job, stand_in_folder(self._home, job.experiment, job.trial))
@@ -45,12 +45,12 @@ class OwnArea:
         file = opened(artifact_folder(self._home, experiment, trial), name)
         return Contents(os.fstat(file.fileno()).st_size, pieces(file))
 
-    def asker(self, asked: SearchClass, archive: bytes) -> Asked:
+    def asker(self, asked: SearchClass, archive: bytes) -> SearchClassProcess:
         """A child process, in a folder of its search."""
         folder, cwd = self._home / "searches" / str(asked.experiment), Path(asked.cwd)
         unpack(archive, folder / "code")
         withheld = WITHHELD if asked.locked else ()
-        return ChildAsker(
+        return ChildSearchProcess(
             asked.python,
             folder / "code",
             cwd if cwd.is_dir() else folder / "code",
@@ -61,15 +61,15 @@ class OwnArea:
         )
 
 
-class OneArea:
+class SingleWorkspace:
     """Everybody's area is this one: there is one person, or all trust each other."""
 
-    def __init__(self, area: Area) -> None:
+    def __init__(self, area: Workspace) -> None:
         self._area = area
 
     def check(self, owner: str) -> None:
         """Pass."""
 
-    def of(self, owner: str) -> Area:
+    def of(self, owner: str) -> Workspace:
         """The one there is."""
         return self._area

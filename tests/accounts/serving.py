@@ -12,7 +12,7 @@ from pathlib import Path
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
-from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
+from kernel_backend.api.base import SNAPSHOT_LIMIT, Activity
 from kernel_backend.api.routes import application
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.service.build import build
@@ -20,10 +20,10 @@ from kernel_backend.service.context import Context
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
 from kernel_backend.unix_users.agents import Agents
-from kernel_backend.unix_users.checkpoints import AccountPlaces
-from kernel_backend.unix_users.engine import AccountsEngine
+from kernel_backend.unix_users.checkpoints import UnixUserStorage
+from kernel_backend.unix_users.engine import UnixUserEngine
 from kernel_backend.unix_users.spawn import by_helper
-from kernel_backend.unix_users.workspaces import AccountAreas
+from kernel_backend.unix_users.workspaces import UnixUserWorkspaces
 
 
 class Tokens:
@@ -43,15 +43,15 @@ async def serve(home: Path, helper: Path, port: int) -> None:
         Context(
             store=store,
             archive=Archive(home / "snapshots"),
-            engine=AccountsEngine(agents, owner, home / "gangs"),
-            places=AccountPlaces(agents, owner, store.trial_uid),
-            areas=AccountAreas(agents),
+            engine=UnixUserEngine(agents, owner, home / "gangs"),
+            places=UnixUserStorage(agents, owner, store.trial_uid),
+            areas=UnixUserWorkspaces(agents),
             home=home,
             url=f"http://127.0.0.1:{port}",
         )
     )
     identity = Tokens(json.loads((home / "people.json").read_text()))
-    server = HTTPServer(application(service, identity, Use()), max_body_size=SNAPSHOT_LIMIT)
+    server = HTTPServer(application(service, identity, Activity()), max_body_size=SNAPSHOT_LIMIT)
     await service.start()
     server.add_sockets(bind_sockets(port, "127.0.0.1"))
     await asyncio.Event().wait()

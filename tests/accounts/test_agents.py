@@ -17,7 +17,7 @@ from kernel_backend.errors import CheckpointDamaged, Forbidden, NotFound, PlaceU
 from kernel_backend.retry import RetryPolicy
 from kernel_backend.unix_users.agents import AT_ONCE, GREETING, Agents, Body
 from kernel_backend.unix_users.checkpoints import AgentCheckpoints
-from kernel_backend.unix_users.workspaces import AccountAreas
+from kernel_backend.unix_users.workspaces import UnixUserWorkspaces
 from tests.accounts.ourselves import Ourselves
 from tests.contract.checkpoints_contract import commit, manifest
 from tests.support.world import until
@@ -204,7 +204,7 @@ def test_what_an_agent_raises_is_raised_here_if_it_is_about_files(agents):
 def test_an_agent_does_not_use_up_the_numbers_of_all_users_experiments(ourselves, patient):
     ourselves.instead["mallory"] = (MAD, "number")
     with pytest.raises(PlaceUnavailable, match="less than or equal to 9999999"):
-        AccountAreas(patient).of("mallory").largest_number()
+        UnixUserWorkspaces(patient).of("mallory").largest_number()
 
 
 def test_a_manifest_of_another_trial_is_not_believed(agents, ourselves):

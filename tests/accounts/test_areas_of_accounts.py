@@ -13,11 +13,11 @@ from kernel_backend.errors import NoEnvironment, NotFound, SearchFailed
 from kernel_backend.home import artifact_folder, attempt_folder
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.snapshot import Piece, Snapshot
 from kernel_backend.snapshots.archive import pack_snapshot
 from kernel_backend.unix_users.agents import Agents
-from kernel_backend.unix_users.workspaces import AccountAreas, AgentArea
+from kernel_backend.unix_users.workspaces import AgentWorkspace, UnixUserWorkspaces
 from kernel_backend.workspaces.base import SearchClass
 from tests.engines.test_asker import CELL, GOOD, SETTINGS, SPACE
 from tests.support.builders import share
@@ -25,9 +25,9 @@ from tests.support.world import NO_ENVIRONMENT
 
 
 @pytest.fixture
-def area(agents: Agents) -> AgentArea:
-    found = AccountAreas(agents).of("dave")
-    assert isinstance(found, AgentArea)
+def area(agents: Agents) -> AgentWorkspace:
+    found = UnixUserWorkspaces(agents).of("dave")
+    assert isinstance(found, AgentWorkspace)
     return found
 
 
@@ -42,7 +42,7 @@ def asked(cwd: Path) -> SearchClass:
 
 
 def test_the_code_of_an_attempt_lies_with_its_user_and_not_where_the_service_thinks(area, ourselves, tmp_path):
-    job = Job(
+    job = LaunchSpec(
         experiment=3,
         trial=1,
         attempt=1,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.unix_users.agents import Agents
-from kernel_backend.unix_users.engine import AccountsEngine
+from kernel_backend.unix_users.engine import UnixUserEngine
 from tests.accounts.ourselves import Ourselves
 from tests.engines.contract import EngineContract
 
@@ -18,11 +18,11 @@ class TestAccountsEngine(EngineContract):
         return ourselves.area("dave")
 
     @pytest.fixture
-    def engine(self, agents: Agents, tmp_path: Path) -> AccountsEngine:
-        return AccountsEngine(agents, lambda number: "dave", tmp_path / "gangs")
+    def engine(self, agents: Agents, tmp_path: Path) -> UnixUserEngine:
+        return UnixUserEngine(agents, lambda number: "dave", tmp_path / "gangs")
 
     @pytest.fixture
     def again(self, ourselves: Ourselves, tmp_path: Path):
         agents = Agents(ourselves)
-        yield AccountsEngine(agents, lambda number: "dave", tmp_path / "gangs")
+        yield UnixUserEngine(agents, lambda number: "dave", tmp_path / "gangs")
         agents.close()

@@ -20,9 +20,9 @@ from kernel_backend.errors import DaylightError, Forbidden, NotFound, PlaceUnava
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.unix_users.agents import Agents
 from kernel_backend.unix_users.checkpoints import AgentCheckpoints
-from kernel_backend.unix_users.engine import AccountsEngine
+from kernel_backend.unix_users.engine import UnixUserEngine
 from kernel_backend.unix_users.spawn import by_helper
-from kernel_backend.unix_users.workspaces import AgentArea
+from kernel_backend.unix_users.workspaces import AgentWorkspace
 from tests.accounts.unix import Accounts, needed
 from tests.support.world import LASTING, until
 
@@ -331,7 +331,7 @@ def test_checkpoints_that_are_symlinks_are_neither_read_nor_deleted(accounts, ag
 
 
 def test_an_artifact_that_is_a_symlink_is_not_served(accounts, agents, secret, lured):
-    area = AgentArea(agents, accounts.dave)
+    area = AgentWorkspace(agents, accounts.dave)
     lured(accounts.area(accounts.dave) / "artifacts" / "903" / "1" / "picture.png", secret)
     with pytest.raises(NotFound):
         area.artifact(903, 1, "picture.png")
@@ -432,7 +432,7 @@ def test_the_engine_believes_no_agent_about_gangs_of_others(accounts, agents, tm
     """Dave's agent lists a gang of leslie's: he has made its folder by hand."""
     folder = accounts.area(accounts.dave) / "attempts" / "77.1-1"
     accounts.as_user(accounts.dave, "sh", "-c", f"mkdir -p {folder} && touch {folder}/listed")
-    engine = AccountsEngine(agents, lambda number: accounts.leslie if number == 77 else accounts.dave, tmp_path)
+    engine = UnixUserEngine(agents, lambda number: accounts.leslie if number == 77 else accounts.dave, tmp_path)
     (tmp_path / "78.1-1").touch()
 
     async def go():

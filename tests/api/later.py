@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernel_backend.api.base import ApiHandler
-from kernel_backend.api.stream import Stream
+from kernel_backend.api.stream import StreamHandler
 from kernel_backend.client import Client
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record
@@ -61,18 +61,18 @@ class Later:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.true: Any = None
         self.handlers: set[type] = set()
-        reply, write = ApiHandler.reply, Stream.write_message
+        reply, write = ApiHandler.reply, StreamHandler.write_message
 
         def says_more(handler: ApiHandler, answer: Any) -> None:
             self.true = answer
             self.handlers.add(type(handler))
             reply(handler, {**LATER, **as_later(answer)})
 
-        def writes_more(handler: Stream, message: Any, *args: Any) -> Any:
+        def writes_more(handler: StreamHandler, message: Any, *args: Any) -> Any:
             self.handlers.add(type(handler))
             said = json.loads(message)
             return write(handler, json.dumps({**said, **LATER, "data": {**said["data"], **LATER}}), *args)
 
         monkeypatch.setattr(ApiHandler, "reply", says_more)
-        monkeypatch.setattr(Stream, "write_message", writes_more)
+        monkeypatch.setattr(StreamHandler, "write_message", writes_more)
         monkeypatch.setattr("kernel_backend.api.base.__version__", "9.9.9")

@@ -18,11 +18,11 @@ from typing import Any
 from tornado.netutil import bind_sockets
 from tornado.web import RequestHandler
 
-from kernel_backend.api.base import SNAPSHOT_LIMIT, Use
-from kernel_backend.api.connection_limits import Door
+from kernel_backend.api.base import SNAPSHOT_LIMIT, Activity
+from kernel_backend.api.connection_limits import LimitedServer
 from kernel_backend.api.routes import application
 from kernel_backend.checkpoints.base import digest
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.client import Client
 from kernel_backend.engines.base import Caps, GangStatus
 from kernel_backend.errors import NotFound
@@ -33,8 +33,16 @@ from kernel_backend.launch.spool import read_page
 from kernel_backend.model.artifacts import file_of, media_of
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.launch_spec import Job
-from kernel_backend.model.reports import AttemptResult, Delivery, Kept, Report, SpoolPage, SpoolPosition, Started
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.reports import (
+    ArtifactSaved,
+    AttemptResult,
+    Delivery,
+    Report,
+    SpoolPage,
+    SpoolPosition,
+    Started,
+)
 from kernel_backend.model.resources import Node
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.model.states import Outcome
@@ -43,10 +51,10 @@ from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.service.build import build
 from kernel_backend.service.context import Context
-from kernel_backend.service.effective_quotas import StoredRoster
+from kernel_backend.service.effective_quotas import StoredQuotas
 from kernel_backend.snapshots.archive import Archive
 from kernel_backend.store.sql import SqlStore
-from kernel_backend.workspaces.own import OneArea, OwnArea
+from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 
 PATIENCE_S = 120.0
 TOKEN = "the-right-token"
@@ -76,7 +84,7 @@ class StillEngine:
     def __init__(self, nodes: Sequence[Node] = (HERE,), spools: Path = Path("/nonexistent")) -> None:
         """`spools` is a folder in which a test writes what gangs have left: `<key>.jsonl`."""
         self.there, self.spools = list(nodes), spools
-        self.jobs: dict[AttemptId, Job] = {}
+        self.jobs: dict[AttemptId, LaunchSpec] = {}
         self.tokens: dict[AttemptId, str] = {}
         self.ended: dict[AttemptId, GangStatus] = {}
         self.forgotten: set[AttemptId] = set()
@@ -84,7 +92,7 @@ class StillEngine:
     async def nodes(self) -> list[Node]:
         return self.there
 
-    async def submit(self, job: Job, token: str) -> None:
+    async def submit(self, job: LaunchSpec, token: str) -> None:
         self.jobs[job.id], self.tokens[job.id] = job, token
 
     async def statuses(self) -> list[GangStatus]:
@@ -141,7 +149,7 @@ class Served:
         self.run(self._start())
 
     @property
-    def roster(self) -> StoredRoster:
+    def roster(self) -> StoredQuotas:
         """Who may have what: a test may write it."""
         return self.service.roster
 
@@ -174,15 +182,15 @@ class Served:
                 store=store,
                 archive=Archive(self.home / "snapshots"),
                 engine=self.engine,
-                places=Places(str(self.home / "checkpoints"), store.trial_uid),
-                areas=OneArea(OwnArea(self.home)),
+                places=CheckpointStorage(str(self.home / "checkpoints"), store.trial_uid),
+                areas=SingleWorkspace(OwnWorkspace(self.home)),
                 home=self.home,
                 rules=self.rules or Rules(),
             )
         )
-        self.use = Use()
+        self.use = Activity()
         app = application(self.service, self.identity, self.use, pages=self.pages)
-        self._server = Door(app, self.use.strangers, max_body_size=SNAPSHOT_LIMIT)
+        self._server = LimitedServer(app, self.use.strangers, max_body_size=SNAPSHOT_LIMIT)
         sockets = bind_sockets(self.port, "127.0.0.1")
         self.port = sockets[0].getsockname()[1]
         await self.service.start()
@@ -263,7 +271,7 @@ def keep(served: Served, files: Mapping[str, bytes], first: int = 1) -> Path:
         (folder / name).write_bytes(data)
         called = file_of(name, Path(file))
         about = {"size": len(data), "digest": digest(data), "media": media_of(called), "file": called, "step": 3}
-        records.append(Kept.model_validate({"number": number, "at": 5.0, "name": name, **about}))
+        records.append(ArtifactSaved.model_validate({"number": number, "at": 5.0, "name": name, **about}))
     key, client = AttemptId(1, 1, 1), served.client()
     client.deliver(key, token_of(served, key), Delivery(records=tuple(records)))
     client.close()

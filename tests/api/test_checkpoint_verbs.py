@@ -14,7 +14,7 @@ from kernel_backend.checkpoints.copy import take_over
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.client import Client
 from kernel_backend.errors import CheckpointDamaged, Conflict, DaylightError, NotFound
-from kernel_backend.model.checkpoints import Collection
+from kernel_backend.model.checkpoints import GarbageRequest
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Keep, Metric
 from kernel_backend.model.ids import AttemptId
@@ -220,12 +220,12 @@ def test_nobody_reaches_what_is_anothers(served: Served, client: Client, four: P
         lambda: verbs.verify(BOB, 1, 1, "10-1"),
         lambda: verbs.pin(BOB, 1, 1, "10-1", True),
         lambda: verbs.delete(BOB, 1, 1, "10-1"),
-        lambda: verbs.collect(BOB, Collection(experiment=1)),
+        lambda: verbs.collect(BOB, GarbageRequest(experiment=1)),
         lambda: served.service.archive(BOB, 1),
     ):
         with pytest.raises(NotFound, match="no experiment #1"):
             served.run(asked())
-    assert served.run(verbs.collect(BOB, Collection())).running == ()
+    assert served.run(verbs.collect(BOB, GarbageRequest())).running == ()
     assert len(names(four)) == 4
 
 

@@ -15,7 +15,7 @@ from kernel_backend.api.openapi import document
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from tests.api.served import TOKEN, Served, archive, submit, token_of
 
 HTTP = httpx.Client(timeout=20, trust_env=False)
@@ -207,7 +207,7 @@ def test_an_infinite_hyperparameter_arrives_as_a_number(served, client):
     assert overview.experiment.params == client.experiment(1).experiment.params == params
     token_of(served, AttemptId(1, 1, 1))
     (job,) = served.engine.jobs.values()
-    assert Job.model_validate_json(job.model_dump_json()).params == params
+    assert LaunchSpec.model_validate_json(job.model_dump_json()).params == params
     answer = call(served, "GET", "/api/experiments/1").json()
     assert answer["experiment"]["params"] == {"z": {"float": "inf"}, "t": "Infinity"}
 

@@ -14,7 +14,7 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Delivery, Report
-from kernel_backend.model.views.curves import Told
+from kernel_backend.model.views.curves import ReportedValues
 from kernel_backend.service.views.curves import CurveReader
 from kernel_backend.service.views.overviews import Overviews
 from kernel_backend.snapshots.archive import Archive
@@ -135,7 +135,7 @@ def test_what_was_read_of_a_trial_is_not_read_again_and_is_let_go_of_when_there_
         def trial(self, number: int, trial: int):
             return store.trial(number, trial)
 
-        def told(self, number: int, trial: int, after: int) -> Told:
+        def told(self, number: int, trial: int, after: int) -> ReportedValues:
             asked.append(after)
             return store.told(number, trial, after)
 

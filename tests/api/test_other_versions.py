@@ -16,7 +16,7 @@ from kernel_backend import discovery
 from kernel_backend.api.routes import ROUTES
 from kernel_backend.client import Client
 from kernel_backend.errors import OtherVersion
-from kernel_backend.model.checkpoints import Collection
+from kernel_backend.model.checkpoints import GarbageRequest
 from kernel_backend.model.cluster.accounts import Priority
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config, Keep, Submission
@@ -140,7 +140,7 @@ BODIES: dict[type[Record], dict[str, Any]] = {
     Rerun: {},
     LabelEdit: {"name": "digits"},
     Extension: {"trials": 30},
-    Collection: {"dry_run": True},
+    GarbageRequest: {"dry_run": True},
     Priority: {"priority": 5},
 }
 

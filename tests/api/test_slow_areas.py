@@ -11,8 +11,8 @@ import pytest
 from kernel_backend.client import Client
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.workspaces.base import Area
-from kernel_backend.workspaces.own import OneArea, OwnArea
+from kernel_backend.workspaces.base import Workspace
+from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 from tests.api.people import FakeHub
 from tests.api.served import Served, StillEngine, archive
 
@@ -27,16 +27,16 @@ def submit(client: Client) -> Overview:
 def test_others_submit_while_the_folders_of_one_do_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answers = threading.Event(), threading.Event()
 
-    class Slow(OwnArea):
+    class Slow(OwnWorkspace):
         def largest_number(self) -> int:
             asked.set()
             answers.wait(60)
             return 0
 
-    def of(self: OneArea, owner: str) -> Area:
-        return Slow(tmp_path) if owner == "dave" else OwnArea(tmp_path)
+    def of(self: SingleWorkspace, owner: str) -> Workspace:
+        return Slow(tmp_path) if owner == "dave" else OwnWorkspace(tmp_path)
 
-    monkeypatch.setattr(OneArea, "of", of)
+    monkeypatch.setattr(SingleWorkspace, "of", of)
     served = Served(tmp_path, StillEngine(), identity=FakeHub())
     try:
         with ThreadPoolExecutor() as pool:

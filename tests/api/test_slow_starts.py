@@ -14,7 +14,7 @@ from kernel_backend.client import Client
 from kernel_backend.model.experiment import Config, Submission
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.search.records import Search
-from kernel_backend.service.loop.ends import Ends
+from kernel_backend.service.loop.ends import AttemptEnder
 from kernel_backend.spec.assignments import parse_line
 from tests.api.served import HERE, Served, StillEngine, archive, submit
 from tests.support.world import until
@@ -23,14 +23,14 @@ from tests.support.world import until
 def test_others_are_started_while_the_files_of_one_do_not_answer(
     served: Served, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers, history = threading.Event(), Ends.history
+    answers, history = threading.Event(), AttemptEnder.history
 
-    def slow(self: Ends, experiment: int, trial: int) -> object:
+    def slow(self: AttemptEnder, experiment: int, trial: int) -> object:
         if experiment == 1:
             answers.wait(60)
         return history(self, experiment, trial)
 
-    monkeypatch.setattr(Ends, "history", slow)
+    monkeypatch.setattr(AttemptEnder, "history", slow)
     submit(client, "slow", slots=1)
     submit(client, "quick", slots=1)
     until(lambda: AttemptId(2, 1, 1) in served.engine.jobs, "the other one starts")
@@ -48,11 +48,11 @@ def wide(tmp_path: Path) -> Iterator[Served]:
 
 
 def test_a_round_waits_once_for_the_files_of_a_search(wide: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers, history, wait = threading.Event(), Ends.history, asyncio.wait
+    answers, history, wait = threading.Event(), AttemptEnder.history, asyncio.wait
     asked: set[int] = set()
     in_vain: list[float] = []
 
-    def slow(self: Ends, experiment: int, trial: int) -> object:
+    def slow(self: AttemptEnder, experiment: int, trial: int) -> object:
         asked.add(trial)
         answers.wait(60)
         return history(self, experiment, trial)
@@ -63,7 +63,7 @@ def test_a_round_waits_once_for_the_files_of_a_search(wide: Served, monkeypatch:
             in_vain.append(timeout)
         return done, pending
 
-    monkeypatch.setattr(Ends, "history", slow)
+    monkeypatch.setattr(AttemptEnder, "history", slow)
     monkeypatch.setattr(asyncio, "wait", counted)
     client, (id, data) = wide.client(), archive()
     client.upload_snapshot(id, data)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kernel_backend.api.attempts import Records
+from kernel_backend.api.attempts import RecordsHandler
 from kernel_backend.client import Client
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.spool_uploader import Courier
+from kernel_backend.launch.spool_uploader import SpoolUploader
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Report
 from tests.api.served import Served, started, submit, token_of
 from tests.support.world import until
@@ -31,17 +31,17 @@ def folder(tmp_path: Path) -> AttemptFolder:
 
 
 @pytest.fixture
-def post(served: Served, client: Client, folder: AttemptFolder) -> Iterator[Callable[[], Courier]]:
+def post(served: Served, client: Client, folder: AttemptFolder) -> Iterator[Callable[[], SpoolUploader]]:
     """What begins to post the folder's spool."""
     submit(client)
     token = token_of(served, FIRST)
     folder.write("token", token.encode())
-    job: Job = served.engine.jobs[FIRST]
-    couriers: list[Courier] = []
+    job: LaunchSpec = served.engine.jobs[FIRST]
+    couriers: list[SpoolUploader] = []
 
-    def begin() -> Courier:
+    def begin() -> SpoolUploader:
         here = {"service_url": served.url, "service_uid": os.getuid()}
-        couriers.append(Courier(folder, job.model_copy(update=here), lambda told: None))
+        couriers.append(SpoolUploader(folder, job.model_copy(update=here), lambda told: None))
         couriers[-1].start()
         return couriers[-1]
 
@@ -73,7 +73,7 @@ def test_what_has_waited_for_a_service_goes_over_however_much_each_step_says(ser
 def test_what_is_too_large_is_dropped_and_told_and_what_comes_after_it_is_not(
     served, client, folder, post, monkeypatch
 ):
-    monkeypatch.setattr(Records, "body_limit", 20_000)
+    monkeypatch.setattr(RecordsHandler, "body_limit", 20_000)
     append(folder, *(report(number, metrics=20) for number in range(2, 100)))
     append(folder, report(100, name="x" * 30_000), report(101))
     post()
@@ -97,7 +97,7 @@ def test_lines_that_are_no_records_are_told_once_and_again_only_when_there_are_m
 
 def test_nothing_is_dropped_by_a_service_that_refuses_every_word(served, folder, post, monkeypatch, caplog):
     caplog.set_level("INFO")
-    monkeypatch.setattr(Records, "body_limit", 5)
+    monkeypatch.setattr(RecordsHandler, "body_limit", 5)
     append(folder, report(2))
     post()
     until(lambda: "does not take records now" in caplog.text, "all is refused")

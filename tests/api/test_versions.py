@@ -16,7 +16,7 @@ from kernel_backend.client import Client
 from kernel_backend.errors import OtherVersion
 from kernel_backend.model.experiment import Submission
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.launch_spec import Job, read_job
+from kernel_backend.model.launch.launch_spec import LaunchSpec, read_job
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import AttemptResult, Delivery, Instruction
 from kernel_backend.model.stream import Message
@@ -32,7 +32,7 @@ KINDS: dict[str, type[Record]] = {
     "submission": Submission,
     "delivery": Delivery,
     "instruction": Instruction,
-    "job": Job,
+    "job": LaunchSpec,
     "outcome": AttemptResult,
     "message": Message,
 }
@@ -66,7 +66,7 @@ def test_fields_of_a_later_version_are_left_out(name: str) -> None:
 def test_a_job_of_a_later_service_is_taken_unless_it_asks_for_something_unknown() -> None:
     job = known("job")
     silent = {**job, "later": None, "config": {**job["config"], "later": False, "more": []}}
-    assert read_job(json.dumps(silent).encode()) == Job.model_validate(job)
+    assert read_job(json.dumps(silent).encode()) == LaunchSpec.model_validate(job)
     asks = {**job, "config": {**job["config"], "quantize": 4}}
     with pytest.raises(OtherVersion, match=r"does not know \(config\.quantize: .*, not 4\): install the service's"):
         read_job(json.dumps(asks).encode())

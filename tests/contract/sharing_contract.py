@@ -11,14 +11,14 @@ from store_contract import GANG, draft, placed
 
 from kernel_backend.errors import Forbidden, NotFound
 from kernel_backend.model import events
-from kernel_backend.model.cluster.accounts import Deed
+from kernel_backend.model.cluster.accounts import AuditEntry
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.states import ExperimentState, IllegalTransition, Outcome
 from kernel_backend.store.base import Store
 
 
-def deed(act: str = "quota", on: str = "user dave", **fields: Any) -> Deed:
-    return Deed(**({"at": 7.0, "who": "ada", "act": act, "on": on, "detail": "limit 4 -> 8"} | fields))
+def deed(act: str = "quota", on: str = "user dave", **fields: Any) -> AuditEntry:
+    return AuditEntry(**({"at": 7.0, "who": "ada", "act": act, "on": on, "detail": "limit 4 -> 8"} | fields))
 
 
 def refuse(before: Experiment) -> NoReturn:

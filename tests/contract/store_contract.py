@@ -16,17 +16,17 @@ from sqlalchemy import text
 
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.model import events
-from kernel_backend.model.cluster.usage import Claim, Spell
+from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.reports import Committed, Fact, Kept, Kind, Note, Report, SpoolRecord, Started
+from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Kind, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
 from kernel_backend.model.search.effects import Added, Moved
 from kernel_backend.model.search.records import (
     Continue,
     Create,
     Decision,
-    Entry,
+    LogEntry,
     Pause,
     Reported,
     Resume,
@@ -37,11 +37,11 @@ from kernel_backend.model.search.space import Choices, Parameter, Range, Space, 
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, IllegalTransition, Outcome, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Failure
-from kernel_backend.model.views.curves import Told, join
+from kernel_backend.model.views.curves import ReportedValues, join
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.views.shown_trials import Glance, looked_at
+from kernel_backend.model.views.shown_trials import TrialGlance, looked_at
 from kernel_backend.store import connect as connecting
-from kernel_backend.store.base import Draft, Store
+from kernel_backend.store.base import NewExperiment, Store
 from kernel_backend.store.connect import connect, database_url
 from kernel_backend.store.sql import SqlStore
 from tests.support.builders import update_trial
@@ -50,10 +50,10 @@ MIGRATIONS = str(Path(connecting.__file__).parent / "migrations")
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0, 1)),)
 
 
-def draft(name: str = "", owner: str = "ada", **fields: Any) -> Draft:
+def draft(name: str = "", owner: str = "ada", **fields: Any) -> NewExperiment:
     defaults: dict[str, Any] = {"params": {"lr": 0.1}, "python": "/usr/bin/python3", "cwd": "/home/ada"}
     defaults |= {"group": "lab", "snapshot": "0" * 64, "config": Config(slots=2)}
-    return Draft(name=name, owner=owner, **(defaults | fields))
+    return NewExperiment(name=name, owner=owner, **(defaults | fields))
 
 
 def placed(store: Store, resume_from: str | None = None, number: int | None = None) -> Attempt:
@@ -122,13 +122,13 @@ def check_bests_of_before(url: str) -> None:
     again.close()
 
 
-def created(number: int) -> Entry:
+def created(number: int) -> LogEntry:
     """That a vacancy is given to a new trial of the same number as the entry."""
-    return Entry(number=number, at=1.5, event=Vacancy(), decision=Create(trial=number, params={"lr": 0.5}, until=3))
+    return LogEntry(number=number, at=1.5, event=Vacancy(), decision=Create(trial=number, params={"lr": 0.5}, until=3))
 
 
-def reported(number: int, trial: int, unit: int, value: float, decision: Decision) -> Entry:
-    return Entry(number=number, at=2.5, event=Reported(trial=trial, unit=unit, value=value), decision=decision)
+def reported(number: int, trial: int, unit: int, value: float, decision: Decision) -> LogEntry:
+    return LogEntry(number=number, at=2.5, event=Reported(trial=trial, unit=unit, value=value), decision=decision)
 
 
 def pruned_at(store: Store, number: int, index: int) -> dict[str, Any]:
@@ -150,9 +150,9 @@ def committed(number: int, step: int, attempt: int = 1) -> Committed:
     return Committed(number=number, at=5.0, id=f"{step}-{attempt}", step=step, epoch=step / 10, bytes=9, seconds=0.1)
 
 
-def kept(number: int, name: str = "net", step: int = 3, size: int = 512) -> Kept:
+def kept(number: int, name: str = "net", step: int = 3, size: int = 512) -> ArtifactSaved:
     fields = {"digest": "00", "media": "image/png", "file": f"{name}.png"}
-    return Kept(number=number, at=5.0 + number, name=name, step=step, size=size, **fields)
+    return ArtifactSaved(number=number, at=5.0 + number, name=name, step=step, size=size, **fields)
 
 
 def requeue(store: Store, attempt: Attempt) -> None:
@@ -222,7 +222,7 @@ class StoreContract:
         assert (trial.state, trial.holds, trial.until) == (TrialState.RELEASING, {Hold.SEARCH}, 3)
         store.advance_attempt(attempt.id, events.Ended(), at=5.0, outcome=Outcome.RELEASED)
         store.advance_trial(number, 1, events.Released(held=True), at=5.0)
-        resumed = Entry(number=3, at=6.0, event=Vacancy(), decision=Resume(trial=1, until=9))
+        resumed = LogEntry(number=3, at=6.0, event=Vacancy(), decision=Resume(trial=1, until=9))
         (trial,) = store.record(number, [resumed], [Moved(1, events.Lifted(), {"holds": set(), "until": 9})], at=6.0)
         assert (trial.state, trial.holds, trial.until) == (TrialState.QUEUED, frozenset(), 9)
         further = reported(4, 1, 9, 0.1, Continue(until=27))
@@ -284,7 +284,7 @@ class StoreContract:
         number = search(store)
         entries = [created(index) for index in range(1, 8)]
         store.record(number, entries, at=1.0)
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         while page := store.search_log(number, after=len(found), limit=3):
             assert len(page) <= 3
             found += page
@@ -667,7 +667,7 @@ class StoreContract:
                 expected.setdefault((one.kind, name), []).append((one.step, one.epoch, one.at, value))
         found = {key: list(zip(*column, strict=True)) for key, column in told.columns.items()}
         assert str(found) == str(expected)  # as text, NaN equals itself
-        assert store.told(1, 1, after=told.seq) == store.told(1, 2) == store.told(9, 1) == Told()
+        assert store.told(1, 1, after=told.seq) == store.told(1, 2) == store.told(9, 1) == ReportedValues()
 
     def test_what_is_told_later_is_joined_to_what_came_before(self, store: Store) -> None:
         first = placed(store)
@@ -753,7 +753,7 @@ class StoreContract:
                 store.advance_trial(number, index, events.Held(), at=2.0, holds={hold})
             if index % 7 == 0 and index % 40:
                 store.advance_trial(number, index, events.Prune(), at=3.0)
-        picked = looked_at([Glance.at(trial) for trial in store.trials(number)], metric)
+        picked = looked_at([TrialGlance.at(trial) for trial in store.trials(number)], metric)
         assert {trial.index for trial in store.overview(number).trials} == picked
 
     def test_the_newest_notes_are_warnings_each_text_once(self, store: Store) -> None:
@@ -899,21 +899,21 @@ class StoreContract:
         store.advance_attempt(first.id, events.Ended(), at=10.0, outcome=Outcome.OK)
         store.advance_attempt(second.id, events.Ended(), at=20.0, outcome=Outcome.LOST)
         assert store.spells(0.0) == [
-            Spell(first.id, "ada", "lab", 2, 2.0, 10.0, Outcome.OK),
-            Spell(second.id, "ada", "lab", 2, 2.0, 20.0, Outcome.LOST),
-            Spell(third.id, "ada", "lab", 2, 2.0, None, None),
+            UsageInterval(first.id, "ada", "lab", 2, 2.0, 10.0, Outcome.OK),
+            UsageInterval(second.id, "ada", "lab", 2, 2.0, 20.0, Outcome.LOST),
+            UsageInterval(third.id, "ada", "lab", 2, 2.0, None, None),
         ]
         assert [each.attempt for each in store.spells(10.0)] == [second.id, third.id]
         assert [each.attempt for each in store.spells(99.0)] == [third.id]
 
     def test_claims_are_kept_until_they_are_gone(self, store: Store) -> None:
-        head = Claim(experiment=1, trial=1, head_since=2.5)
-        kept = Claim(experiment=7, trial=0, nth=2, kind="cuda", node="n1", kept_since=3.0, kept_priority=-2)
-        ran = Claim(experiment=2, trial=4, passed=True, committed=9.0, leaving=10.0)
+        head = ReservationRecord(experiment=1, trial=1, head_since=2.5)
+        kept = ReservationRecord(experiment=7, trial=0, nth=2, kind="cuda", node="n1", kept_since=3.0, kept_priority=-2)
+        ran = ReservationRecord(experiment=2, trial=4, passed=True, committed=9.0, leaving=10.0)
         store.keep_claims([head, kept, ran])
         assert sorted(store.claims(), key=lambda claim: claim.key) == [head, ran, kept]
         later = kept.model_copy(update={"kept_since": 4.0, "node": None})
-        store.keep_claims([later], gone=[head, Claim(experiment=99, trial=1)])
+        store.keep_claims([later], gone=[head, ReservationRecord(experiment=99, trial=1)])
         assert sorted(store.claims(), key=lambda claim: claim.key) == [ran, later]
         store.keep_claims([], gone=[ran, later])
         assert store.claims() == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernel_backend.checkpoints.base import dump, parse
 from kernel_backend.checkpoints.directory import Directory
-from kernel_backend.checkpoints.storage import Places, open_place
+from kernel_backend.checkpoints.storage import CheckpointStorage, open_place
 from kernel_backend.errors import CheckpointDamaged
 from tests.contract.checkpoints_contract import CheckpointsContract, commit, ids, manifest
 from tests.torture.files import Files
@@ -97,13 +97,13 @@ def test_a_place_is_a_folder_or_a_url(tmp_path):
     assert open_place(str(tmp_path)).where == str(tmp_path)
     assert open_place(f"file://{tmp_path}").where == str(tmp_path)
     assert open_place("memory://runs/").where == "memory://runs"
-    assert Places("memory://runs/").open(12, 1).where == "memory://runs/12/1"
-    assert Places(f"{tmp_path}").where(12, 1) == f"{tmp_path}/12/1"
+    assert CheckpointStorage("memory://runs/").open(12, 1).where == "memory://runs/12/1"
+    assert CheckpointStorage(f"{tmp_path}").where(12, 1) == f"{tmp_path}/12/1"
 
 
 @pytest.mark.parametrize("root", ["", "memory://numbered"])
 def test_places_know_the_largest_number_that_has_one(tmp_path, root):
-    places = Places(root or str(tmp_path), lambda experiment, trial: f"{experiment}.{trial}")
+    places = CheckpointStorage(root or str(tmp_path), lambda experiment, trial: f"{experiment}.{trial}")
     assert places.largest_number() == 0
     for number in (3, 12):
         commit(places.open(number, 1), 10, uid=f"{number}.1")

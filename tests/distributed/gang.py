@@ -21,7 +21,7 @@ from kernel_backend.definition.contract import CONTRACT
 from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.model.experiment import Config, parse_cadence
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Committed, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
@@ -107,11 +107,11 @@ class Trial:
         assert self.checkpoints is not None
         return Directory(self.checkpoints)
 
-    def job(self, resume_from: str | None = None) -> Job:
+    def job(self, resume_from: str | None = None) -> LaunchSpec:
         """The next attempt, spelled out."""
         self.attempts += 1
         slots = tuple(range(self.slots))
-        return Job(
+        return LaunchSpec(
             experiment=1,
             trial=1,
             attempt=self.attempts,
@@ -177,7 +177,7 @@ class Trial:
 class Attempt:
     """The rank processes of an attempt."""
 
-    def __init__(self, trial: Trial, job: Job) -> None:
+    def __init__(self, trial: Trial, job: LaunchSpec) -> None:
         self.folder = AttemptFolder(trial.folder / "attempts" / str(job.id))
         self.folder.prepare(job, "no token")
         self._hold = trial.folder / "hold"

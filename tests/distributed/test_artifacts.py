@@ -11,8 +11,8 @@ from gang import DIGITS, Attempt, Trial
 
 from kernel_backend.durable import TEMPORARY
 from kernel_backend.model.facts import Observed
-from kernel_backend.model.launch.launch_spec import Job
-from kernel_backend.model.reports import Fact, Kept
+from kernel_backend.model.launch.launch_spec import LaunchSpec
+from kernel_backend.model.reports import ArtifactSaved, Fact
 
 pytestmark = pytest.mark.distributed
 
@@ -44,7 +44,7 @@ def metrics(run, rank, output, target):
 class Keeping(Trial):
     """A trial with a home of its own, for its artifacts."""
 
-    def job(self, resume_from: str | None = None) -> Job:
+    def job(self, resume_from: str | None = None) -> LaunchSpec:
         return super().job(resume_from).model_copy(update={"home": str(self.folder / "home")})
 
     @property
@@ -52,8 +52,8 @@ class Keeping(Trial):
         return self.folder / "home" / "artifacts" / "1" / "1"
 
 
-def told(attempt: Attempt) -> list[Kept]:
-    return [each for each in attempt.records if isinstance(each, Kept)]
+def told(attempt: Attempt) -> list[ArtifactSaved]:
+    return [each for each in attempt.records if isinstance(each, ArtifactSaved)]
 
 
 def test_of_two_ranks_one_keeps_and_tells(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from gang import Trial
 
 from kernel_backend.checkpoints.copy import take_over
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 
 pytestmark = pytest.mark.distributed
 
@@ -26,7 +26,7 @@ def parent(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 def begun_with(parent: Trial, folder: Path, **about: Any) -> Trial:
     """A trial whose beginning is the newest checkpoint of the parent, its weights alone."""
-    places = Places(str(folder / "checkpoints"))
+    places = CheckpointStorage(str(folder / "checkpoints"))
     assert parent.checkpoints is not None
     shutil.copytree(parent.checkpoints, places.where(1, 1))
     child = Trial(folder / "child", checkpoints=Path(places.where(2, 1)), **about)

@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 import torch
 
-from kernel_backend.runner.data.permutation import Order
+from kernel_backend.runner.data.permutation import Permutation
 from kernel_backend.runner.determinism.seeds import mix, reseed
 
 pytestmark = pytest.mark.distributed
@@ -24,7 +24,7 @@ def by_hand(path, seed=0, epochs=2, batch_size=12):
     optimizer = cell.optimizer(net.parameters())
     step = 0
     for epoch in range(epochs):
-        for rows in Order(seed, epoch, 70).slice(0, 70).split(batch_size):
+        for rows in Permutation(seed, epoch, 70).slice(0, 70).split(batch_size):
             reseed(mix(seed, "step", step, 0))
             optimizer.zero_grad()
             cell.loss(net(x[rows]), y[rows]).backward()

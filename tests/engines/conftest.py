@@ -13,7 +13,7 @@ import pytest
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.launcher import FAREWELL_S
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import AttemptResult
 from tests.support.builders import share
 
@@ -43,7 +43,7 @@ def launched(tmp_path: Path, python: str):
 
     def launch(way: str, farewell: float = FAREWELL_S, **params) -> tuple[AttemptFolder, AttemptResult]:
         folder = AttemptFolder(tmp_path / "attempt")
-        job = Job(
+        job = LaunchSpec(
             experiment=1,
             trial=1,
             attempt=1,

@@ -16,7 +16,7 @@ from kernel_backend.engines.base import Engine, GangStatus
 from kernel_backend.errors import Conflict, NotFound
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.launch_spec import Job, token_digest
+from kernel_backend.model.launch.launch_spec import LaunchSpec, token_digest
 from kernel_backend.model.reports import SpoolPosition
 from kernel_backend.model.states import Outcome
 from tests.support.builders import share
@@ -97,8 +97,8 @@ class EngineContract:
 
     @pytest.fixture
     def job(self, tmp_path: Path, home: Path, python: str):
-        def make(number: int = 1, **params) -> Job:
-            return Job(
+        def make(number: int = 1, **params) -> LaunchSpec:
+            return LaunchSpec(
                 experiment=1,
                 trial=1,
                 attempt=number,

@@ -12,15 +12,15 @@ import time
 from pathlib import Path
 
 from kernel_backend.launch.forkserver.child import take_files
-from kernel_backend.launch.forkserver.endpoint import Door
-from kernel_backend.launch.forkserver.server import Nursery
+from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
+from kernel_backend.launch.forkserver.server import ForkserverLoop
 from kernel_backend.parent_death import die_with
 
-door = Door.at(Path(sys.argv[1]), sys.argv[2])
+door = ForkserverEndpoint.at(Path(sys.argv[1]), sys.argv[2])
 if (lock := door.lock()) is None:
     sys.exit(0)
 server = os.getpid()
-mine = Nursery(door.listen(), float(sys.argv[3])).serve(door.address.exists)
+mine = ForkserverLoop(door.listen(), float(sys.argv[3])).serve(door.address.exists)
 if mine is None:
     door.remove()
     sys.exit(0)

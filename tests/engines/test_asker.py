@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from kernel_backend.errors import SearchFailed
-from kernel_backend.launch.search_process import ChildAsker
+from kernel_backend.launch.search_process import ChildSearchProcess
 from kernel_backend.model.search.records import Create, Settings
 from kernel_backend.model.search.space import Parameter, Range, Space
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
@@ -46,15 +46,15 @@ class Mine:
         return "stop" if value != value else None
 """
 
-Make = Callable[..., ChildAsker]
+Make = Callable[..., ChildSearchProcess]
 
 
 @pytest.fixture
 def asker(tmp_path: Path) -> Iterator[Make]:
     """An asker of a class in cell [4], after four lines of roles."""
-    made: list[ChildAsker] = []
+    made: list[ChildSearchProcess] = []
 
-    def make(class_text: str, **limits: float) -> ChildAsker:
+    def make(class_text: str, **limits: float) -> ChildSearchProcess:
         code = tmp_path / f"code{len(made)}"
         code.mkdir()
         source = CELL + textwrap.dedent(class_text)
@@ -66,7 +66,9 @@ def asker(tmp_path: Path) -> Iterator[Make]:
         snapshot = Snapshot(version="0", numerics=1, pieces=(piece,), roles_from=1, environment=environment)
         (code / "snapshot.json").write_text(snapshot.model_dump_json())
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        made.append(ChildAsker(sys.executable, code, tmp_path, SETTINGS, SPACE, tmp_path / "search.log", env, **limits))
+        made.append(
+            ChildSearchProcess(sys.executable, code, tmp_path, SETTINGS, SPACE, tmp_path / "search.log", env, **limits)
+        )
         return made[-1]
 
     yield make

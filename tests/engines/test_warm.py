@@ -25,12 +25,12 @@ from kernel_backend.home import attempt_folder
 from kernel_backend.launch.folder import AttemptFolder
 from kernel_backend.launch.forkserver import protocol as line
 from kernel_backend.launch.forkserver.client import Forkserver, NoForkserver, WarmRanks
-from kernel_backend.launch.forkserver.endpoint import Door, accept
+from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint, accept
 from kernel_backend.launch.gang import Gang
-from kernel_backend.launch.rank_spec import Order, Request
+from kernel_backend.launch.rank_spec import RankRequest, RankSpec
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from tests.support.builders import share
 from tests.support.world import until
 
@@ -72,8 +72,8 @@ class Ranks:
         self.logs = [folder / f"rank-{rank}.log" for rank in range(len(environments))]
         self.pipes = [os.pipe() for _ in environments]
         outputs = [os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for log in self.logs]
-        orders = [Order(env, pipe[0], out) for env, pipe, out in zip(environments, self.pipes, outputs, strict=True)]
-        self.request = Request(str(folder), str(folder), tuple(orders))
+        orders = [RankSpec(env, pipe[0], out) for env, pipe, out in zip(environments, self.pipes, outputs, strict=True)]
+        self.request = RankRequest(str(folder), str(folder), tuple(orders))
         self.warm = WarmRanks(server, self.request)
 
     def exist(self) -> Ranks:
@@ -268,7 +268,7 @@ def test_a_gang_without_a_forkserver_starts_cold_and_its_launcher_says_why(tmp_p
         "echo No module named torch; exit 3\n"
     )
     python.chmod(0o755)
-    job = Job(
+    job = LaunchSpec(
         experiment=1,
         trial=1,
         attempt=1,
@@ -375,7 +375,7 @@ def test_its_folder_and_socket_are_its_users_alone(server, ranks, home):
 def test_another_user_is_turned_away_even_where_every_file_is_open():
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        door = Door.at(Path(folder), "key")
+        door = ForkserverEndpoint.at(Path(folder), "key")
         listener = door.listen()
         door.folder.chmod(0o755)
         door.address.chmod(0o666)
@@ -387,7 +387,7 @@ def test_another_user_is_turned_away_even_where_every_file_is_open():
 
 
 def test_one_process_at_a_door(tmp_path: Path):
-    door = Door.at(tmp_path, "key")
+    door = ForkserverEndpoint.at(tmp_path, "key")
     lock = door.lock()
     assert lock is not None
     assert door.lock() is None

@@ -17,7 +17,7 @@ from kernel_backend.service.environments import FRESH_S, Preparation
 from kernel_backend.snapshots.archive import Archive, pack_snapshot
 from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.installed import own_root
-from kernel_backend.workspaces.own import OneArea, OwnArea
+from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def experiment(home: Path, environment: Environment, **fields: object) -> tuple[
     facts = {"number": 1, "name": "", "state": ExperimentState.ACTIVE, "owner": "a", "group": "a", "params": {}}
     facts |= {"snapshot": id, "python": sys.executable, "cwd": "/", "notebook": None, "created_at": time.time()}
     made = Experiment.model_validate(facts | {"config": Config()} | fields)
-    return Preparation(archive, OneArea(OwnArea(home)), lambda: None), made
+    return Preparation(archive, SingleWorkspace(OwnWorkspace(home)), lambda: None), made
 
 
 def older() -> Environment:

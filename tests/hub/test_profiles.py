@@ -18,11 +18,11 @@ from kubespawner import KubeSpawner
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
-from jupyter_ext.hub.offers import Standing, describe, most, offers, refusal
+from jupyter_ext.hub.offers import OfferContext, describe, most, offers, refusal
 from jupyter_ext.hub.profiles import check_server, profiles
 from kernel_backend.model.cluster.accounts import Account
 from kernel_backend.model.cluster.quotas import Quota, Use
-from kernel_backend.model.cluster.servers import Asked
+from kernel_backend.model.cluster.servers import ServerRequest
 from kernel_backend.model.views.overview import NodeUse
 
 GPU = "nvidia.com/gpu"
@@ -41,7 +41,7 @@ def node(slots: int = 8, used: int = 0, pool: str = "local", **fields: Any) -> N
     return NodeUse(name=f"n-{pool}", kind="cuda", slots=slots, used=used, pool=pool, **fields)
 
 
-def offered(standing: Standing, pools: dict[str, dict[str, str]] | None = None, default: int = 8) -> list[str]:
+def offered(standing: OfferContext, pools: dict[str, dict[str, str]] | None = None, default: int = 8) -> list[str]:
     found = offers(standing, resource=GPU, pools=pools or {}, images={}, default=default)
     return [f"{each['display_name']}: {each['description']}" for each in found[1:]]
 
@@ -50,7 +50,7 @@ def offered(standing: Standing, pools: dict[str, dict[str, str]] | None = None, 
 
 
 def test_what_is_offered_is_what_one_server_may_have_and_says_what_is_left():
-    assert offered(Standing([user(held=5, limit=8, max_slots_per_trial=6)], [node(8, 5)])) == [
+    assert offered(OfferContext([user(held=5, limit=8, max_slots_per_trial=6)], [node(8, 5)])) == [
         "1 GPU: 3 of your 8 are free.",
         "2 GPUs: 3 of your 8 are free.",
         "4 GPUs: Not just now: 3 of your 8 are free.",
@@ -59,14 +59,14 @@ def test_what_is_offered_is_what_one_server_may_have_and_says_what_is_left():
 
 
 def test_the_tighter_of_a_user_and_a_group_is_named():
-    assert offered(Standing([user(held=1, limit=4), group(held=8, limit=8)], [node(2)])) == [
+    assert offered(OfferContext([user(held=1, limit=4), group(held=8, limit=8)], [node(2)])) == [
         "1 GPU: Not just now: none of group vision's 8 is free.",
         "2 GPUs: Not just now: none of group vision's 8 is free.",
     ]
 
 
 def test_a_server_is_on_one_node_and_waits_where_none_has_room():
-    standing = Standing([user(limit=8)], [node(4, 4, "a100"), node(2, 1, "t4")])
+    standing = OfferContext([user(limit=8)], [node(4, 4, "a100"), node(2, 1, "t4")])
     assert offered(standing, {"a100": {}, "t4": {}}) == [
         "1 GPU of pool a100: It would wait: none is free in pool a100.",
         "2 GPUs of pool a100: It would wait: none is free in pool a100.",
@@ -77,17 +77,17 @@ def test_a_server_is_on_one_node_and_waits_where_none_has_room():
 
 
 def test_who_has_no_limit_is_told_what_the_nodes_have():
-    assert offered(Standing([user()], [node(2, 1)]))[0] == "1 GPU: 1 is free."
-    assert offered(Standing(), default=1) == ["1 GPU: "]
+    assert offered(OfferContext([user()], [node(2, 1)]))[0] == "1 GPU: 1 is free."
+    assert offered(OfferContext(), default=1) == ["1 GPU: "]
 
 
 def test_one_whose_limit_is_nothing_is_offered_nothing():
-    assert offered(Standing([user(limit=0)], [node()])) == []
-    assert offered(Standing([user()], [node(0)])) == []
+    assert offered(OfferContext([user(limit=0)], [node()])) == []
+    assert offered(OfferContext([user()], [node(0)])) == []
 
 
 def test_while_the_service_is_away_the_groups_numbers_hold_and_it_is_said():
-    away = Standing([group(limit=2)], known=False)
+    away = OfferContext([group(limit=2)], known=False)
     assert most(away, None, 8) == 2
     assert "does not answer" in describe(away, 1, None)
 
@@ -99,37 +99,37 @@ def test_while_the_service_is_away_the_groups_numbers_hold_and_it_is_said():
     ("standing", "message"),
     [
         (
-            Standing([user(max_slots_per_trial=2)]),
+            OfferContext([user(max_slots_per_trial=2)]),
             "4 GPUs asked for the notebook server; you may have 2 in one. Take 2 or fewer.",
         ),
         (
-            Standing([user(), group(limit=1)]),
+            OfferContext([user(), group(limit=1)]),
             "4 GPUs asked for the notebook server; those of group vision may have 1 in one. Take 1.",
         ),
         (
-            Standing([user(held=6, limit=8)]),
+            OfferContext([user(held=6, limit=8)]),
             "4 GPUs asked for the notebook server; 2 of your 8 are free. Take 2 or fewer, or end something first.",
         ),
         (
-            Standing([user(held=9, limit=8)]),
+            OfferContext([user(held=9, limit=8)]),
             "4 GPUs asked for the notebook server; none of your 8 is free. Take none, or end something first.",
         ),
         (
-            Standing([user(), group(window=36000.0, slot_hours="10/7d")]),
+            OfferContext([user(), group(window=36000.0, slot_hours="10/7d")]),
             "4 GPUs asked for the notebook server; group vision's 10 slot-hours in 7 days are used up. Take none.",
         ),
     ],
     ids=["most", "group", "left", "beyond", "hours"],
 )
-def test_a_server_beyond_a_quota_is_refused_with_the_nearest_that_it_may_have(standing: Standing, message: str):
-    assert refusal(Asked(4), standing) == message
-    assert refusal(Asked(0), standing) is None
+def test_a_server_beyond_a_quota_is_refused_with_the_nearest_that_it_may_have(standing: OfferContext, message: str):
+    assert refusal(ServerRequest(4), standing) == message
+    assert refusal(ServerRequest(0), standing) is None
 
 
 def test_what_the_persons_other_servers_have_counts_though_the_service_has_not_heard_of_them():
-    standing = Standing([user(held=0, limit=4)])
-    assert refusal(Asked(2), standing, beside=2) is None
-    assert "1 of your 4 is free" in (refusal(Asked(2), standing, beside=3) or "")
+    standing = OfferContext([user(held=0, limit=4)])
+    assert refusal(ServerRequest(2), standing, beside=2) is None
+    assert "1 of your 4 is free" in (refusal(ServerRequest(2), standing, beside=3) or "")
 
 
 # Pods

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kernel_backend.errors import InvalidRequest, NotFound
-from kernel_backend.model.search.records import Create, Entry, Reported
+from kernel_backend.model.search.records import Create, LogEntry, Reported
 from kernel_backend.search.log import happen, replay
 from kernel_backend.search.make import make
 from kernel_backend.search.settings import settings_of
@@ -63,7 +63,7 @@ def test_a_search_that_knows_an_earlier_one_begins_with_better_trials(world: Wor
     assert distance([entry.decision for entry in entries]) < distance([cold.on_vacancy() for _ in range(4)])
 
 
-def log(world: World, number: int) -> list[Entry]:
+def log(world: World, number: int) -> list[LogEntry]:
     store = SqlStore(world.home / "daylight.db")
     try:
         return store.search_log(number)

@@ -13,9 +13,9 @@ from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
 from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.scheduler.notebook_servers import take_in
-from kernel_backend.scheduler.requests import Ask, Key, Run
+from kernel_backend.scheduler.requests import Allocation, RequestKey, SlotRequest
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.state import ClusterState
 
 Quotas = Mapping[str, Mapping[str, Any]]
 
@@ -34,13 +34,13 @@ class Cluster:
         def quotas(given: Quotas | None) -> dict[str, Quota]:
             return {name: Quota.model_validate(dict(each)) for name, each in (given or {}).items()}
 
-        self.picture = Picture(of, users=quotas(users), groups=quotas(groups), rules=rules)
-        self._asks: dict[int, Ask] = {}
+        self.picture = ClusterState(of, users=quotas(users), groups=quotas(groups), rules=rules)
+        self._asks: dict[int, SlotRequest] = {}
 
     def ask(self, owner: str, slots: int, group: str = "", **more: Any) -> int:
         """Somebody wants slots; the number of the ask. Its group is the owner's own where none is said."""
         number = len(self._asks) + 1
-        ask = Ask(number, 1, slots, self.picture.at, owner=owner, group=group, **more)
+        ask = SlotRequest(number, 1, slots, self.picture.at, owner=owner, group=group, **more)
         self._asks[number] = ask
         self.picture.add(ask)
         return number
@@ -78,12 +78,12 @@ class Cluster:
     def ends(self, *numbers: int) -> None:
         """These are done."""
         for number in numbers:
-            self.picture.let_go(Key(number, 1))
+            self.picture.let_go(RequestKey(number, 1))
 
     def comes_back(self, *numbers: int) -> None:
         """These have gone, by preemption or a fault, and ask again."""
         for number in numbers:
-            self.picture.let_go(Key(number, 1), replace(self._asks[number], failed_at=self.picture.at))
+            self.picture.let_go(RequestKey(number, 1), replace(self._asks[number], failed_at=self.picture.at))
 
     def why(self, number: int) -> str:
         """Why it waits."""
@@ -96,9 +96,9 @@ class Cluster:
         return sorted(ask.experiment for ask in self.picture.queue)
 
 
-def _who(key: Key) -> str:
+def _who(key: RequestKey) -> str:
     return str(key) if key.server else str(key.experiment)
 
 
-def _where(run: Run) -> str:
+def _where(run: Allocation) -> str:
     return " + ".join(f"{len(share.slots)} of {share.node}" for share in run.placement)

@@ -10,10 +10,11 @@ from kernel_backend.model.search.records import (
     Complete,
     Continue,
     Create,
-    Entry,
     Exited,
     Extended,
     Happening,
+    LogEntry,
+    ParamsAssigned,
     Pause,
     Promoted,
     Prune,
@@ -21,7 +22,6 @@ from kernel_backend.model.search.records import (
     Reported,
     Resume,
     Settings,
-    Told,
     Vacancy,
 )
 from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
@@ -61,11 +61,11 @@ class Logged:
 
     def __init__(self, inner: Searcher) -> None:
         self.inner = inner
-        self.log: list[Entry] = []
+        self.log: list[LogEntry] = []
 
     def _happen(self, event: Happening) -> Any:
         decision = happen(self.inner, event)
-        self.log.append(Entry(number=len(self.log) + 1, at=0.0, event=event, decision=decision))
+        self.log.append(LogEntry(number=len(self.log) + 1, at=0.0, event=event, decision=decision))
         return decision
 
     def wants(self) -> int:
@@ -86,7 +86,7 @@ class Logged:
         self._happen(Exited(trial=trial, reason=reason))
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        self._happen(Told(trial=trial, params=params))
+        self._happen(ParamsAssigned(trial=trial, params=params))
 
     def promote(self, trial: int) -> None:
         self._happen(Promoted(trial=trial))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kernel_backend.checkpoints.base import Manifest
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.model.reports import Report
 from kernel_backend.model.states import EXPERIMENT_ENDED
 from kernel_backend.model.trial import checkpoint_step
@@ -81,7 +81,7 @@ def tormented(world: World, count: int, seed: int, **options: Any) -> tuple[Outc
 
 def outcome(world: World, number: int) -> Outcome:
     """What has come of a training."""
-    newest: Manifest = Places(str(world.home / "checkpoints")).open(number, 1).committed()[-1]
+    newest: Manifest = CheckpointStorage(str(world.home / "checkpoints")).open(number, 1).committed()[-1]
     metrics = {(report.kind, report.step): report.metrics for report in world.reports(number)}
     reports = len(world.reports(number))
     assert reports == len(metrics), "a report was stored twice"

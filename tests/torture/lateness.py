@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.decisions import Decisions
-from kernel_backend.scheduler.requests import Ask, Key, Run
+from kernel_backend.scheduler.requests import Allocation, RequestKey, SlotRequest
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.scheduler.simulation.simulate import Played, simulate
-from kernel_backend.scheduler.simulation.workloads import Job
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.simulation.simulate import SimulationResult, simulate
+from kernel_backend.scheduler.simulation.workloads import Workload
+from kernel_backend.scheduler.state import ClusterState
 
 RULES = Rules(half_life=3600.0, advance=300.0, min_run=20.0, grace=20.0, soon=60.0, patience=900.0, starving=86400.0)
 CHECKPOINT_EVERY = 60.0
@@ -31,10 +31,10 @@ SLACK = (
 class Promises:
     """By when each gang that was ever first in line could be sure of its slots."""
 
-    bounds: dict[Key, float] = field(default_factory=dict)
-    late: list[tuple[Key, float]] = field(default_factory=list)  # and by how much
+    bounds: dict[RequestKey, float] = field(default_factory=dict)
+    late: list[tuple[RequestKey, float]] = field(default_factory=list)  # and by how much
 
-    def watch(self, picture: Picture, decisions: Decisions) -> None:
+    def watch(self, picture: ClusterState, decisions: Decisions) -> None:
         for start in decisions.starts:
             bound = self.bounds.get(start.ask.key)
             if bound is not None and picture.at > bound + SLACK:
@@ -46,10 +46,10 @@ class Promises:
         self.bounds[first.key] = _sure(picture, picture.queue.asks[first.key], runs, first.node)
 
 
-def _sure(picture: Picture, ask: Ask, runs: list[Run], node: str | None) -> float:
+def _sure(picture: ClusterState, ask: SlotRequest, runs: list[Allocation], node: str | None) -> float:
     """When so many slots are free at the latest, those who passed not counted: they go when they are asked to."""
 
-    def counted(run: Run) -> int:
+    def counted(run: Allocation) -> int:
         return run.slots if node is None else run.by_node[node]
 
     held = [run for run in runs if not run.passed]
@@ -62,7 +62,7 @@ def _sure(picture: Picture, ask: Ask, runs: list[Run], node: str | None) -> floa
     return at
 
 
-def play(seed: int, preemptible: float = 0.5) -> tuple[Played, Promises]:
+def play(seed: int, preemptible: float = 0.5) -> tuple[SimulationResult, Promises]:
     """One history, with so large a part of preemptible trainings."""
     draw = random.Random(seed)
     nodes = [
@@ -78,10 +78,10 @@ def play(seed: int, preemptible: float = 0.5) -> tuple[Played, Promises]:
     return played, promises
 
 
-def _job(draw: random.Random, number: int, total: int, largest: int, preemptible: float) -> Job:
+def _job(draw: random.Random, number: int, total: int, largest: int, preemptible: float) -> Workload:
     duration = draw.choice((30.0, 120.0, 600.0, 3600.0))
     one_node = draw.random() < 0.2
-    return Job(
+    return Workload(
         number,
         draw.choice((round(draw.uniform(0, 3000), 1), 60.0 * draw.randint(0, 50))),
         duration,

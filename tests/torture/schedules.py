@@ -22,18 +22,18 @@ from kernel_backend.scheduler.decisions import Decisions
 from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.order import kept_for
-from kernel_backend.scheduler.placement import Room, feasible
+from kernel_backend.scheduler.placement import Capacity, feasible
 from kernel_backend.scheduler.quotas import Ledger, lent
-from kernel_backend.scheduler.requests import Ask, Run
+from kernel_backend.scheduler.requests import Allocation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.scheduler.simulation.simulate import Outage, Played, simulate
-from kernel_backend.scheduler.simulation.workloads import Job
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.simulation.simulate import Outage, SimulationResult, simulate
+from kernel_backend.scheduler.simulation.workloads import Workload
+from kernel_backend.scheduler.state import ClusterState
 
 RULES = Rules(half_life=3600.0, advance=300.0, min_run=20.0, grace=20.0, soon=30.0, patience=300.0, starving=3600.0)
 
 
-def check(picture: Picture, decisions: Decisions) -> None:
+def check(picture: ClusterState, decisions: Decisions) -> None:
     """What holds for every decision, whatever the picture."""
     _nothing_is_given_twice(picture, decisions)
     _no_limit_is_exceeded(picture, decisions)
@@ -44,7 +44,7 @@ def check(picture: Picture, decisions: Decisions) -> None:
     _who_hears_that_it_starts_does(picture, decisions)
 
 
-def _nothing_is_given_twice(picture: Picture, decisions: Decisions) -> None:
+def _nothing_is_given_twice(picture: ClusterState, decisions: Decisions) -> None:
     taken: Counter[tuple[str, int]] = Counter()
     for start in decisions.starts:
         ask, nodes = start.ask, [picture.nodes[share.node] for share in start.placement]
@@ -62,7 +62,7 @@ def _nothing_is_given_twice(picture: Picture, decisions: Decisions) -> None:
     assert len({start.ask.key for start in decisions.starts}) == len(decisions.starts)
 
 
-def _no_limit_is_exceeded(picture: Picture, decisions: Decisions) -> None:
+def _no_limit_is_exceeded(picture: ClusterState, decisions: Decisions) -> None:
     for accounts, whose in ((picture.users, "owner"), (picture.groups, "group")):
         given: Counter[str] = Counter()
         for start in decisions.starts:
@@ -72,7 +72,7 @@ def _no_limit_is_exceeded(picture: Picture, decisions: Decisions) -> None:
             assert limit is None or accounts.use(name, picture.at).held + slots <= limit
 
 
-def _who_goes_may_be_asked_to(picture: Picture, decisions: Decisions) -> None:
+def _who_goes_may_be_asked_to(picture: ClusterState, decisions: Decisions) -> None:
     for preempt in decisions.preempts:
         run = picture.runs[preempt.run.key]
         assert run.leaving is None
@@ -81,7 +81,7 @@ def _who_goes_may_be_asked_to(picture: Picture, decisions: Decisions) -> None:
     assert not {start.ask.key for start in decisions.starts} & {each.run.key for each in decisions.preempts}
 
 
-def _rooms(picture: Picture, decisions: Decisions, pool: str) -> dict[str, Room]:
+def _rooms(picture: ClusterState, decisions: Decisions, pool: str) -> dict[str, Capacity]:
     """What is free in a pool when the starts have been carried out."""
     given: Counter[str] = Counter()
     for start in decisions.starts:
@@ -89,10 +89,10 @@ def _rooms(picture: Picture, decisions: Decisions, pool: str) -> dict[str, Room]
     kinds: dict[str, list[tuple[str, int]]] = {}
     for node in picture.usable(pool):
         kinds.setdefault(node.kind, []).append((node.name, len(picture.free[node.name]) - given[node.name]))
-    return {kind: Room(free) for kind, free in kinds.items()}
+    return {kind: Capacity(free) for kind, free in kinds.items()}
 
 
-def _waiting(picture: Picture, decisions: Decisions, limits_kept: bool = False) -> list[Ask]:
+def _waiting(picture: ClusterState, decisions: Decisions, limits_kept: bool = False) -> list[SlotRequest]:
     """Those that have a turn, were not started, and could be within what their limits leave beside what is kept."""
     started, ledger = {start.ask.key for start in decisions.starts}, Ledger(picture)
     for start in decisions.starts:
@@ -104,7 +104,7 @@ def _waiting(picture: Picture, decisions: Decisions, limits_kept: bool = False) 
     return [ask for ask in asks if not ledger.stopped_by(ask) and not impossible(picture, ask)]
 
 
-def _nothing_is_idle_that_could_be_had(picture: Picture, decisions: Decisions) -> None:
+def _nothing_is_idle_that_could_be_had(picture: ClusterState, decisions: Decisions) -> None:
     """Nobody waits for slots that are free, unless they are kept for somebody."""
     waiting = _waiting(picture, decisions, limits_kept=True)
     ledger = Ledger(picture)
@@ -117,7 +117,7 @@ def _nothing_is_idle_that_could_be_had(picture: Picture, decisions: Decisions) -
         assert not idle or kept or guaranteed or starving, f"{idle} could run"
 
 
-def _guarantees_are_met_or_on_their_way(picture: Picture, decisions: Decisions) -> None:
+def _guarantees_are_met_or_on_their_way(picture: ClusterState, decisions: Decisions) -> None:
     """Who asks within a guarantee does not wait while those who could be asked to go would make room."""
     ledger = Ledger(picture)
     for start in decisions.starts:
@@ -134,7 +134,7 @@ def _guarantees_are_met_or_on_their_way(picture: Picture, decisions: Decisions) 
             assert room.total + coming >= ask.slots or room.total + coming + could - others < ask.slots, ask
 
 
-def _limits_are_kept_for_who_can_use_them(picture: Picture, decisions: Decisions) -> None:
+def _limits_are_kept_for_who_can_use_them(picture: ClusterState, decisions: Decisions) -> None:
     """Whoever fits beside all that is held waits only for somebody whom it would delay."""
     ledger = Ledger(picture)
     for start in decisions.starts:
@@ -150,7 +150,7 @@ def _limits_are_kept_for_who_can_use_them(picture: Picture, decisions: Decisions
         assert rivals, f"{ask} waits for nobody"
 
 
-def _may_stand_in_the_way(picture: Picture, ledger: Ledger, other: Ask, ask: Ask) -> bool:
+def _may_stand_in_the_way(picture: ClusterState, ledger: Ledger, other: SlotRequest, ask: SlotRequest) -> bool:
     """Whether `other` can be placed now, and what it waits for is what `ask` would take from it."""
     if not feasible(picture.usable(other.pool), other.slots, other.excluded, other.one_node):
         return False
@@ -162,7 +162,7 @@ def _may_stand_in_the_way(picture: Picture, ledger: Ledger, other: Ask, ask: Ask
     return other.owner == ask.owner or (stopped == "group" and other.group == ask.group)
 
 
-def _who_hears_that_it_starts_does(picture: Picture, decisions: Decisions) -> None:
+def _who_hears_that_it_starts_does(picture: ClusterState, decisions: Decisions) -> None:
     """Nobody reads of a start that does not come: where nothing changes any more, nobody is said to start."""
     if decisions.starts or decisions.reservations != picture.reservations:
         return
@@ -172,7 +172,7 @@ def _who_hears_that_it_starts_does(picture: Picture, decisions: Decisions) -> No
         assert not wait.reason.endswith("starting"), f"{ask}: {wait.reason}"
 
 
-def shuffled(picture: Picture, draw: random.Random) -> Picture:
+def shuffled(picture: ClusterState, draw: random.Random) -> ClusterState:
     """The same cluster, told of in another order."""
     other = copy.copy(picture)
     for name in ("nodes", "free", "runs"):
@@ -184,12 +184,12 @@ def shuffled(picture: Picture, draw: random.Random) -> Picture:
     return other
 
 
-def _ripe(run: Run, picture: Picture) -> bool:
+def _ripe(run: Allocation, picture: ClusterState) -> bool:
     ripe = run.committed is not None and run.committed + picture.rules.min_run <= picture.at
     return ripe and run.leaving is None
 
 
-def play(seed: int) -> Played:
+def play(seed: int) -> SimulationResult:
     """One history; raises AssertionError where anything is not as it should be."""
     draw = random.Random(seed)
     pools = ["local", "a100"][: draw.randint(1, 2)]
@@ -209,7 +209,7 @@ def play(seed: int) -> Played:
     order = random.Random(seed)
     rules = replace(RULES, starving=order.choice((300.0, 3600.0)))
 
-    def watch(picture: Picture, decisions: Decisions) -> None:
+    def watch(picture: ClusterState, decisions: Decisions) -> None:
         state = _state(picture)
         assert decide(picture) == decisions, "the same picture gives the same decision"
         assert _state(picture) == state, "deciding changes nothing"
@@ -235,11 +235,11 @@ def play(seed: int) -> Played:
     return played
 
 
-def _picture(nodes: list[Node], users: dict[str, Quota], groups: dict[str, Quota]) -> Picture:
-    return Picture(nodes, users=users, groups=groups)
+def _picture(nodes: list[Node], users: dict[str, Quota], groups: dict[str, Quota]) -> ClusterState:
+    return ClusterState(nodes, users=users, groups=groups)
 
 
-def _state(picture: Picture) -> tuple[object, ...]:
+def _state(picture: ClusterState) -> tuple[object, ...]:
     free = tuple((name, tuple(slots)) for name, slots in picture.free.items())
     return free, tuple(picture.runs), tuple(picture.queue.asks), picture.reservations
 
@@ -261,9 +261,9 @@ def _quota(draw: random.Random, most: int) -> Quota:
 
 def _job(
     draw: random.Random, number: int, nodes: list[Node], pools: list[str], owners: list[str], groups: list[str]
-) -> Job:
+) -> Workload:
     duration = draw.choice((5.0, 30.0, 120.0, 600.0))
-    return Job(
+    return Workload(
         number,
         draw.choice((round(draw.uniform(0, 2000), 1), 60.0 * draw.randint(0, 33))),
         duration,

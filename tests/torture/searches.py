@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kernel_backend.client import Client
 from kernel_backend.model.reports import StoredReport
-from kernel_backend.model.search.records import Create, Entry, Reported
+from kernel_backend.model.search.records import Create, LogEntry, Reported
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.search.log import happen, replay
 from kernel_backend.search.make import make
@@ -61,7 +61,7 @@ def metrics(output, target): return {"accuracy": (output.argmax(1) == target).fl
 """
 
 
-def logged(world: World, number: int) -> list[Entry]:
+def logged(world: World, number: int) -> list[LogEntry]:
     """The search's log, read from the database itself."""
     store = SqlStore(world.home / "daylight.db")
     try:
@@ -70,7 +70,7 @@ def logged(world: World, number: int) -> list[Entry]:
         store.close()
 
 
-def holds_together(world: World, number: int) -> list[Entry]:
+def holds_together(world: World, number: int) -> list[LogEntry]:
     """The log, whose every decision is the one that a searcher makes which is folded from what came before."""
     experiment, entries = world.overview(number).experiment, logged(world, number)
     for length in range(len(entries)):

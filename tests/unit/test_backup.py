@@ -15,10 +15,10 @@ from kernel_backend.backup import Contents, back_up, restore
 from kernel_backend.cli import main
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Config
-from kernel_backend.store.base import Draft
+from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
 
-DRAFT = Draft(
+DRAFT = NewExperiment(
     owner="ada", group="lab", snapshot="0" * 64, config=Config(), params={"lr": 0.1}, python="python", cwd="/"
 )
 

@@ -12,7 +12,7 @@ import pytest
 
 from kernel_backend.errors import ServiceUnreachable
 from kernel_backend.peers import check_connection, check_listener, netlink, proc, user_of
-from kernel_backend.peers.end import End, Found
+from kernel_backend.peers.end import ConnectionEnd, FoundSocket
 
 ME, ANOTHER = os.getuid(), 4711
 # Where a server listens, and where a client reaches it.
@@ -40,7 +40,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Modu
 
 
 @pytest.fixture(params=PLACES.values(), ids=PLACES.keys())
-def bound(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, End]]:
+def bound(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, ConnectionEnd]]:
     """A socket that is bound and does not listen yet, and where it will be reached."""
     family, host, target = request.param
     with socket.socket(family) as made:
@@ -48,10 +48,10 @@ def bound(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, End]]
             made.bind((host, 0))
         except OSError:
             pytest.skip(f"{host} is no address of this machine")
-        yield made, End(ip_address(target), made.getsockname()[1])
+        yield made, ConnectionEnd(ip_address(target), made.getsockname()[1])
 
 
-def test_a_port_is_its_listeners(bound: tuple[socket.socket, End]) -> None:
+def test_a_port_is_its_listeners(bound: tuple[socket.socket, ConnectionEnd]) -> None:
     made, where = bound
     with pytest.raises(ConnectionRefusedError, match="nobody listens at"):
         check_listener(where, {ME})  # bound, and nothing more
@@ -63,7 +63,9 @@ def test_a_port_is_its_listeners(bound: tuple[socket.socket, End]) -> None:
         check_listener(where, {ANOTHER})
 
 
-def test_a_connection_is_its_other_ends_before_it_is_accepted_and_after(bound: tuple[socket.socket, End]) -> None:
+def test_a_connection_is_its_other_ends_before_it_is_accepted_and_after(
+    bound: tuple[socket.socket, ConnectionEnd],
+) -> None:
     made, where = bound
     made.listen()
     with socket.create_connection((str(where.address), where.port)) as client:
@@ -86,21 +88,21 @@ def test_a_listener_at_another_address_of_the_port_does_not_count() -> None:
     with socket.socket() as mine, socket.create_server(("127.0.0.2", 0)) as other:
         mine.bind(("127.0.0.1", other.getsockname()[1]))
         with pytest.raises(ConnectionRefusedError):
-            check_listener(End.of(mine.getsockname()), {ME})
+            check_listener(ConnectionEnd.of(mine.getsockname()), {ME})
         mine.listen()
-        check_listener(End.of(mine.getsockname()), {ME})
+        check_listener(ConnectionEnd.of(mine.getsockname()), {ME})
 
 
 def test_other_machines_are_not_looked_at() -> None:
-    check_listener(End(ip_address("192.0.2.254"), 9), {ANOTHER})  # TEST-NET-1: nobody's
+    check_listener(ConnectionEnd(ip_address("192.0.2.254"), 9), {ANOTHER})  # TEST-NET-1: nobody's
 
 
-def test_a_socket_is_found_by_both_of_its_ends(bound: tuple[socket.socket, End], way: ModuleType) -> None:
+def test_a_socket_is_found_by_both_of_its_ends(bound: tuple[socket.socket, ConnectionEnd], way: ModuleType) -> None:
     made, where = bound
     made.listen()
     with socket.create_connection((str(where.address), where.port)) as client:
-        here = End.of(client.getsockname())
+        here = ConnectionEnd.of(client.getsockname())
         assert not way.look(where, here).held  # it is not accepted yet
-        assert way.look(here, where) == Found(ME, held=True)
-        assert way.look(where, End(here.address, 0)) == Found(ME, held=True)
-        assert way.look(End(where.address, 1), here) is None
+        assert way.look(here, where) == FoundSocket(ME, held=True)
+        assert way.look(where, ConnectionEnd(here.address, 0)) == FoundSocket(ME, held=True)
+        assert way.look(ConnectionEnd(where.address, 1), here) is None

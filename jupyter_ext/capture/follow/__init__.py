@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_ext.capture.follow.abstract_state import Outcome
+from jupyter_ext.capture.follow.abstract_state import StatementEffect
 from jupyter_ext.capture.follow.effects import Follower
 
-__all__ = ["Follower", "Outcome"]
+__all__ = ["Follower", "StatementEffect"]

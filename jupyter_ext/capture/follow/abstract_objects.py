@@ -8,28 +8,30 @@ from dataclasses import dataclass, field
 
 from jupyter_ext.capture.facts import FunctionNode
 
-Value = frozenset["Thing"]  # what an expression may be; empty: numbers, texts and other things that nobody can change
+Value = frozenset[
+    "AbstractObject"
+]  # what an expression may be; empty: numbers, texts and other things that nobody can change
 NOTHING: Value = frozenset()
 ELEMENTS = ""  # the field of what lies in a container, or under an attribute that the text does not name
 
 
 @dataclass(eq=False, slots=True)
-class Thing:
+class AbstractObject:
     """Something that can be changed, or holds what can be.
 
     `opaque` ones come from code that is not seen: their parts may be themselves. `stateful` ones, such as iterators
     and generators of random numbers, are changed by being used.
     """
 
-    fields: dict[str, set[Thing]] = field(default_factory=dict)
-    holders: set[Thing] = field(default_factory=set)  # a change of this one is a change of those
+    fields: dict[str, set[AbstractObject]] = field(default_factory=dict)
+    holders: set[AbstractObject] = field(default_factory=set)  # a change of this one is a change of those
     names: set[str] = field(default_factory=set)  # of the notebook
     opaque: bool = False
     stateful: bool = False
     unordered: bool = False  # a set
     grows: bool = False  # by being looked at, as a defaultdict does
-    function: Function | None = None
-    classes: list[Thing] = field(default_factory=list)  # of an instance; of a class its bases
+    function: AbstractFunction | None = None
+    classes: list[AbstractObject] = field(default_factory=list)  # of an instance; of a class its bases
     is_class: bool = False
     package: str | None = None
     path: str = ""  # within the package
@@ -37,9 +39,11 @@ class Thing:
     draws: bool = False  # by being iterated, as a DataLoader does
     origin: str | None = None  # the package that made it
     bound: Value = NOTHING  # to what a method belongs
-    call: tuple[Thing, list[Value], dict[str, Value]] | None = None  # of a generator: what runs when it is iterated
+    call: tuple[AbstractObject, list[Value], dict[str, Value]] | None = (
+        None  # of a generator: what runs when it is iterated
+    )
 
-    def hold(self, value: Iterable[Thing], under: str = ELEMENTS) -> None:
+    def hold(self, value: Iterable[AbstractObject], under: str = ELEMENTS) -> None:
         """Whatever `value` may be is a part of this from now on."""
         new = frozenset(value).difference(self.fields.get(under, ()))
         if new:
@@ -47,11 +51,11 @@ class Thing:
             for each in new:
                 each.holders.add(self)
 
-    def parts(self) -> set[Thing]:
+    def parts(self) -> set[AbstractObject]:
         """All that it holds itself."""
         return set().union(*self.fields.values())
 
-    def linked(self) -> set[Thing]:
+    def linked(self) -> set[AbstractObject]:
         """What it leads to: its parts, its classes, and what it belongs to."""
         return {*self.parts(), *self.classes, *self.bound}
 
@@ -59,7 +63,7 @@ class Thing:
         """Whether the text says what the attribute is."""
         return name in self.fields or any(each.names_field(name) for each in self.classes)
 
-    def find(self, name: str) -> set[Thing]:
+    def find(self, name: str) -> set[AbstractObject]:
         """What the attribute may be, by the instance and then by its classes; empty where the text does not say."""
         own = self.fields.get(name, set()) | self.fields.get(ELEMENTS, set())
         if self.fields.get(name):
@@ -73,7 +77,7 @@ class Thing:
         """The names of its fields and its bases'."""
         return set(self.fields).union(*[each.all_fields() for each in self.classes])
 
-    def own_methods(self, name: str) -> list[Thing]:
+    def own_methods(self, name: str) -> list[AbstractObject]:
         """A class's methods of that name, its own or those of the first base that has the name."""
         if name in self.fields:
             return [each for each in self.fields[name] if each.function is not None]
@@ -92,27 +96,27 @@ class Thing:
 
 
 @dataclass(eq=False, slots=True)
-class Frame:
+class LocalScope:
     """The local names of a function or class body that is being run."""
 
     local: frozenset[str]
-    outer: Frame | None
+    outer: LocalScope | None
     is_class: bool = False
     values: dict[str, Value] = field(default_factory=dict)
-    results: set[Thing] = field(default_factory=set)
-    box: Thing = field(default_factory=Thing)  # holds what the names do: closures are changed with it
+    results: set[AbstractObject] = field(default_factory=set)
+    box: AbstractObject = field(default_factory=AbstractObject)  # holds what the names do: closures are changed with it
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Function:
+class AbstractFunction:
     """A function whose text is known, and where its free names are looked up."""
 
     node: FunctionNode | ast.Lambda
-    frame: Frame | None
+    frame: LocalScope | None
     decorators: frozenset[str]
 
 
-def reach(value: Iterable[Thing]) -> set[Thing]:
+def reach(value: Iterable[AbstractObject]) -> set[AbstractObject]:
     """The things and all that they hold, at any depth."""
     found = {each for each in value if each.package is None}
     queue = list(found)
@@ -125,7 +129,7 @@ def reach(value: Iterable[Thing]) -> set[Thing]:
     return found
 
 
-def holders_of(changed: Iterable[Thing]) -> set[Thing]:
+def holders_of(changed: Iterable[AbstractObject]) -> set[AbstractObject]:
     """The things, and all that changes with them because it holds them."""
     found = set(changed)
     queue = list(found)
@@ -136,14 +140,14 @@ def holders_of(changed: Iterable[Thing]) -> set[Thing]:
     return found
 
 
-def names_of(things: Iterable[Thing]) -> set[str]:
+def names_of(things: Iterable[AbstractObject]) -> set[str]:
     """The notebook's names for these."""
     return set[str]().union(*(each.names for each in things))
 
 
-def parts_of(value: Iterable[Thing]) -> Value:
+def parts_of(value: Iterable[AbstractObject]) -> Value:
     """What an element or an attribute of it may be."""
-    found: set[Thing] = set()
+    found: set[AbstractObject] = set()
     for each in value:
         found |= each.parts()
         if each.opaque or each.package:

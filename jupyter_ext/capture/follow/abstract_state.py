@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jupyter_ext.capture.facts import Statement
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, Frame, Thing, Value
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, LocalScope, Value
 from jupyter_ext.capture.follow.syntax import Code
 from jupyter_ext.capture.names import parts
 
@@ -20,7 +20,7 @@ _STEPS = 20_000  # nodes within functions that are followed in all; beyond them 
 
 
 @dataclass
-class Outcome:
+class StatementEffect:
     """What running one statement may do to the notebook's names."""
 
     changed: set[str] = field(default_factory=set)
@@ -38,15 +38,15 @@ class Outcome:
     ambient: bool = False  # changes what any statement may depend on, such as sys.path
 
 
-class World:
+class AbstractState:
     """What names are, what there is, and what the statement that runs has done so far."""
 
     def __init__(self, visits: Visits, *, counts_subclasses: bool) -> None:
         self.globals: dict[str, Value] = {}
-        self._packages: dict[str, Thing] = {}
+        self._packages: dict[str, AbstractObject] = {}
         self.imported: set[str] = set()  # modules by the statements so far
         self.trees: list[ast.AST] = []
-        self.code: dict[Thing, Code] = {}  # of functions that were glanced at
+        self.code: dict[AbstractObject, Code] = {}  # of functions that were glanced at
         self.counts_subclasses = counts_subclasses  # somebody asks for `__subclasses__`
         self._visits = visits
         self.left = _STEPS
@@ -54,13 +54,13 @@ class World:
 
     def begin(self, statement: Statement | None = None) -> None:
         """Forget what belonged to the last statement."""
-        self.out = Outcome()
-        self.changed: set[Thing] = set()
-        self.frame: Frame | None = None
+        self.out = StatementEffect()
+        self.changed: set[AbstractObject] = set()
+        self.frame: LocalScope | None = None
         self.branches = int(statement is not None and statement.failed)  # its names are bound, or not
         self.sets_secret = statement is not None and statement.sets_secret
-        self.made: dict[object, Thing] = {}
-        self._boxes: list[Thing] = []
+        self.made: dict[object, AbstractObject] = {}
+        self._boxes: list[AbstractObject] = []
         self.memo: dict[object, Value] = {}
         self.stack = 0
         self.steps = 0
@@ -80,7 +80,7 @@ class World:
             self.out.read.add(name)
         return self.globals.get(name, NOTHING)
 
-    def owner(self, name: str) -> Frame | None:
+    def owner(self, name: str) -> LocalScope | None:
         """Whose local name it is here; None where it is the notebook's."""
         frame = self.frame
         if frame is not None and name in frame.local:
@@ -98,7 +98,7 @@ class World:
             self.bind_global(name, value)
             return
         if name in frame.local:
-            owner: Frame | None = frame
+            owner: LocalScope | None = frame
         else:  # global or nonlocal
             owner = self.owner(name)
         if owner is None:
@@ -127,15 +127,15 @@ class World:
         self.out.bound.add(name)
         self.bind_global(name, self.globals.get(name, NOTHING) | value)
 
-    def open(self, local: frozenset[str], outer: Frame | None, *, is_class: bool = False) -> Frame:
+    def open(self, local: frozenset[str], outer: LocalScope | None, *, is_class: bool = False) -> LocalScope:
         """The names of a body that is about to run."""
-        frame = Frame(local, outer, is_class)
+        frame = LocalScope(local, outer, is_class)
         self._boxes.append(frame.box)
         return frame
 
-    def box(self, value: Value) -> Thing:
+    def box(self, value: Value) -> AbstractObject:
         """A thing that holds these and that no place makes: the rest of a call's arguments."""
-        self._boxes.append(Thing())
+        self._boxes.append(AbstractObject())
         self._boxes[-1].hold(value)
         return self._boxes[-1]
 
@@ -152,14 +152,14 @@ class World:
             for part in each.linked():
                 part.holders.discard(each)
 
-    def make(self, node: object, **more: Any) -> Thing:
+    def make(self, node: object, **more: Any) -> AbstractObject:
         """The thing that this place in the code, or a key of several, makes in this statement."""
         key = (node if isinstance(node, tuple) else id(node), *more)
         if key not in self.made:
-            self.made[key] = Thing(**more)
+            self.made[key] = AbstractObject(**more)
         return self.made[key]
 
-    def holding(self, node: object, value: Iterable[Thing], **more: Any) -> Value:
+    def holding(self, node: object, value: Iterable[AbstractObject], **more: Any) -> Value:
         """A thing that this place makes, and that holds these."""
         thing = self.make(node, **more)
         thing.hold(value)
@@ -169,7 +169,7 @@ class World:
         """What is imported from a package at a path in it."""
         key = f"{package}:{path}"
         if key not in self._packages:
-            thing = self._packages[key] = Thing(package=package, path=path, opaque=True)
+            thing = self._packages[key] = AbstractObject(package=package, path=path, opaque=True)
             if path:
                 (top,) = self.package(package)
                 top.holders.add(thing)
@@ -189,10 +189,10 @@ class World:
 
     def visit_parts(self, node: ast.AST) -> Value:
         """What holds whatever its parts are: `a < b`, `a[b:c]`."""
-        inside: set[Thing] = set()
+        inside: set[AbstractObject] = set()
         for each in parts(node):
             inside |= self.visit(each)
         return self.holding(node, inside) if inside and isinstance(node, ast.expr) else NOTHING
 
 
-Visits = Mapping[type[ast.AST], Callable[[World, Any], Value]]  # by the type of the node
+Visits = Mapping[type[ast.AST], Callable[[AbstractState, Any], Value]]  # by the type of the node

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, Thing, Value, parts_of
-from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, AbstractObject, Value, parts_of
+from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.mutations import change, change_root
 from jupyter_ext.capture.follow.objects import attribute, attribute_value
 from jupyter_ext.capture.names import root, scan
 
 
-def call_builtin(world: World, name: str, arguments: list[Value], node: ast.Call) -> set[Thing]:
+def call_builtin(world: AbstractState, name: str, arguments: list[Value], node: ast.Call) -> set[AbstractObject]:
     """What a call of a builtin does beyond what is assumed of any function, and what it may be."""
     if name in ("setattr", "delattr") and arguments:
         key = node.args[1] if len(node.args) > 1 else None
@@ -55,7 +55,7 @@ def call_builtin(world: World, name: str, arguments: list[Value], node: ast.Call
     return set()
 
 
-def _run_text(world: World, text: str) -> Value:
+def _run_text(world: AbstractState, text: str) -> Value:
     """`exec("x = 1")`: what a constant text does."""
     try:
         tree = ast.parse(text)

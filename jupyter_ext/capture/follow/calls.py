@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value
-from jupyter_ext.capture.follow.abstract_state import Visits, World
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value
+from jupyter_ext.capture.follow.abstract_state import AbstractState, Visits
 from jupyter_ext.capture.follow.builtin import call_builtin
 from jupyter_ext.capture.follow.external_calls import call_outside
 from jupyter_ext.capture.follow.mutations import change, contain
@@ -17,7 +17,7 @@ from jupyter_ext.capture.follow.targets import bind_globals
 _SPREAD = 8  # arguments that `*xs` may be
 
 
-def call(world: World, node: ast.expr, *, dropped: bool) -> Value:
+def call(world: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     """What an expression may be, most often a call; `dropped`: nobody keeps the value, so it was made for an effect."""
     if isinstance(node, ast.Await):
         node = node.value
@@ -37,7 +37,7 @@ def call(world: World, node: ast.expr, *, dropped: bool) -> Value:
     for argument in node.args:  # what is spread may go anywhere
         arguments += [world.visit(argument)] * (_SPREAD if isinstance(argument, ast.Starred) else 1)
     keywords = {each.arg: world.visit(each.value) for each in node.keywords}
-    found: set[Thing] = set()
+    found: set[AbstractObject] = set()
     if dropped and isinstance(func, ast.Attribute) and func.attr in libraries.CHANGING:
         change(world, receiver)
     unknown = not callee
@@ -57,7 +57,7 @@ def call(world: World, node: ast.expr, *, dropped: bool) -> Value:
     return frozenset(found)
 
 
-def _call(world: World, node: ast.Call) -> Value:
+def _call(world: AbstractState, node: ast.Call) -> Value:
     return call(world, node, dropped=False)
 
 

@@ -6,20 +6,20 @@ import ast
 
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value
-from jupyter_ext.capture.follow.abstract_state import Visits, World
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value
+from jupyter_ext.capture.follow.abstract_state import AbstractState, Visits
 from jupyter_ext.capture.follow.functions import function, invoke
 from jupyter_ext.capture.follow.mutations import change, change_package
 from jupyter_ext.capture.follow.objects import apply, call_methods
 from jupyter_ext.capture.names import local_names, root
 
 
-def _definition(world: World, node: FunctionNode) -> Value:
+def _definition(world: AbstractState, node: FunctionNode) -> Value:
     world.bind(node.name, _decorated(world, node, function(world, node)))
     return NOTHING
 
 
-def _decorated(world: World, node: FunctionNode | ast.ClassDef, thing: Thing) -> Value:
+def _decorated(world: AbstractState, node: FunctionNode | ast.ClassDef, thing: AbstractObject) -> Value:
     value: Value = frozenset([thing])
     for decorator in reversed(node.decorator_list):
         called = world.visit(decorator)
@@ -43,7 +43,7 @@ def _decorated(world: World, node: FunctionNode | ast.ClassDef, thing: Thing) ->
     return value
 
 
-def _class(world: World, node: ast.ClassDef) -> Value:
+def _class(world: AbstractState, node: ast.ClassDef) -> Value:
     thing = world.make(node, is_class=True)
     for base in node.bases:
         found = world.visit(base)

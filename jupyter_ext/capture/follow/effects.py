@@ -7,7 +7,7 @@ import ast
 from jupyter_ext.capture.facts import Statement
 from jupyter_ext.capture.follow import calls, definitions, expressions, statements
 from jupyter_ext.capture.follow.abstract_objects import holders_of, names_of
-from jupyter_ext.capture.follow.abstract_state import Outcome, World
+from jupyter_ext.capture.follow.abstract_state import AbstractState, StatementEffect
 
 _VISITS = {**statements.VISITS, **definitions.VISITS, **expressions.VISITS, **calls.VISITS}
 
@@ -17,9 +17,9 @@ class Follower:
 
     def __init__(self, *, counts_subclasses: bool = False) -> None:
         """`counts_subclasses`: somebody asks for `__subclasses__`, so that each class changes its bases."""
-        self._world = World(_VISITS, counts_subclasses=counts_subclasses)
+        self._world = AbstractState(_VISITS, counts_subclasses=counts_subclasses)
 
-    def run(self, statement: Statement, *, displayed: bool) -> Outcome:
+    def run(self, statement: Statement, *, displayed: bool) -> StatementEffect:
         """What the statement may do; `displayed`: the notebook showed its value."""
         world = self._world
         world.begin(statement)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value, parts_of
-from jupyter_ext.capture.follow.abstract_state import Visits, World
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value, parts_of
+from jupyter_ext.capture.follow.abstract_state import AbstractState, Visits
 from jupyter_ext.capture.follow.functions import function
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.mutations import change, use
@@ -38,19 +38,19 @@ _ORDER = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 _SHOWN = ("__format__", "__str__", "__repr__")
 
 
-def _constant(world: World, node: ast.Constant) -> Value:
+def _constant(world: AbstractState, node: ast.Constant) -> Value:
     return NOTHING
 
 
-def _name(world: World, node: ast.Name) -> Value:
+def _name(world: AbstractState, node: ast.Name) -> Value:
     return world.lookup(node.id) if isinstance(node.ctx, ast.Load) else NOTHING
 
 
-def _attribute(world: World, node: ast.Attribute) -> Value:
+def _attribute(world: AbstractState, node: ast.Attribute) -> Value:
     return attribute_value(world, world.visit(node.value), node.attr, node)
 
 
-def _subscript(world: World, node: ast.Subscript) -> Value:
+def _subscript(world: AbstractState, node: ast.Subscript) -> Value:
     holder = world.visit(node.value)
     call_methods(world, world.visit(node.slice), ("__index__", "__hash__", "__eq__"), [NOTHING], node)
     change(world, [each for each in holder if each.grows])
@@ -59,12 +59,12 @@ def _subscript(world: World, node: ast.Subscript) -> Value:
     return frozenset(found | parts_of(holder) | parts)
 
 
-def _starred(world: World, node: ast.Starred) -> Value:
+def _starred(world: AbstractState, node: ast.Starred) -> Value:
     return iterate(world, world.visit(node.value))
 
 
-def _dict(world: World, node: ast.Dict) -> Value:
-    inside: set[Thing] = set()
+def _dict(world: AbstractState, node: ast.Dict) -> Value:
+    inside: set[AbstractObject] = set()
     for key, value in zip(node.keys, node.values, strict=True):
         found = world.visit(value)
         inside |= found if key is not None else parts_of(found)
@@ -75,8 +75,8 @@ def _dict(world: World, node: ast.Dict) -> Value:
     return world.holding(node, inside)
 
 
-def _display(world: World, node: ast.List | ast.Set | ast.Tuple) -> Value:
-    inside: set[Thing] = set()
+def _display(world: AbstractState, node: ast.List | ast.Set | ast.Tuple) -> Value:
+    inside: set[AbstractObject] = set()
     for each in node.elts:
         inside |= world.visit(each)
     if not inside and isinstance(node, ast.Tuple):
@@ -86,21 +86,21 @@ def _display(world: World, node: ast.List | ast.Set | ast.Tuple) -> Value:
     return world.holding(node, inside, unordered=isinstance(node, ast.Set))
 
 
-def _text(world: World, node: ast.AST) -> Value:
+def _text(world: AbstractState, node: ast.AST) -> Value:
     world.visit_parts(node)
     return NOTHING
 
 
-def _formatted(world: World, node: ast.FormattedValue) -> Value:
+def _formatted(world: AbstractState, node: ast.FormattedValue) -> Value:
     call_methods(world, world.visit(node.value), _SHOWN, [NOTHING], node)
     if node.format_spec is not None:
         world.visit(node.format_spec)
     return NOTHING
 
 
-def _compare(world: World, node: ast.Compare) -> Value:
+def _compare(world: AbstractState, node: ast.Compare) -> Value:
     left = world.visit(node.left)
-    found: set[Thing] = set()
+    found: set[AbstractObject] = set()
     for operator, comparator in zip(node.ops, node.comparators, strict=True):
         right = world.visit(comparator)
         if isinstance(operator, ast.In | ast.NotIn):
@@ -113,26 +113,26 @@ def _compare(world: World, node: ast.Compare) -> Value:
     return frozenset(found | world.visit_parts(node))
 
 
-def _choice(world: World, node: ast.IfExp) -> Value:
+def _choice(world: AbstractState, node: ast.IfExp) -> Value:
     ask_truth(world, node.test)
     return world.visit(node.body) | world.visit(node.orelse)
 
 
-def _either(world: World, node: ast.BoolOp) -> Value:
+def _either(world: AbstractState, node: ast.BoolOp) -> Value:
     return NOTHING.union(*[ask_truth(world, each) for each in node.values])
 
 
-def _unary(world: World, node: ast.UnaryOp) -> Value:
+def _unary(world: AbstractState, node: ast.UnaryOp) -> Value:
     value = world.visit(node.operand)
     found = call_methods(world, value, _UNARY[type(node.op)], [], node)
     return NOTHING if isinstance(node.op, ast.Not) else frozenset(found | world.holding(node, value, opaque=True))
 
 
-def _await(world: World, node: ast.Await) -> Value:
+def _await(world: AbstractState, node: ast.Await) -> Value:
     return world.visit(node.value)
 
 
-def _operator(world: World, node: ast.BinOp) -> Value:
+def _operator(world: AbstractState, node: ast.BinOp) -> Value:
     left, right = world.visit(node.left), world.visit(node.right)
     if not left and not right:
         return NOTHING
@@ -144,21 +144,21 @@ def _operator(world: World, node: ast.BinOp) -> Value:
     return frozenset(found | world.holding(node, parts_of(left) | parts_of(right), opaque=True, unordered=unordered))
 
 
-def _walrus(world: World, node: ast.NamedExpr) -> Value:
+def _walrus(world: AbstractState, node: ast.NamedExpr) -> Value:
     value = world.visit(node.value)
     store(world, node.target, value)
     return value
 
 
-def _lambda(world: World, node: ast.Lambda) -> Value:
+def _lambda(world: AbstractState, node: ast.Lambda) -> Value:
     return frozenset([function(world, node)])
 
 
-def _comprehension(world: World, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Value:
+def _comprehension(world: AbstractState, node: ast.ListComp | ast.SetComp | ast.DictComp) -> Value:
     targets = [each for generator in node.generators for each in ast.walk(generator.target)]
     before = world.frame
     inner = world.open(frozenset(each.id for each in targets if isinstance(each, ast.Name)), before)
-    inside: set[Thing] = set()
+    inside: set[AbstractObject] = set()
     by_hash = world.out.by_hash
     for generator in node.generators:
         found = iterate(world, world.visit(generator.iter))
@@ -175,7 +175,7 @@ def _comprehension(world: World, node: ast.ListComp | ast.SetComp | ast.DictComp
     return world.holding(node, inside, unordered=isinstance(node, ast.SetComp))
 
 
-def _generator(world: World, node: ast.GeneratorExp) -> Value:
+def _generator(world: AbstractState, node: ast.GeneratorExp) -> Value:
     """A generator expression: its parts run when it is iterated."""
     iterator = world.make(node, stateful=True)
     iterator.hold(world.visit(node.generators[0].iter))
@@ -183,13 +183,13 @@ def _generator(world: World, node: ast.GeneratorExp) -> Value:
     return frozenset([iterator])
 
 
-def _yield(world: World, node: ast.Yield) -> Value:
+def _yield(world: AbstractState, node: ast.Yield) -> Value:
     if node.value is not None and world.frame is not None:
         world.frame.results |= world.visit(node.value)
     return NOTHING
 
 
-def _yield_from(world: World, node: ast.YieldFrom) -> Value:
+def _yield_from(world: AbstractState, node: ast.YieldFrom) -> Value:
     if world.frame is not None:
         world.frame.results |= iterate(world, world.visit(node.value))
     return NOTHING

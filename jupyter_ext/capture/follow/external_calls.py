@@ -6,7 +6,7 @@ import ast
 
 from jupyter_ext.capture.follow import libraries
 from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, Value, parts_of, reach
-from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.mutations import (
     change,
@@ -32,7 +32,7 @@ _MAKING = {"__init__", "__new__", "__init_subclass__", ELEMENTS}
 
 
 def call_outside(
-    world: World,
+    world: AbstractState,
     node: ast.Call,
     receiver: Value,
     callee: Value,
@@ -111,7 +111,7 @@ def call_outside(
     return _of_module(world, node, name, arguments, every | callee, dropped=dropped, path=path)
 
 
-def _run_layers(world: World, called: Value) -> None:
+def _run_layers(world: AbstractState, called: Value) -> None:
     """Modules of torch that are called draw (dropout), and some learn by that alone."""
     layers = [each for each in reach(called) if each.opaque and each.function is None]
     if any(each.origin == "torch" for each in layers):
@@ -129,7 +129,7 @@ def _origin(package: str | None, name: str, node: ast.Call, first: Value) -> str
     return package
 
 
-def _called_back(world: World, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
+def _called_back(world: AbstractState, value: Value, given: Value, node: ast.AST, *, anything: bool) -> None:
     """An object of a library is called, or a method of it: it may call what it was given, and its subclass."""
     known = frozenset(thing for thing in value if thing.opaque and thing.package is None)
     given |= parts_of(known) - known
@@ -143,14 +143,14 @@ def _called_back(world: World, value: Value, given: Value, node: ast.AST, *, any
             call_methods(world, frozenset([each]), sorted(names), [given, given], node)
 
 
-def _convert(world: World, value: Value, node: ast.AST) -> None:
+def _convert(world: AbstractState, value: Value, node: ast.AST) -> None:
     for each in value | parts_of(value):
         if each.classes and not each.is_class:
             call_methods(world, frozenset([each]), _ASKED, [NOTHING], node)
 
 
 def _of_module(
-    world: World,
+    world: AbstractState,
     node: ast.Call,
     name: str,
     arguments: list[Value],
@@ -178,7 +178,7 @@ def _of_module(
 
 
 def _of_object(
-    world: World,
+    world: AbstractState,
     node: ast.Call,
     name: str,
     objects: Value,
@@ -233,7 +233,7 @@ def _of_object(
     return used | world.holding(node, objects | every, opaque=True, unordered=unordered)
 
 
-def _result(world: World, node: ast.Call, name: str, every: Value) -> Value:
+def _result(world: AbstractState, node: ast.Call, name: str, every: Value) -> Value:
     if name in libraries.SCALAR and isinstance(node.func, ast.Name):
         return NOTHING
     if name in libraries.STATEFUL:

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value
-from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value
+from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.mutations import change_package
 from jupyter_ext.capture.follow.syntax import Code, text_of
 
 _ANY_CLASS = {"cls", "type", "setattr"}
 
 
-def glance(world: World, thing: Thing, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+def glance(world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
     """Call a function without running it: whatever it can reach has changed, if it changes anything."""
     assert thing.function is not None
     given = NOTHING.union(*arguments, *keywords.values())
@@ -37,7 +37,7 @@ def glance(world: World, thing: Thing, arguments: list[Value], keywords: dict[st
     return value
 
 
-def _reached(world: World, thing: Thing, given: Value) -> tuple[Code, set[Thing]]:
+def _reached(world: AbstractState, thing: AbstractObject, given: Value) -> tuple[Code, set[AbstractObject]]:
     """All things that a call can reach, by name or by what it is given, and the code among them."""
     code = _by_name(world, thing)
     seen = {thing, *given, *_named(world, code)}
@@ -58,7 +58,7 @@ def _reached(world: World, thing: Thing, given: Value) -> tuple[Code, set[Thing]
     return code, seen
 
 
-def _named(world: World, code: Code) -> Iterator[Thing]:
+def _named(world: AbstractState, code: Code) -> Iterator[AbstractObject]:
     """What the names in some code stand for; functions that are no more than their text are a part of it."""
     for name in code.names:
         for each in world.globals.get(name, ()):
@@ -66,7 +66,7 @@ def _named(world: World, code: Code) -> Iterator[Thing]:
                 yield each
 
 
-def _by_name(world: World, thing: Thing) -> Code:
+def _by_name(world: AbstractState, thing: AbstractObject) -> Code:
     """A function's text with those of all functions that it names; kept until one of the names stands for another."""
     if thing in world.code:
         return world.code[thing]

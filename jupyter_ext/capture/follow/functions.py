@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.facts import FunctionNode
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, Function, Thing, Value
-from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractFunction, AbstractObject, Value
+from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.function_summary import glance
 from jupyter_ext.capture.follow.syntax import last_name
 from jupyter_ext.capture.names import body
@@ -15,12 +15,12 @@ _STEPS_OF_ONE = 4_000  # nodes within functions that are followed for one statem
 _DEPTH = 40  # of calls within calls
 
 
-def function(world: World, node: FunctionNode | ast.Lambda) -> Thing:
+def function(world: AbstractState, node: FunctionNode | ast.Lambda) -> AbstractObject:
     """The function that a definition makes, with its defaults and what it closes over."""
     key = ("function", id(node), id(world.frame))
     if key not in world.made:
         decorators = frozenset(last_name(each) for each in getattr(node, "decorator_list", []))
-        thing = world.made[key] = Thing(function=Function(node, world.frame, decorators))
+        thing = world.made[key] = AbstractObject(function=AbstractFunction(node, world.frame, decorators))
         frame = world.frame
         while frame is not None:
             thing.hold([frame.box], "closure")
@@ -32,7 +32,9 @@ def function(world: World, node: FunctionNode | ast.Lambda) -> Thing:
     return thing
 
 
-def invoke(world: World, thing: Thing, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def invoke(
+    world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
     """Call a function; a generator runs when it is iterated."""
     if thing.function is None:
         return NOTHING
@@ -45,7 +47,7 @@ def invoke(world: World, thing: Thing, arguments: list[Value], keywords: dict[st
     return frozenset([iterator])
 
 
-def enter(world: World, thing: Thing, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+def enter(world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
     """Run the body of a function, once for the same arguments in a statement."""
     function = thing.function
     assert function is not None
@@ -74,7 +76,11 @@ def enter(world: World, thing: Thing, arguments: list[Value], keywords: dict[str
 
 
 def _bindings(
-    world: World, arguments: ast.arguments, given: list[Value], keywords: dict[str, Value], thing: Thing
+    world: AbstractState,
+    arguments: ast.arguments,
+    given: list[Value],
+    keywords: dict[str, Value],
+    thing: AbstractObject,
 ) -> list[tuple[str, Value]]:
     """What the arguments of a call are to the function, by their names there."""
     names = [each.arg for each in [*arguments.posonlyargs, *arguments.args]]

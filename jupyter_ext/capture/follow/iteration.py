@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value, parts_of, reach
-from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value, parts_of, reach
+from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.functions import enter
 from jupyter_ext.capture.follow.mutations import contain, draw, in_order, use
 from jupyter_ext.capture.follow.objects import apply, call_methods
@@ -14,7 +14,7 @@ from jupyter_ext.capture.names import body
 _NOWHERE = ast.Pass()  # in the code: the loop itself calls these
 
 
-def iterate(world: World, value: Value) -> Value:
+def iterate(world: AbstractState, value: Value) -> Value:
     """Take all of it; what its elements may be."""
     use(world, value)
     in_order(world, value)
@@ -39,6 +39,6 @@ def iterate(world: World, value: Value) -> Value:
     return frozenset(found)
 
 
-def _by_methods(world: World, value: Value) -> set[Thing]:
+def _by_methods(world: AbstractState, value: Value) -> set[AbstractObject]:
     found = call_methods(world, value, ("__iter__", "__aiter__"), [], _NOWHERE)
     return found | call_methods(world, value | found, ("__next__", "__anext__", "__getitem__"), [NOTHING], _NOWHERE)

@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterable
 
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value, parts_of, reach
-from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value, parts_of, reach
+from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.sources import RandomUse
 from jupyter_ext.capture.names import root
 
 _SPREADING = {"extend", "extendleft", "update", "__iadd__"}
 
 
-def change(world: World, value: Iterable[Thing], *, deep: bool = False) -> None:
+def change(world: AbstractState, value: Iterable[AbstractObject], *, deep: bool = False) -> None:
     """These change; `deep`: with all that they hold, by code that is not seen."""
     found = reach(value) if deep else value
     for each in found:
@@ -24,14 +24,14 @@ def change(world: World, value: Iterable[Thing], *, deep: bool = False) -> None:
                 each.opaque = True
 
 
-def use(world: World, value: Iterable[Thing]) -> None:
+def use(world: AbstractState, value: Iterable[AbstractObject]) -> None:
     """Iterators move on, generators draw."""
     for each in value:
         if each.stateful:
             world.changed.add(each)
 
 
-def change_package(world: World, package: str, path: tuple[str, ...]) -> None:
+def change_package(world: AbstractState, package: str, path: tuple[str, ...]) -> None:
     """Something at `path` in a package is set; not what a secret is set in, which stays out of snapshots."""
     if world.sets_secret:
         return
@@ -42,7 +42,7 @@ def change_package(world: World, package: str, path: tuple[str, ...]) -> None:
     world.changed |= world.package(package)
 
 
-def draw(world: World, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
+def draw(world: AbstractState, package: str, path: tuple[str, ...], *, surely: bool = False) -> None:
     """A call in a package that may draw random numbers, or seed where they come from."""
     seeded, drawn = libraries.random_effect(package, path)
     world.out.seeded |= seeded
@@ -50,7 +50,7 @@ def draw(world: World, package: str, path: tuple[str, ...], *, surely: bool = Fa
     world.out.surely_drawn |= drawn if surely else set()
 
 
-def use_random(world: World, use: RandomUse) -> None:
+def use_random(world: AbstractState, use: RandomUse) -> None:
     """A call of the project's own code that seeds or draws."""
     world.out.seeded |= use.seeded
     world.out.perhaps_seeded |= use.perhaps
@@ -58,13 +58,13 @@ def use_random(world: World, use: RandomUse) -> None:
     world.out.surely_drawn |= use.drawn - use.seeded - use.perhaps
 
 
-def in_order(world: World, value: Iterable[Thing]) -> None:
+def in_order(world: AbstractState, value: Iterable[AbstractObject]) -> None:
     """Something depends on the order of these."""
     if any(each.unordered for each in value):
         world.out.by_hash = True
 
 
-def contain(world: World, name: str, receiver: Value, arguments: list[Value]) -> None:
+def contain(world: AbstractState, name: str, receiver: Value, arguments: list[Value]) -> None:
     """A method of containers: `xs.append(x)`."""
     change(world, receiver)
     for value in arguments:
@@ -72,7 +72,7 @@ def contain(world: World, name: str, receiver: Value, arguments: list[Value]) ->
             each.hold(value | parts_of(value) if name in _SPREADING else value)
 
 
-def change_root(world: World, name: str, path: tuple[str, ...]) -> None:
+def change_root(world: AbstractState, name: str, path: tuple[str, ...]) -> None:
     """`decimal.getcontext().prec = 5`, and names whose value is known to nobody."""
     packages = [each for each in world.globals.get(name, NOTHING) if each.package]
     for each in packages:
@@ -81,7 +81,7 @@ def change_root(world: World, name: str, path: tuple[str, ...]) -> None:
         world.out.changed.add(name)
 
 
-def mark_unknown(world: World, nodes: Iterable[ast.expr]) -> None:
+def mark_unknown(world: AbstractState, nodes: Iterable[ast.expr]) -> None:
     """Names that stand for nothing known may still be changed."""
     for each in nodes:
         name, _ = root(each)

@@ -6,24 +6,24 @@ import ast
 from collections.abc import Iterable
 
 from jupyter_ext.capture.follow import libraries
-from jupyter_ext.capture.follow.abstract_objects import NOTHING, Thing, Value
-from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value
+from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.functions import invoke
 from jupyter_ext.capture.follow.mutations import draw
 
 TRUTH = ("__bool__", "__len__")
 
 
-def ask_truth(world: World, node: ast.expr) -> Value:
+def ask_truth(world: AbstractState, node: ast.expr) -> Value:
     """Run an expression that is asked whether it is true."""
     value = world.visit(node)
     call_methods(world, value, TRUTH, [], node)
     return value
 
 
-def attribute(world: World, holder: Value, name: str, node: ast.AST) -> Value:
+def attribute(world: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
     """What `holder.name` may be; properties and descriptors run."""
-    found: set[Thing] = set()
+    found: set[AbstractObject] = set()
     for each in holder:
         known = each.find(name)
         for part in known:
@@ -56,26 +56,26 @@ def attribute(world: World, holder: Value, name: str, node: ast.AST) -> Value:
     return frozenset(found)
 
 
-def attribute_value(world: World, holder: Value, name: str, node: ast.AST) -> Value:
+def attribute_value(world: AbstractState, holder: Value, name: str, node: ast.AST) -> Value:
     """What `holder.name` is to who keeps it: of a package, such as `torch.manual_seed`, that and no more."""
     found = attribute(world, holder, name, node)
     inner = [world.package(each.package, f"{each.path}.{name}".lstrip(".")) for each in found if each.package]
     return NOTHING.union({each for each in found if each.package is None}, *inner)
 
 
-def _method_of(world: World, method: Thing, holder: Thing, node: object) -> Thing:
+def _method_of(world: AbstractState, method: AbstractObject, holder: AbstractObject, node: object) -> AbstractObject:
     key = ("bound", id(method), id(holder), node if isinstance(node, tuple) else id(node))
     if key not in world.made:
-        thing = world.made[key] = Thing(function=method.function, bound=frozenset([holder]))
+        thing = world.made[key] = AbstractObject(function=method.function, bound=frozenset([holder]))
         thing.path = str(node[0]) if isinstance(node, tuple) and method.function is None else ""
         thing.holders.add(holder)
         holder.holders.add(thing)
     return world.made[key]
 
 
-def methods_of_bases(world: World, value: Value, name: str, node: ast.AST) -> Value:
+def methods_of_bases(world: AbstractState, value: Value, name: str, node: ast.AST) -> Value:
     """All methods of that name in the classes of `value` and in their bases."""
-    found: set[Thing] = set()
+    found: set[AbstractObject] = set()
     for each in value:
         queue = [each] if each.is_class else list(each.classes)
         while queue:
@@ -86,9 +86,11 @@ def methods_of_bases(world: World, value: Value, name: str, node: ast.AST) -> Va
     return frozenset(found)
 
 
-def call_methods(world: World, value: Value, names: Iterable[str], arguments: list[Value], node: ast.AST) -> set[Thing]:
+def call_methods(
+    world: AbstractState, value: Value, names: Iterable[str], arguments: list[Value], node: ast.AST
+) -> set[AbstractObject]:
     """Call these methods of the instances among `value` whose classes have them."""
-    found: set[Thing] = set()
+    found: set[AbstractObject] = set()
     for each in value:
         if each.classes and not each.is_class:
             for name in names:
@@ -99,7 +101,9 @@ def call_methods(world: World, value: Value, names: Iterable[str], arguments: li
     return found
 
 
-def apply(world: World, thing: Thing, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def apply(
+    world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
     """Call something of the notebook: a function, a method, a class, an instance."""
     if thing.function is not None:
         if thing.function.decorators & {"lru_cache", "cache"}:  # it keeps what it returns
@@ -107,18 +111,20 @@ def apply(world: World, thing: Thing, arguments: list[Value], keywords: dict[str
         return invoke(world, thing, [*([thing.bound] if thing.bound else []), *arguments], keywords, node)
     if thing.is_class:
         return _instance(world, thing, arguments, keywords, node)
-    found: set[Thing] = set()
+    found: set[AbstractObject] = set()
     for cls in thing.classes:
         for method in cls.find("__call__"):
             found |= invoke(world, method, [frozenset([thing]), *arguments], keywords, node)
     return frozenset(found)
 
 
-def _instance(world: World, cls: Thing, arguments: list[Value], keywords: dict[str, Value], node: ast.AST) -> Value:
+def _instance(
+    world: AbstractState, cls: AbstractObject, arguments: list[Value], keywords: dict[str, Value], node: ast.AST
+) -> Value:
     """What calling a class makes; what is written in it alone runs, the rest is assumed to keep its arguments."""
     key = ("instance", id(cls), id(node))
     if key not in world.made:
-        world.made[key] = Thing(classes=[cls], opaque=cls.is_unseen())
+        world.made[key] = AbstractObject(classes=[cls], opaque=cls.is_unseen())
         cls.holders.add(world.made[key])
     thing = world.made[key]
     itself: Value = frozenset([thing])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.follow.abstract_objects import NOTHING, Value, parts_of
-from jupyter_ext.capture.follow.abstract_state import Visits, World
+from jupyter_ext.capture.follow.abstract_state import AbstractState, Visits
 from jupyter_ext.capture.follow.calls import call
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.mutations import change, use_random
@@ -16,7 +16,7 @@ from jupyter_ext.capture.follow.targets import rebind, store
 from jupyter_ext.capture.loaded import star_names
 
 
-def _branch(world: World, node: ast.If | ast.Try | ast.TryStar) -> Value:
+def _branch(world: AbstractState, node: ast.If | ast.Try | ast.TryStar) -> Value:
     world.branches += 1
     if isinstance(node, ast.If):
         ask_truth(world, node.test)
@@ -27,7 +27,7 @@ def _branch(world: World, node: ast.If | ast.Try | ast.TryStar) -> Value:
     return NOTHING
 
 
-def _loop(world: World, node: ast.For | ast.AsyncFor | ast.While) -> Value:
+def _loop(world: AbstractState, node: ast.For | ast.AsyncFor | ast.While) -> Value:
     world.branches += 1
     for _ in range(2):
         if isinstance(node, ast.While):
@@ -40,7 +40,7 @@ def _loop(world: World, node: ast.For | ast.AsyncFor | ast.While) -> Value:
     return NOTHING
 
 
-def _with(world: World, node: ast.With | ast.AsyncWith) -> Value:
+def _with(world: AbstractState, node: ast.With | ast.AsyncWith) -> Value:
     for item in node.items:
         manager = world.visit(item.context_expr)
         given = call_methods(world, manager, ("__enter__", "__aenter__"), [], item)
@@ -52,7 +52,7 @@ def _with(world: World, node: ast.With | ast.AsyncWith) -> Value:
     return NOTHING
 
 
-def _handler(world: World, node: ast.ExceptHandler) -> Value:
+def _handler(world: AbstractState, node: ast.ExceptHandler) -> Value:
     if node.type:
         world.visit(node.type)
     if node.name:
@@ -61,14 +61,14 @@ def _handler(world: World, node: ast.ExceptHandler) -> Value:
     return NOTHING
 
 
-def _bind_pattern(world: World, pattern: ast.pattern, value: Value) -> None:
+def _bind_pattern(world: AbstractState, pattern: ast.pattern, value: Value) -> None:
     for each in ast.walk(pattern):
         name = getattr(each, "rest" if isinstance(each, ast.MatchMapping) else "name", None)
         if isinstance(name, str):
             world.bind(name, value)
 
 
-def _match(world: World, node: ast.Match) -> Value:
+def _match(world: AbstractState, node: ast.Match) -> Value:
     subject = world.visit(node.subject)
     world.branches += 1
     for case in node.cases:
@@ -80,7 +80,7 @@ def _match(world: World, node: ast.Match) -> Value:
     return NOTHING
 
 
-def _import(world: World, node: ast.Import) -> Value:
+def _import(world: AbstractState, node: ast.Import) -> Value:
     for each in node.names:
         package, _, path = each.name.partition(".")
         _run_module(world, each.name)
@@ -88,7 +88,7 @@ def _import(world: World, node: ast.Import) -> Value:
     return NOTHING
 
 
-def _import_from(world: World, node: ast.ImportFrom) -> Value:
+def _import_from(world: AbstractState, node: ast.ImportFrom) -> Value:
     package, _, path = (node.module or ".").partition(".")
     _run_module(world, node.module or "")
     names = {each.asname or each.name: each.name for each in node.names if each.name != "*"}
@@ -98,7 +98,7 @@ def _import_from(world: World, node: ast.ImportFrom) -> Value:
     return NOTHING
 
 
-def _run_module(world: World, name: str) -> None:
+def _run_module(world: AbstractState, name: str) -> None:
     """An import runs the module, for the first time perhaps."""
     package, *path = name.split(".")
     if name not in world.imported and (use := random_use(package, path)) is not None:
@@ -106,7 +106,7 @@ def _run_module(world: World, name: str) -> None:
     world.imported.add(name)
 
 
-def _assign(world: World, node: ast.Assign) -> Value:
+def _assign(world: AbstractState, node: ast.Assign) -> Value:
     only = all(isinstance(each, ast.Name) and each.id == "_" for each in node.targets)
     value = call(world, node.value, dropped=True) if only else world.visit(node.value)
     for target in node.targets:
@@ -117,7 +117,7 @@ def _assign(world: World, node: ast.Assign) -> Value:
     return NOTHING
 
 
-def _unpack(world: World, target: ast.Tuple | ast.List, value: ast.Tuple | ast.List) -> None:
+def _unpack(world: AbstractState, target: ast.Tuple | ast.List, value: ast.Tuple | ast.List) -> None:
     """`a, b = b, a`: each its own, and the right side as it was before."""
     starred = any(isinstance(each, ast.Starred) for each in [*target.elts, *value.elts])
     if starred or len(target.elts) != len(value.elts):
@@ -128,13 +128,13 @@ def _unpack(world: World, target: ast.Tuple | ast.List, value: ast.Tuple | ast.L
         store(world, each, found)
 
 
-def _annotated(world: World, node: ast.AnnAssign) -> Value:
+def _annotated(world: AbstractState, node: ast.AnnAssign) -> Value:
     if node.value is not None:
         store(world, node.target, world.visit(node.value))
     return NOTHING
 
 
-def _augmented(world: World, node: ast.AugAssign) -> Value:
+def _augmented(world: AbstractState, node: ast.AugAssign) -> Value:
     value = world.visit(node.value)
     target = node.target
     if isinstance(target, ast.Name):
@@ -151,7 +151,7 @@ def _augmented(world: World, node: ast.AugAssign) -> Value:
     return NOTHING
 
 
-def _delete(world: World, node: ast.Delete) -> Value:
+def _delete(world: AbstractState, node: ast.Delete) -> Value:
     for target in node.targets:
         if isinstance(target, ast.Name):
             if world.frame is None:
@@ -161,22 +161,22 @@ def _delete(world: World, node: ast.Delete) -> Value:
     return NOTHING
 
 
-def _expression(world: World, node: ast.Expr) -> Value:
+def _expression(world: AbstractState, node: ast.Expr) -> Value:
     return call(world, node.value, dropped=node.value is not world.kept)
 
 
-def _return(world: World, node: ast.Return) -> Value:
+def _return(world: AbstractState, node: ast.Return) -> Value:
     if node.value is not None and world.frame is not None:
         world.frame.results |= world.visit(node.value)
     return NOTHING
 
 
-def _assert(world: World, node: ast.Assert) -> Value:
+def _assert(world: AbstractState, node: ast.Assert) -> Value:
     ask_truth(world, node.test)
     return NOTHING
 
 
-def _nothing(world: World, node: ast.stmt) -> Value:
+def _nothing(world: AbstractState, node: ast.stmt) -> Value:
     return NOTHING
 
 

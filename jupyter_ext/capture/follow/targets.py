@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from jupyter_ext.capture.follow.abstract_objects import ELEMENTS, NOTHING, Value
-from jupyter_ext.capture.follow.abstract_state import World
+from jupyter_ext.capture.follow.abstract_state import AbstractState
 from jupyter_ext.capture.follow.functions import invoke
 from jupyter_ext.capture.follow.iteration import iterate
 from jupyter_ext.capture.follow.mutations import change, change_package, change_root
@@ -14,7 +14,7 @@ from jupyter_ext.capture.follow.syntax import is_globals
 from jupyter_ext.capture.names import root
 
 
-def store(world: World, target: ast.expr, value: Value) -> None:
+def store(world: AbstractState, target: ast.expr, value: Value) -> None:
     """Put a value where a target says: a name, an attribute, an element, or several of them."""
     if isinstance(target, ast.Name):
         if world.frame is None:
@@ -31,7 +31,7 @@ def store(world: World, target: ast.expr, value: Value) -> None:
         _store_part(world, target, value)
 
 
-def rebind(world: World, name: str, value: Value, node: ast.AST) -> None:
+def rebind(world: AbstractState, name: str, value: Value, node: ast.AST) -> None:
     """Bind a name of the notebook anew; what nothing holds any more is finalized."""
     before = world.globals.get(name, NOTHING)
     world.bind_global(name, value)
@@ -41,7 +41,7 @@ def rebind(world: World, name: str, value: Value, node: ast.AST) -> None:
         call_methods(world, gone, ("__del__",), [], node)
 
 
-def _store_part(world: World, target: ast.Attribute | ast.Subscript, value: Value) -> None:
+def _store_part(world: AbstractState, target: ast.Attribute | ast.Subscript, value: Value) -> None:
     holder = world.visit(target.value)
     under = target.attr if isinstance(target, ast.Attribute) else ELEMENTS
     if isinstance(target, ast.Subscript):
@@ -67,14 +67,14 @@ def _store_part(world: World, target: ast.Attribute | ast.Subscript, value: Valu
         change_root(world, name, path)
 
 
-def _store_by_name(world: World, target: ast.Subscript, value: Value) -> None:
+def _store_by_name(world: AbstractState, target: ast.Subscript, value: Value) -> None:
     """`globals()["x"] = 1`."""
     key = target.slice
     if is_globals(target.value) and isinstance(key, ast.Constant) and isinstance(key.value, str):
         world.bind_weakly(key.value, value)
 
 
-def bind_globals(world: World, node: ast.Call) -> None:
+def bind_globals(world: AbstractState, node: ast.Call) -> None:
     """`globals().update(x=1)`."""
     pairs = [(each.arg, each.value) for each in node.keywords]
     for literal in node.args:

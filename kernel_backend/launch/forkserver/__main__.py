@@ -18,8 +18,8 @@ from pathlib import Path
 
 from kernel_backend.launch.forkserver import cache_key
 from kernel_backend.launch.forkserver.child import become
-from kernel_backend.launch.forkserver.endpoint import Door
-from kernel_backend.launch.forkserver.server import Nursery
+from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
+from kernel_backend.launch.forkserver.server import ForkserverLoop
 
 # An optimizer's first step imports torch._dynamo.
 PRELOADED = ("torch", "torch._dynamo", "kernel_backend.runner.worker")
@@ -27,7 +27,7 @@ PRELOADED_IF_THERE = ("horovod.torch",)  # a rank that needs it says itself what
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")  # whoever asks CUDA or ROCm for the number of devices opens them
 
 
-def serve(door: Door, idle_s: float) -> None:
+def serve(door: ForkserverEndpoint, idle_s: float) -> None:
     """Be the forkserver behind this door until it is wanted no more; at once, where another is. In a fork: the rank."""
     lock = door.lock()
     if lock is None:
@@ -35,7 +35,7 @@ def serve(door: Door, idle_s: float) -> None:
     server, listener = os.getpid(), door.listen()  # launchers may ask while torch is being imported
     origin = cache_key.installed()
     imported = preload()
-    nursery = Nursery(listener, idle_s)
+    nursery = ForkserverLoop(listener, idle_s)
     mine = nursery.serve(lambda: door.address.exists() and cache_key.installed() == origin)
     if mine is None:
         door.remove()
@@ -82,4 +82,4 @@ def _files() -> Iterator[str]:
 
 if __name__ == "__main__":
     os.chdir("/")  # started in a launcher's folder, so that relative entries of PYTHONPATH mean what they mean there
-    serve(Door.at(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]))
+    serve(ForkserverEndpoint.at(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]))

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernel_backend.launch.rank_spec import Request
+from kernel_backend.launch.rank_spec import RankRequest
 from kernel_backend.parent_death import die_with
 
 _PR_SET_NAME = 15
 
 
-def become(rank: int, request: Request, server: int, imported: Mapping[str, str]) -> None:
+def become(rank: int, request: RankRequest, server: int, imported: Mapping[str, str]) -> None:
     """Run this process as one of the ranks that were asked for, to its end: raises SystemExit.
 
     From here on it is what a cold rank is with torch imported already; `imported` are the variables that those
@@ -51,7 +51,7 @@ def show_as(name: str, command: str) -> None:
         ctypes.memset(end - 1, ord("."), 1)
 
 
-def take_files(request: Request, rank: int) -> None:
+def take_files(request: RankRequest, rank: int) -> None:
     """Make this rank's files its stdin, stdout and stderr, and close those of all ranks."""
     order = request.orders[rank]
     for target, source in enumerate((order.stdin, order.output, order.output)):

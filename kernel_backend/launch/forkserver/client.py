@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kernel_backend.launch.forkserver import cache_key, protocol
-from kernel_backend.launch.forkserver.endpoint import Door
-from kernel_backend.launch.rank_spec import Request
+from kernel_backend.launch.forkserver.endpoint import ForkserverEndpoint
+from kernel_backend.launch.rank_spec import RankRequest
 
 START_S = 60.0  # until the ranks exist: a cold rank, too, imports for a minute on a machine that is busy enough
 ANSWER_S = 10.0  # until a forkserver has said how a rank ended that is seen to be gone
@@ -37,7 +37,7 @@ class Forkserver:
     """
 
     def __init__(self, python: str, home: Path, cwd: str, env: Mapping[str, str], idle_s: float = IDLE_S) -> None:
-        self.door = Door.at(home, cache_key.key(env))
+        self.door = ForkserverEndpoint.at(home, cache_key.key(env))
         self._command = [python, "-P", "-m", "kernel_backend.launch.forkserver", str(home), self.door.key, str(idle_s)]
         self._cwd, self._env = cwd, env
         self._started: subprocess.Popen[bytes] | None = None
@@ -74,7 +74,7 @@ class Forkserver:
 class WarmRanks:
     """Children of the forkserver. Nothing here waits but `end`: `codes` takes in whatever has happened."""
 
-    def __init__(self, forkserver: Forkserver, request: Request) -> None:
+    def __init__(self, forkserver: Forkserver, request: RankRequest) -> None:
         self.lost: str | None = None
         self._forkserver, self._request = forkserver, request
         self._deadline = time.monotonic() + START_S

@@ -15,14 +15,14 @@ _BACKLOG = 64  # launchers that may ask while torch is being imported
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
-class Door(NamedTuple):
+class ForkserverEndpoint(NamedTuple):
     """The files of one forkserver: `KEY.sock`, `KEY.lock` and `KEY.log` in a folder of its user's (0700)."""
 
     folder: Path
     key: str
 
     @classmethod
-    def at(cls, home: Path, key: str) -> Door:
+    def at(cls, home: Path, key: str) -> ForkserverEndpoint:
         """The door of the forkserver with this key; its folder is made where it is missing."""
         folder = home / "forkservers"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

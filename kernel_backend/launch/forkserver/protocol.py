@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kernel_backend.launch.rank_spec import Order, Request
+from kernel_backend.launch.rank_spec import RankRequest, RankSpec
 
 _MAX = 1 << 16  # bytes of a message; a request's text lies in a file of its own, so environments may be larger
 _MAX_FILES = 253  # the kernel's limit for one message
@@ -30,7 +30,7 @@ class Ended(NamedTuple):
     code: int
 
 
-def ask(line: socket.socket, request: Request) -> None:
+def ask(line: socket.socket, request: RankRequest) -> None:
     """Send a request with its open files."""
     environments = [dict(order.env) for order in request.orders]
     text = {"folder": request.folder, "cwd": request.cwd, "environments": environments}
@@ -40,7 +40,7 @@ def ask(line: socket.socket, request: Request) -> None:
         _send(line, b"start", [file.fileno(), *files])
 
 
-def asked(line: socket.socket) -> Request | None:
+def asked(line: socket.socket) -> RankRequest | None:
     """The next request, its files open here; None when the launcher has gone. Raises ValueError for anything else."""
     try:
         message, files = _receive(line)
@@ -51,7 +51,7 @@ def asked(line: socket.socket) -> Request | None:
     try:
         text = json.loads(_content(files[0]))
         pairs = zip(text["environments"], files[1::2], files[2::2], strict=True)
-        return Request(text["folder"], text["cwd"], tuple(Order(*pair) for pair in pairs))
+        return RankRequest(text["folder"], text["cwd"], tuple(RankSpec(*pair) for pair in pairs))
     except (ValueError, LookupError, TypeError, OSError) as error:
         for file in files:
             with contextlib.suppress(OSError):

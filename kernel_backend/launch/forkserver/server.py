@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 from kernel_backend.launch.forkserver import protocol
 from kernel_backend.launch.forkserver.endpoint import accept
-from kernel_backend.launch.rank_spec import Request
+from kernel_backend.launch.rank_spec import RankRequest
 
 TICK_S = 5.0  # between looks at whether it is still wanted
 
 
-class Mine(NamedTuple):
+class ForkedRank(NamedTuple):
     """What a forked process is to be: one of the ranks that were asked for."""
 
     rank: int
-    request: Request
+    request: RankRequest
 
 
 class _Child(NamedTuple):
@@ -31,7 +31,7 @@ class _Child(NamedTuple):
     launcher: socket.socket
 
 
-class Nursery:
+class ForkserverLoop:
     """One thread and no signals: every launcher is a line, every child a handle (pidfd), and one call waits for all."""
 
     def __init__(self, listener: socket.socket, idle_s: float) -> None:
@@ -43,11 +43,11 @@ class Nursery:
         self._children: dict[int, _Child] = {}  # by handle
         self._used = time.monotonic()
 
-    def serve(self, wanted: Callable[[], bool]) -> Mine | None:
+    def serve(self, wanted: Callable[[], bool]) -> ForkedRank | None:
         """None when no rank has lived for the idle time, or none lives and `wanted` says no. In a fork: who it is."""
         while self._children or (time.monotonic() - self._used < self._idle_s and wanted()):
             for ready, _ in self._selector.select(min(TICK_S, self._idle_s)):
-                mine: Mine | None = ready.data(ready.fileobj)
+                mine: ForkedRank | None = ready.data(ready.fileobj)
                 if mine is not None:
                     return mine
         return None
@@ -58,7 +58,7 @@ class Nursery:
             self._launchers.add(launcher)
             self._selector.register(launcher, selectors.EVENT_READ, self._hear)
 
-    def _hear(self, launcher: socket.socket) -> Mine | None:
+    def _hear(self, launcher: socket.socket) -> ForkedRank | None:
         try:
             request = protocol.asked(launcher)
         except ValueError as error:
@@ -73,7 +73,7 @@ class Nursery:
             request.close()
         return mine
 
-    def _fork(self, launcher: socket.socket, request: Request) -> Mine | None:
+    def _fork(self, launcher: socket.socket, request: RankRequest) -> ForkedRank | None:
         """Fork a child a rank. In the child: which one it is, with nothing of the forkserver open."""
         forked: dict[int, int] = {}
         for rank in range(len(request.orders)):
@@ -85,7 +85,7 @@ class Nursery:
                 return None
             if pid == 0:
                 self._forget()
-                return Mine(rank, request)
+                return ForkedRank(rank, request)
             self._children[handle] = _Child(pid, rank, launcher)
             self._selector.register(handle, selectors.EVENT_READ, self._reap)
             forked[pid] = handle

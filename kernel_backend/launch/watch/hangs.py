@@ -24,7 +24,7 @@ _WHERE: dict[Phase, str] = {
 }
 
 
-class Standing(NamedTuple):
+class RankState(NamedTuple):
     """A living rank: its newest tick, how long ago that was, and what it wrote of its stacks (nothing: no answer)."""
 
     tick: Tick
@@ -32,7 +32,7 @@ class Standing(NamedTuple):
     stacks: str = ""
 
 
-def overdue(standings: Mapping[int, Standing], hang_timeout: float) -> bool:
+def overdue(standings: Mapping[int, RankState], hang_timeout: float) -> bool:
     """Whether one of these living ranks has made no progress for too long.
 
     Ranks wait for each other: while one is at something slow, such as a checkpoint, all may take as long as it may.
@@ -41,7 +41,7 @@ def overdue(standings: Mapping[int, Standing], hang_timeout: float) -> bool:
     return any(standing.idle > longest for standing in standings.values())
 
 
-def hang(standings: Mapping[int, Standing], sources: Sources, line: Callable[[str, int], str], at: float) -> Failure:
+def hang(standings: Mapping[int, RankState], sources: Sources, line: Callable[[str, int], str], at: float) -> Failure:
     """The failure of a gang that hangs, with the stacks of all its ranks, those of the one to blame first.
 
     `line` gives the text of a file's line.
@@ -62,7 +62,7 @@ def hang(standings: Mapping[int, Standing], sources: Sources, line: Callable[[st
     )
 
 
-def blamed(standings: Mapping[int, Standing]) -> int:
+def blamed(standings: Mapping[int, RankState]) -> int:
     """The rank that keeps the others waiting.
 
     It is one that does not answer (a stopped process, a dead disk), else one that answers and does not wait for its
@@ -78,12 +78,12 @@ def blamed(standings: Mapping[int, Standing]) -> int:
     return min(suspects, key=lambda rank: (still[rank].tick.step, -still[rank].idle, rank))
 
 
-def _idle(rank: int, standing: Standing) -> str:
+def _idle(rank: int, standing: RankState) -> str:
     where = _WHERE[standing.tick.phase].format(step=standing.tick.step)
     return f"rank {rank} made no progress for {duration(standing.idle)} {where}"
 
 
-def _stand(standings: Mapping[int, Standing], rank: int, stack: list[Call], sources: Sources) -> str:
+def _stand(standings: Mapping[int, RankState], rank: int, stack: list[Call], sources: Sources) -> str:
     if not standings[rank].stacks:
         return "it does not answer, as a process does that is stopped or waits for a disk"
     if not stack:
@@ -96,7 +96,7 @@ def _stand(standings: Mapping[int, Standing], rank: int, stack: list[Call], sour
     return f"it waits at {place}" if alone else f"it waits for its peers at {place}, and they for others"
 
 
-def _told(standings: Mapping[int, Standing]) -> str:
+def _told(standings: Mapping[int, RankState]) -> str:
     each = _MOST_TEXT // len(standings)
     return "\n\n".join(
         f"rank {rank}, idle for {duration(standing.idle)} in phase {standing.tick.phase!r}, "

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection
 
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.watch.hangs import Standing, hang, overdue
+from kernel_backend.launch.watch.hangs import RankState, hang, overdue
 from kernel_backend.model.launch.progress import BEGINNING, Tick, limit
 from kernel_backend.model.trial import Failure
 
@@ -40,9 +40,9 @@ class Watch:
         self._ticks = ticks
         self._idle = {rank: 0.0 if rank in anew else idle + passed for rank, idle in self._idle.items()}
 
-    def standings(self, alive: Collection[int]) -> dict[int, Standing]:
+    def standings(self, alive: Collection[int]) -> dict[int, RankState]:
         """Where the ranks that live stand, but for those that cannot tell."""
-        return {rank: Standing(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
+        return {rank: RankState(tick, self._idle[rank]) for rank, tick in self._ticks.items() if rank in alive and tick}
 
     def overdue(self, alive: Collection[int]) -> bool:
         """Whether one of the ranks that live hangs."""

@@ -78,7 +78,7 @@ class Priority(Record):
     priority: int | None  # None: as its owner asked, without what an admin has given
 
 
-class Deed(Record):
+class AuditEntry(Record):
     """What somebody has done to what is not theirs, or to what all share: a line of the audit log."""
 
     seq: int = 0  # the store gives it

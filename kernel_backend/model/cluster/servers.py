@@ -16,7 +16,7 @@ from kernel_backend.model.resources import LOCAL
 PROFILE = re.compile(r"daylight-(\d{1,6})(?:-(.+))?")  # the slug of a profile: so many slots, of that pool
 
 
-class Asked(NamedTuple):
+class ServerRequest(NamedTuple):
     """What a notebook server is to have."""
 
     slots: int
@@ -46,16 +46,16 @@ def profile(slots: int, pool: str | None = None) -> str:
     return f"daylight-{slots}" if pool is None else f"daylight-{slots}-{pool}"
 
 
-def asked(options: object) -> Asked:
+def asked(options: object) -> ServerRequest:
     """What a server is to have by its `user_options`, which may be anything; raises InvalidRequest.
 
     A profile of ours says it, and no word beside it counts. Elsewhere `slots` and `pool` do; who says nothing has none.
     """
     if not isinstance(options, Mapping):
-        return Asked(0)
+        return ServerRequest(0)
     found = PROFILE.fullmatch(str(options.get("profile", "")))
     if found is not None:
-        return Asked(int(found[1]), found[2] or LOCAL)
+        return ServerRequest(int(found[1]), found[2] or LOCAL)
     slots, pool = options.get("slots", 0), options.get("pool", LOCAL)
     if isinstance(slots, list) and len(slots) == 1:  # as a form says it
         slots = slots[0]
@@ -63,7 +63,7 @@ def asked(options: object) -> Asked:
         raise InvalidRequest(f"slots={slots!r} of a notebook server: a whole number is wanted, 0 for none")
     if not isinstance(pool, str):
         raise InvalidRequest(f"pool={pool!r} of a notebook server: the name of a pool is wanted")
-    return Asked(int(slots), pool)
+    return ServerRequest(int(slots), pool)
 
 
 def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
@@ -85,7 +85,7 @@ def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
     return tuple(sorted(found, key=lambda server: server.full_name))
 
 
-def _server(user: Mapping[str, Any], server: Mapping[str, Any], what: Asked) -> Server:
+def _server(user: Mapping[str, Any], server: Mapping[str, Any], what: ServerRequest) -> Server:
     owner, groups = user["name"], user.get("groups") or ()
     since = _seconds(server.get("started") or server["last_activity"])
     return Server(

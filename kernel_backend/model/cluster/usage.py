@@ -9,7 +9,7 @@ from kernel_backend.model.record import Record
 from kernel_backend.model.states import Outcome
 
 
-class Spell(NamedTuple):
+class UsageInterval(NamedTuple):
     """An attempt has held its slots from `begun` to `ended`, None while it still does."""
 
     attempt: AttemptId
@@ -21,7 +21,7 @@ class Spell(NamedTuple):
     outcome: Outcome | None
 
 
-class Claim(Record):
+class ReservationRecord(Record):
     """What an ask or its gang has been promised: a service that restarts takes nobody's turn away."""
 
     experiment: int

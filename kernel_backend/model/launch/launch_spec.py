@@ -27,7 +27,7 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-class Job(Record):
+class LaunchSpec(Record):
     """An attempt, spelled out. Holds no secret: the attempt's token lies beside it in its own file (0600)."""
 
     experiment: int
@@ -55,14 +55,14 @@ class Job(Record):
         return AttemptId(self.experiment, self.trial, self.attempt)
 
 
-def read_job(data: bytes) -> Job:
+def read_job(data: bytes) -> LaunchSpec:
     """Return the job of a `job.json`, which a service of another version may have written.
 
     Raises OtherVersion where it asks for something that this version does not know: to train without it could give
     another result.
     """
     try:
-        return read(Job, data, changes_nothing(()))
+        return read(LaunchSpec, data, changes_nothing(()))
     except ValidationError as error:
         raise OtherVersion(
             f"the service asks for what Daylight {__version__} in {sys.prefix} does not know ({complaint(error)}): "

@@ -1,6 +1,6 @@
 """A search in words: what a person asks for, what happens to its trials, and what is decided on it.
 
-What happens and what was decided is one log, `Entry` by `Entry`; a search's state is the fold of it.
+What happens and what was decided is one log, `LogEntry` by `LogEntry`; a search's state is the fold of it.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Exited(Record):
     reason: Reason
 
 
-class Told(Record):
+class ParamsAssigned(Record):
     """The hyperparameters that a trial really has. One of another search has a number below 1."""
 
     type: Literal["told"] = "told"
@@ -196,11 +196,11 @@ class Failed(Record):
 
 
 Happening = Annotated[
-    Vacancy | Reported | Exited | Told | Promoted | Extended | Closed | Failed, Field(discriminator="type")
+    Vacancy | Reported | Exited | ParamsAssigned | Promoted | Extended | Closed | Failed, Field(discriminator="type")
 ]
 
 
-class Entry(Record):
+class LogEntry(Record):
     """One line of a search's log; the first has number 1."""
 
     number: int

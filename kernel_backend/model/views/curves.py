@@ -55,7 +55,7 @@ class Column(NamedTuple):
     value: array[float]
 
 
-class Told(NamedTuple):
+class ReportedValues(NamedTuple):
     """What a trial's reports have told: a column a metric, first told first. Never changed, so threads may share it."""
 
     columns: Mapping[tuple[Kind, str], Column] = {}
@@ -70,29 +70,29 @@ class Told(NamedTuple):
 Heard = tuple[Kind, int, float, float, Mapping[str, float]]  # of a report: kind, step, epoch, at, metrics
 
 
-def gather(reports: Iterable[Heard], seq: int) -> Told:
+def gather(reports: Iterable[Heard], seq: int) -> ReportedValues:
     """What these reports tell, in whatever order they come; `seq` is the newest one's."""
     alike: dict[tuple[Kind, tuple[str, ...]], list[Heard]] = {}  # those that tell the same metrics
     for report in reports:
         alike.setdefault((report[0], tuple(report[4])), []).append(report)
-    told = [Told(seq=seq)]
+    told = [ReportedValues(seq=seq)]
     for (kind, names), heard in alike.items():
         heard.sort(key=itemgetter(1))
         _, steps, epochs, times, metrics = zip(*heard, strict=True)
         step, epoch, at = array("q", steps), array("d", epochs), array("d", times)
         values = {name: array("d", [each[name] for each in metrics]) for name in names}
-        told.append(Told({(kind, name): Column(step, epoch, at, values[name]) for name in names}))
+        told.append(ReportedValues({(kind, name): Column(step, epoch, at, values[name]) for name in names}))
     return join(told)
 
 
-def join(parts: Sequence[Told]) -> Told:
+def join(parts: Sequence[ReportedValues]) -> ReportedValues:
     """All of them together. What comes late (an older attempt's reports may) goes to its place."""
     found: dict[tuple[Kind, str], list[Column]] = {}
     for part in parts:
         for key, column in part.columns.items():
             found.setdefault(key, []).append(column)
     columns = {key: _joined(pieces) for key, pieces in found.items()}
-    return Told(columns, max((part.seq for part in parts), default=0))
+    return ReportedValues(columns, max((part.seq for part in parts), default=0))
 
 
 def _joined(parts: Sequence[Column]) -> Column:
@@ -111,7 +111,7 @@ def _joined(parts: Sequence[Column]) -> Column:
     return Column(array("q", [whole.step[place] for place in order]), epoch, at, value)
 
 
-def thin(trial: int, told: Told, points: int) -> Curves:
+def thin(trial: int, told: ReportedValues, points: int) -> Curves:
     """The curves of what was told, of at most `points` points each."""
     curves = tuple(_thinned(kind, name, column, points) for (kind, name), column in told.columns.items())
     return Curves(trial=trial, curves=curves, seq=told.seq)

@@ -17,7 +17,7 @@ Unit = Literal["epoch", "step"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class TrialSummary:
     """The little of a trial that changes while a search goes on, read quickly of thousands."""
 
     index: int
@@ -45,7 +45,7 @@ class TrialRow(Record):
     failure: str | None = None  # the exception's class
 
 
-class RungStanding(Record):
+class RungStatus(Record):
     """All results at the end of one unit of a ladder."""
 
     unit: int
@@ -56,13 +56,13 @@ class RungStanding(Record):
     entries: tuple[tuple[int, FiniteFloat], ...] = ()  # (trial, value), best first; of many the best, and some others
 
 
-class BracketStanding(Record):
+class BracketStatus(Record):
     """One ladder, its lowest rung first."""
 
-    rungs: tuple[RungStanding, ...]
+    rungs: tuple[RungStatus, ...]
 
 
-class Better(Record):
+class IncumbentPoint(Record):
     """From here on this trial was the best."""
 
     at: FiniteFloat  # seconds since the submission
@@ -72,7 +72,7 @@ class Better(Record):
     value: FiniteFloat
 
 
-class Standing(Record):
+class SearchStatus(Record):
     """A search as a whole, and a page of its trials."""
 
     number: int
@@ -91,8 +91,8 @@ class Standing(Record):
     closed: Limit | None  # what is used up, so that nothing more is wanted
     over: bool
     best: TrialRow | None  # the trial with the best value ever reported
-    incumbent: tuple[Better, ...]  # at ends of units
-    brackets: tuple[BracketStanding, ...]  # none where nobody is judged before the end
+    incumbent: tuple[IncumbentPoint, ...]  # at ends of units
+    brackets: tuple[BracketStatus, ...]  # none where nobody is judged before the end
     trials: tuple[TrialRow, ...]
 
     @property
@@ -101,7 +101,7 @@ class Standing(Record):
         return sum(self.counts.values())
 
 
-class TrialLine(Record):
+class TrialCurve(Record):
     """The metric of one trial over its units; None where it was not finite."""
 
     trial: int
@@ -116,7 +116,7 @@ class SearchCurves(Record):
     unit: Unit
     metric: Metric
     of: int
-    lines: tuple[TrialLine, ...]
+    lines: tuple[TrialCurve, ...]
 
 
 class Importance(Record):

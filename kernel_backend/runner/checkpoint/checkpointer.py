@@ -14,12 +14,12 @@ from kernel_backend.checkpoints import retention
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Part, checkpoint_id
 from kernel_backend.checkpoints.writer import pieces
 from kernel_backend.errors import CheckpointFailed, Fenced, PlaceUnavailable
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.record import Value
 from kernel_backend.model.reports import Committed, Note
 from kernel_backend.model.trial import checkpoint_order
 from kernel_backend.retry import RetryPolicy
-from kernel_backend.runner.checkpoint.contents import Contents, Everyones
+from kernel_backend.runner.checkpoint.contents import PerRankState, TrainingContents
 from kernel_backend.runner.checkpoint.saving import Background, Copying, Cost, HostCopy, Stopwatch
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.ranks.backends import Ranks
@@ -29,7 +29,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 RETRY = RetryPolicy((3.0,), tries=5)  # of what has no second chance: the last checkpoint, the one to begin from
 
 
-class Moment(NamedTuple):
+class Position(NamedTuple):
     """Where a training stands.
 
     `metrics` are those of a validation at this step, `facts` is whatever JSON the loop wants back.
@@ -41,10 +41,10 @@ class Moment(NamedTuple):
     facts: dict[str, Any]
 
 
-class Draft(NamedTuple):
+class PendingCheckpoint(NamedTuple):
     """A checkpoint that is being copied."""
 
-    moment: Moment
+    moment: Position
     state: dict[str, Any]
     copying: Copying
     stalled: Stopwatch
@@ -61,11 +61,11 @@ class Checkpointer:
 
     def __init__(
         self,
-        job: Job,
+        job: LaunchSpec,
         ranks: Ranks,
         spool: Spool,
         home: Checkpoints,
-        contents: Contents,
+        contents: TrainingContents,
         numerics: Mapping[str, str],
         copy: HostCopy,
         eager: bool,
@@ -75,7 +75,7 @@ class Checkpointer:
         self._contents, self._numerics = contents, dict(numerics)
         self._copy, self._eager = copy, eager
         self._writer = Background("checkpoint")
-        self._draft: Draft | None = None
+        self._draft: PendingCheckpoint | None = None
         self._newest: str | None = None  # the newest that is known to be whole
         self._fenced: Fenced | None = None  # a later attempt has begun: this one is to end
         self._missed = 0  # checkpoints in a row that could not be written
@@ -92,7 +92,7 @@ class Checkpointer:
         """Raise DaylightError at once where a state has something in it that a checkpoint cannot hold."""
         self._contents.check()
 
-    def save(self, moment: Moment) -> None:
+    def save(self, moment: Position) -> None:
         """Begin a checkpoint of this moment. Training may go on; `settle` before anything changes."""
         stalled = Stopwatch()
         with stalled:
@@ -119,7 +119,7 @@ class Checkpointer:
             self._eager = self.owed = True
             self._spool.say(Note(text="the model's forward pass changes its weights: checkpoints are copied at once"))
 
-    def finish(self, moment: Moment) -> None:
+    def finish(self, moment: Position) -> None:
         """Commit a checkpoint of this moment, before training ends or stops; all ranks know then that it is in place.
 
         Raises CheckpointFailed where it cannot be written, after some tries: work that is lost is not done.
@@ -165,7 +165,7 @@ class Checkpointer:
 
     # Saving
 
-    def _begin_if_it_can(self, moment: Moment, everyones: Everyones, stalled: Stopwatch, lazily: bool) -> None:
+    def _begin_if_it_can(self, moment: Position, everyones: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
         if self._missed and self._writer.busy:
             return  # a store that does not answer must not make training wait for it again and again
         if not moment.metrics:  # one that may be the best so far has the second set of memory
@@ -176,15 +176,15 @@ class Checkpointer:
         except MemoryError as error:
             self._miss(moment, error)
 
-    def _begin(self, moment: Moment, everyones: Everyones, stalled: Stopwatch, lazily: bool) -> None:
+    def _begin(self, moment: Position, everyones: PerRankState, stalled: Stopwatch, lazily: bool) -> None:
         with stalled:
             self.settle()
             state, parts = self._contents.apart(everyones)
             state["training"] = moment.facts
-            self._draft = Draft(moment, state, self._copy.begin(parts, lazily), stalled, lazily)
+            self._draft = PendingCheckpoint(moment, state, self._copy.begin(parts, lazily), stalled, lazily)
         self.owed = False
 
-    def _write(self, draft: Draft) -> None:
+    def _write(self, draft: PendingCheckpoint) -> None:
         """Write, commit and prune; whatever goes wrong costs a checkpoint and never the training."""
         try:
             self._try_to_write(draft)
@@ -196,13 +196,13 @@ class Checkpointer:
         finally:
             draft.copying.done()
 
-    def _miss(self, moment: Moment, error: Exception) -> None:
+    def _miss(self, moment: Position, error: Exception) -> None:
         self._missed += 1
         if self._missed == 1:  # one word for all of them: a disk that is full stays so for long
             text = f"checkpoint at step {moment.step} could not be written: {_said(error)}; training goes on"
             self._spool.say(Note(level="warning", text=text))
 
-    def _write_at_last(self, draft: Draft) -> None:
+    def _write_at_last(self, draft: PendingCheckpoint) -> None:
         waits = RETRY.waits()
         while True:
             try:
@@ -220,7 +220,7 @@ class Checkpointer:
                     raise CheckpointFailed(f"{what} {self._home.where}: {_said(error)}; {newest}. {way_out}") from error
             time.sleep(pause)
 
-    def _try_to_write(self, draft: Draft) -> None:
+    def _try_to_write(self, draft: PendingCheckpoint) -> None:
         name = checkpoint_id(draft.moment.step, self._job.attempt)
         began = time.monotonic()
         draft.copying.arrived()
@@ -248,11 +248,11 @@ class Checkpointer:
         free = self._home.free()
         return math.inf if free is None else free
 
-    def _discard(self, draft: Draft) -> None:
+    def _discard(self, draft: PendingCheckpoint) -> None:
         with contextlib.suppress(Exception):
             self._home.discard(checkpoint_id(draft.moment.step, self._job.attempt))
 
-    def _commit(self, draft: Draft, written: list[Part], seconds: float) -> None:
+    def _commit(self, draft: PendingCheckpoint, written: list[Part], seconds: float) -> None:
         moment, job = draft.moment, self._job
         manifest = Manifest(
             experiment=job.experiment,

@@ -24,17 +24,17 @@ from kernel_backend.runner.ranks.backends import Ranks
 Read = Callable[[str], bytes]  # the verified bytes of a part
 
 
-class Everyones(NamedTuple):
+class PerRankState(NamedTuple):
     """What is each rank's own, on rank 0: buffers by logical rank, and random states by rank."""
 
     buffers: Mapping[int, Mapping[str, Tensor]]
     random: Sequence[Any]
 
 
-NOBODYS = Everyones({}, ())
+NOBODYS = PerRankState({}, ())
 
 
-class Contents:
+class TrainingContents:
     """The state of one training, over all of its ranks."""
 
     def __init__(
@@ -49,10 +49,10 @@ class Contents:
         self._parts, self._logical, self._streams = parts, logical, streams
         self._ranks, self._seed = ranks, seed
 
-    def gather(self) -> Everyones:
+    def gather(self) -> PerRankState:
         """What rank 0 cannot know by itself; called by all ranks."""
         random = self._ranks.all_gather_object(self._streams.state_dict()) if self._streams else ()
-        return Everyones(self._logical.gather(self._ranks), random)
+        return PerRankState(self._logical.gather(self._ranks), random)
 
     def check(self) -> None:
         """Raise DaylightError with the name of what a checkpoint cannot hold."""
@@ -61,7 +61,7 @@ class Contents:
             for name, tensor in tensors.items():
                 must_hold(name, tensor)
 
-    def apart(self, everyones: Everyones) -> tuple[dict[str, Any], Parts]:
+    def apart(self, everyones: PerRankState) -> tuple[dict[str, Any], Parts]:
         """The whole state as JSON and tensors, these by part; raises DaylightError for what neither can hold."""
         state: dict[str, Any] = {}
         parts: dict[str, dict[str, Tensor]] = {}

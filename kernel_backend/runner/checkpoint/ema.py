@@ -11,7 +11,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from kernel_backend.runner.checkpoint.stateful import Model, lay_out_buffers
 
 
-class Average:
+class WeightAverage:
     """An exponential moving average of a model's weights, as a model of the same kind."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from kernel_backend.runner.data.indexed import Indexed
 from kernel_backend.runner.data.loading import Loading
-from kernel_backend.runner.data.shares import Batch, Cut
+from kernel_backend.runner.data.shares import Batch, BatchSplit
 from kernel_backend.runner.data.source import Source
 from kernel_backend.runner.data.streams import Stream
 from kernel_backend.runner.determinism.random_states import RandomStates
@@ -46,7 +46,7 @@ class Batches:
         suits the data). `note` is told what a person should know. `digested` asks for digests of the samples that
         the first epoch is made of.
         """
-        cut = Cut(source.batch_size or batch_size, source.drop_last, mine, count)
+        cut = BatchSplit(source.batch_size or batch_size, source.drop_last, mine, count)
 
         def loading(dataset: Any) -> Loading:
             return Loading(dataset, source, workers, device)

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from kernel_backend.runner.data.loading import Loading
-from kernel_backend.runner.data.permutation import Order
+from kernel_backend.runner.data.permutation import Permutation
 from kernel_backend.runner.data.samples import by_index
-from kernel_backend.runner.data.shares import Batch, Cut, Share, Step
+from kernel_backend.runner.data.shares import Batch, BatchSplit, Share, Step
 from kernel_backend.runner.data.source import Source
-from kernel_backend.runner.data.user_sampler import Sampled
+from kernel_backend.runner.data.user_sampler import SampledOrder
 
 Indices = Callable[[int, int], Tensor]  # those of the samples at places from the first number to the second
 
@@ -23,13 +23,13 @@ class Indexed:
     """Global batches of which this process takes its shares. Their place is the step, and nothing else."""
 
     def __init__(
-        self, source: Source, cut: Cut, seed: int, tag: str, loading: Callable[[Any], Loading], digested: bool
+        self, source: Source, cut: BatchSplit, seed: int, tag: str, loading: Callable[[Any], Loading], digested: bool
     ) -> None:
         """`digested` asks for digests of the samples of the first epoch."""
         self._digested = digested
         self._sampled = None
         if source.sampler is not None:
-            self._sampled = Sampled(source.sampler, source.role, len(source.dataset), seed, tag)
+            self._sampled = SampledOrder(source.sampler, source.role, len(source.dataset), seed, tag)
         self._count = len(source.dataset) if self._sampled is None else self._sampled.count
         self.sampled = None if self._sampled is None else self._sampled.digest
         self._cut, self._seed = cut, seed
@@ -71,7 +71,7 @@ class Indexed:
     def _order(self, epoch: int) -> Indices:
         if self._sampled is not None:
             return _slices(self._sampled.epoch(epoch))
-        return Order(self._seed, epoch, self._count).slice
+        return Permutation(self._seed, epoch, self._count).slice
 
     def _step(self, epoch: int, number: int, indices: Indices) -> Step:
         batch = self._cut.batch(number, self._count)

@@ -30,14 +30,14 @@ class LoaderWorkerLost(RuntimeError):
         )
 
 
-class Brought(NamedTuple):
+class WorkerBatch(NamedTuple):
     """What a worker sends while files are listened to: what was read, and what it has opened for that."""
 
     found: Any
     opened: list[str]
 
 
-class Guarded(Dataset[Any]):
+class GuardedDataset(Dataset[Any]):
     """The dataset; of an error in a worker the lines come along, which torch would make a text of."""
 
     def __init__(self, dataset: Dataset[Any], role: str) -> None:
@@ -51,7 +51,7 @@ class Guarded(Dataset[Any]):
             if not self._sent:
                 self._try_to_send(found)
             files = opened.heard()
-            return Brought(found, files) if files else found
+            return WorkerBatch(found, files) if files else found
         except (Exception, SystemExit) as error:
             return carry(error)
 
@@ -67,7 +67,7 @@ class Guarded(Dataset[Any]):
         self._sent = True
 
 
-class Start(NamedTuple):
+class WorkerInit(NamedTuple):
     """What a worker does first: it lives no longer than its rank, and leaves signals to it."""
 
     parent: int | None  # None: somebody else has started it

@@ -16,16 +16,16 @@ from torch.utils.data import DataLoader, Dataset
 
 from kernel_backend.runner import opened_files
 from kernel_backend.runner.data.loader_workers import (
-    Brought,
-    Guarded,
+    GuardedDataset,
     LoaderWorkerLost,
-    Start,
+    WorkerBatch,
+    WorkerInit,
     sigchld_kept,
     signals_waiting,
 )
-from kernel_backend.runner.data.remote_error import Carried
+from kernel_backend.runner.data.remote_error import RemoteError
 from kernel_backend.runner.data.samples import FromTensors
-from kernel_backend.runner.data.source import Source, Wishes
+from kernel_backend.runner.data.source import LoaderOptions, Source
 
 DYING_S = 10.0  # on a machine that is busy enough, or writes a core
 
@@ -91,9 +91,9 @@ class Loading:
                 self._await_the_dying()
                 self._see_that_all_live(error)
                 raise
-            if isinstance(found, Carried):
+            if isinstance(found, RemoteError):
                 raise found.restored()
-            if isinstance(found, Brought):
+            if isinstance(found, WorkerBatch):
                 opened_files.add(found.opened)
                 found = found.found
             yield self._asked.next(), found
@@ -128,11 +128,11 @@ class Loading:
             "prefetch_factor": wishes.prefetch,
             "timeout": wishes.timeout,
             "persistent_workers": wishes.persistent,
-            "worker_init_fn": Start(_parent(wishes), wishes.start, opened_files.watching()),
+            "worker_init_fn": WorkerInit(_parent(wishes), wishes.start, opened_files.watching()),
             "multiprocessing_context": wishes.context,
         }
         return DataLoader(
-            Guarded(self._dataset, self._role),
+            GuardedDataset(self._dataset, self._role),
             sampler=self._asked,
             batch_size=None,
             collate_fn=_as_is,
@@ -158,7 +158,7 @@ class _Asked:
         return self._pending.popleft()
 
 
-def _parent(wishes: Wishes) -> int | None:
+def _parent(wishes: LoaderOptions) -> int | None:
     context = wishes.context
     method = context if isinstance(context, str) else context.get_start_method()
     return None if method == "forkserver" else os.getpid()

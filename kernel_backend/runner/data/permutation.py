@@ -14,12 +14,12 @@ _ROUNDS = 6
 _ODD = -0x61C8864680B583EB
 
 
-class Order:
+class Permutation:
     """The permutation of `count` samples in an epoch."""
 
     def __init__(self, seed: int, epoch: int, count: int) -> None:
         value = seeds.mix(seed, "order", epoch)
-        self._scattered = Scattered(value, count) if count > LARGEST_LISTED else None
+        self._scattered = LazyPermutation(value, count) if count > LARGEST_LISTED else None
         listed = count if self._scattered is None else 0
         self._listed = torch.randperm(listed, generator=seeds.generator(value))
 
@@ -30,7 +30,7 @@ class Order:
         return self._scattered.at(torch.arange(start, stop))
 
 
-class Scattered:
+class LazyPermutation:
     """A permutation of `count` numbers that holds no list: each place is computed when asked for.
 
     A place is a row and a column of a nearly square table. In turn, each is moved on by a hash of the other, which

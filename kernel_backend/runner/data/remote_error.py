@@ -9,15 +9,15 @@ from types import FrameType, TracebackType
 from typing import NamedTuple
 
 
-class Carried(NamedTuple):
+class RemoteError(NamedTuple):
     """An exception that can travel between processes. Tracebacks do not pickle, and not all exceptions do."""
 
     pickled: bytes | None
     name: str
     text: str
     lines: list[tuple[str, int, str]]  # file, line, function
-    cause: Carried | None
-    context: Carried | None
+    cause: RemoteError | None
+    context: RemoteError | None
     suppressed: bool
 
     def restored(self) -> BaseException:
@@ -40,9 +40,9 @@ class Carried(NamedTuple):
         return substitute
 
 
-def carry(error: BaseException) -> Carried:
+def carry(error: BaseException) -> RemoteError:
     """The exception, ready to travel."""
-    return Carried(
+    return RemoteError(
         pickled=_pickled(error),
         name=type(error).__name__,
         text=_text(error),

@@ -25,20 +25,20 @@ MODULUS = 2**64
 _DTYPE = attrgetter("dtype")
 
 
-class Seen(NamedTuple):
+class SampleDigests(NamedTuple):
     """What some samples were."""
 
     samples: int = 0
     digest: int = 0  # the sum of theirs, modulo 2**64
     uncovered: int = 0  # samples of which there is no digest
 
-    def and_(self, other: Seen) -> Seen:
+    def and_(self, other: SampleDigests) -> SampleDigests:
         """What these and those were."""
         digest = (self.digest + other.digest) % MODULUS
-        return Seen(self.samples + other.samples, digest, self.uncovered + other.uncovered)
+        return SampleDigests(self.samples + other.samples, digest, self.uncovered + other.uncovered)
 
 
-def see(samples: Sequence[Any]) -> Seen:
+def see(samples: Sequence[Any]) -> SampleDigests:
     """What these samples are. Draws no random number; copies no tensor that is contiguous and on the host."""
     digest = uncovered = 0
     for sample in samples:
@@ -47,20 +47,20 @@ def see(samples: Sequence[Any]) -> Seen:
             uncovered += 1
         else:
             digest += found
-    return Seen(len(samples), digest % MODULUS, uncovered)
+    return SampleDigests(len(samples), digest % MODULUS, uncovered)
 
 
-def see_rows(tensors: Sequence[Tensor]) -> Seen:
+def see_rows(tensors: Sequence[Tensor]) -> SampleDigests:
     """What the samples are whose values are rows of these tensors: as `see` says of tuples of rows, much faster."""
     count = len(tensors[0])
     try:
         columns = [_of_rows(tensor) for tensor in tensors]
     except Exception:  # of a kind that no memory can be read of
-        return Seen(count, 0, count)
+        return SampleDigests(count, 0, count)
     first, *others = columns
     first = [_holds(b"(", len(columns)) + word for word in first]
     digest = sum(xxh3_64_intdigest(b"".join(words)) for words in zip(first, *others, strict=True))
-    return Seen(count, digest % MODULUS)
+    return SampleDigests(count, digest % MODULUS)
 
 
 def are_rows(samples: Sequence[Any]) -> bool:

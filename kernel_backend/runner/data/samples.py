@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
-from kernel_backend.runner.data.sample_digest import Seen, are_rows, see, see_rows
-from kernel_backend.runner.data.shares import Read, Share, Step
+from kernel_backend.runner.data.sample_digest import SampleDigests, are_rows, see, see_rows
+from kernel_backend.runner.data.shares import ReadShare, Share, Step
 from kernel_backend.runner.data.source import Source, draws_nothing
 from kernel_backend.runner.determinism import seeds
-from kernel_backend.runner.determinism.generators import Draws
+from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
 class FromTensors(Dataset[Any]):
@@ -23,13 +23,13 @@ class FromTensors(Dataset[Any]):
     def __init__(self, tensors: Sequence[Tensor], indices: Tensor | None) -> None:
         self._tensors, self._indices = tensors, indices
 
-    def __getitem__(self, step: Step) -> list[Read]:
-        return [self._rows(share.indices, step.digested) if share.samples else Read() for share in step.shares]
+    def __getitem__(self, step: Step) -> list[ReadShare]:
+        return [self._rows(share.indices, step.digested) if share.samples else ReadShare() for share in step.shares]
 
-    def _rows(self, rows: Tensor, digested: bool) -> Read:
+    def _rows(self, rows: Tensor, digested: bool) -> ReadShare:
         rows = rows if self._indices is None else self._indices[rows]
         data = [tensor[rows] for tensor in self._tensors]
-        return Read(data, see_rows(data)) if digested else Read(data)
+        return ReadShare(data, see_rows(data)) if digested else ReadShare(data)
 
 
 class FromSamples(Dataset[Any]):
@@ -38,17 +38,17 @@ class FromSamples(Dataset[Any]):
     def __init__(self, source: Source, seed: int, tag: str) -> None:
         """`tag` keeps draws of training samples and of validation samples apart."""
         self._dataset, self._collate = source.dataset, source.collate
-        self._draws = Draws(source.dataset, seed, tag)
-        self._collating = Draws(source.collate, seed, f"collate {tag}")
+        self._draws = GeneratorDraws(source.dataset, seed, tag)
+        self._collating = GeneratorDraws(source.collate, seed, f"collate {tag}")
         self._settled = False  # it is known in this process which generators dataset and collate function keep
         self._quiet = draws_nothing(source.dataset)
         self._together = callable(getattr(source.dataset, "__getitems__", None))
 
-    def __getitem__(self, step: Step) -> list[Read]:
+    def __getitem__(self, step: Step) -> list[ReadShare]:
         with one_thread():
-            return [self._batch(share, step.digested) if share.samples else Read() for share in step.shares]
+            return [self._batch(share, step.digested) if share.samples else ReadShare() for share in step.shares]
 
-    def _batch(self, share: Share, digested: bool) -> Read:
+    def _batch(self, share: Share, digested: bool) -> ReadShare:
         if self._settled:
             return self._read(share, digested)
         self._look()
@@ -63,13 +63,13 @@ class FromSamples(Dataset[Any]):
         self._together = self._together and not self._draws.keeps
         return any(others)
 
-    def _read(self, share: Share, digested: bool) -> Read:
+    def _read(self, share: Share, digested: bool) -> ReadShare:
         samples = self._samples(share.position, share.indices.tolist())
         together = digested and self._collate is default_collate and are_rows(samples)  # which is quicker
-        seen = see(samples) if digested and not together else Seen()
+        seen = see(samples) if digested and not together else SampleDigests()
         self._collating.at(share.position)
         data = self._collate(samples)
-        return Read(data, see_rows(data) if together else seen)
+        return ReadShare(data, see_rows(data) if together else seen)
 
     def _samples(self, position: int, indices: list[int]) -> list[Any]:
         if self._quiet:

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernel_backend.runner.data.sample_digest import Seen
+from kernel_backend.runner.data.sample_digest import SampleDigests
 
 
-class Read(NamedTuple):
+class ReadShare(NamedTuple):
     """What was read for a share: `data` is None where the share is empty."""
 
     data: Any = None
-    seen: Seen = Seen()  # what the samples were, where that was asked for
+    seen: SampleDigests = SampleDigests()  # what the samples were, where that was asked for
 
 
 class Batch(NamedTuple):
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     total: int  # of the global batch
     epoch: int
     last: bool  # of its epoch
-    seen: Seen = Seen()
+    seen: SampleDigests = SampleDigests()
 
 
 class Share(NamedTuple):
@@ -53,13 +53,13 @@ class Step(NamedTuple):
     last: bool
     digested: bool = False  # digests of the samples are asked for
 
-    def batches(self, read: list[Read]) -> list[Batch]:
+    def batches(self, read: list[ReadShare]) -> list[Batch]:
         """The shares, with what they hold."""
         pairs = zip(self.shares, read, strict=True)
         return [Batch(each.data, share.samples, self.total, self.epoch, self.last, each.seen) for share, each in pairs]
 
 
-class Cut(NamedTuple):
+class BatchSplit(NamedTuple):
     """Batches of `size`, each shared by `ranks` logical ranks, of which `mine` are this process's."""
 
     size: int

@@ -15,7 +15,7 @@ from kernel_backend.runner.data.user_sampler import own_sampler
 AUTO_WORKERS = min(2, os.cpu_count() or 1)
 
 
-class Wishes(NamedTuple):
+class LoaderOptions(NamedTuple):
     """How a user's DataLoader would have loaded. None of it changes a bit of what is loaded."""
 
     workers: int | None = None  # None: no DataLoader was given
@@ -37,7 +37,7 @@ class Source(NamedTuple):
     batch_size: int | None = None  # of a user's DataLoader; taken as global
     drop_last: bool = False
     sampler: Any = None  # of a user's DataLoader, where it is no plain permutation
-    wishes: Wishes = Wishes()
+    wishes: LoaderOptions = LoaderOptions()
 
     @property
     def length(self) -> int | None:
@@ -96,7 +96,7 @@ def _of_loader(loader: DataLoader[Any], role: str) -> Source:
         batch_size=loader.batch_size,
         drop_last=loader.drop_last,
         sampler=None if inner.stream else own_sampler(loader.sampler, inner.length),
-        wishes=Wishes(
+        wishes=LoaderOptions(
             workers=loader.num_workers,
             prefetch=loader.prefetch_factor,
             start=loader.worker_init_fn,

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 from torch.utils.data import Dataset
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.runner.data.sample_digest import Seen, see
+from kernel_backend.runner.data.sample_digest import SampleDigests, see
 from kernel_backend.runner.data.samples import one_thread
-from kernel_backend.runner.data.shares import Batch, Cut
+from kernel_backend.runner.data.shares import Batch, BatchSplit
 from kernel_backend.runner.data.source import Source
 from kernel_backend.runner.determinism import seeds
-from kernel_backend.runner.determinism.generators import Draws
+from kernel_backend.runner.determinism.generators import GeneratorDraws
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where in a stream a training stands, after some batch."""
 
     step: int = 0  # batches so far, over all passes
@@ -31,45 +31,45 @@ class Place(NamedTuple):
     rest: int = 0  # so many samples before its end
 
 
-class Start(NamedTuple):
+class StreamStart(NamedTuple):
     """From where to read: so many batches after a place."""
 
-    place: Place
+    place: StreamPosition
     left_out: int = 0
     once: bool = False  # to the end of the pass, and no further
 
 
-class Part(NamedTuple):
+class StreamPart(NamedTuple):
     """A global batch as this process has it, and the place after it."""
 
     batches: list[Batch]
-    place: Place
+    place: StreamPosition
     last: bool  # of its pass
     again: int  # samples that were read only to find the place, just before
     seconds: float  # which that has taken
 
 
-class Passes(Dataset[Any]):
+class StreamPasses(Dataset[Any]):
     """One pass after the other. It is asked for parts in order: a Start begins anew, None goes on."""
 
-    def __init__(self, source: Source, cut: Cut, seed: int, tag: str, digested: bool = False) -> None:
+    def __init__(self, source: Source, cut: BatchSplit, seed: int, tag: str, digested: bool = False) -> None:
         """`digested` asks for digests of the samples of the first pass."""
         self._source, self._cut, self._digested = source, cut, digested
-        self._draws, self._collating = seeds.Draws(seed, tag), Draws(source.collate, seed, f"collate {tag}")
-        self._opening = Draws(source.dataset, seed, f"pass {tag}")
-        self._parts: Iterator[Part] = iter(())
+        self._draws, self._collating = seeds.Draws(seed, tag), GeneratorDraws(source.collate, seed, f"collate {tag}")
+        self._opening = GeneratorDraws(source.dataset, seed, f"pass {tag}")
+        self._parts: Iterator[StreamPart] = iter(())
 
     def keep_pairs(self) -> None:
         """Share batches so that no share is one sample alone."""
         self._cut = self._cut._replace(pairs=True)
 
-    def __getitem__(self, start: Start | None) -> Part | None:
+    def __getitem__(self, start: StreamStart | None) -> StreamPart | None:
         if start is not None:
             self._parts = self._read(start)
         with one_thread():
             return next(self._parts, None)
 
-    def _read(self, start: Start) -> Iterator[Part]:
+    def _read(self, start: StreamStart) -> Iterator[StreamPart]:
         place, left_out, began, again = start.place, start.left_out, time.perf_counter(), 0
         if place.dataset is not None and place.taken == 0:
             self._end_again(place)
@@ -82,12 +82,12 @@ class Passes(Dataset[Any]):
                     left_out, again = left_out - 1, again + len(chunk.samples)
                     continue
                 seconds = time.perf_counter() - began if again else 0.0
-                yield Part(self._batches(chunk), place, chunk.last, again, seconds)
+                yield StreamPart(self._batches(chunk), place, chunk.last, again, seconds)
                 again = 0
             if start.once:
                 return
 
-    def _end_again(self, place: Place) -> None:
+    def _end_again(self, place: StreamPosition) -> None:
         """Have the dataset end the pass before this place once more, from its last state within it.
 
         What its state says after the last sample differs from dataset to dataset: that nothing is left, or that all is
@@ -96,7 +96,7 @@ class Passes(Dataset[Any]):
         within = place._replace(epoch=place.epoch - 1, before=place.before - place.rest)
         self._open(within, place.dataset).skip_to_end()
 
-    def _open(self, place: Place, state: Any) -> _Pass:
+    def _open(self, place: StreamPosition, state: Any) -> _Pass:
         # The stream's own generators go on from here to the end of the pass: its own state may bring them back.
         self._opening.look()
         self._collating.look()
@@ -108,7 +108,7 @@ class Passes(Dataset[Any]):
 
     def _batch(self, chunk: _Chunk, share: slice) -> Batch:
         samples = chunk.samples[share]
-        data, seen = None, Seen()
+        data, seen = None, SampleDigests()
         if samples:
             seen = see(samples) if self._digested and chunk.epoch == 0 else seen
             self._collating.at(chunk.position + share.start)
@@ -120,14 +120,14 @@ class _Chunk(NamedTuple):
     samples: list[Any]
     position: int  # of the first, over all passes
     epoch: int
-    place: Place  # after it
+    place: StreamPosition  # after it
     last: bool = False
 
 
 class _Pass:
     """A pass from some place in it to its end."""
 
-    def __init__(self, source: Source, place: Place, state: Any, draws: seeds.Draws) -> None:
+    def __init__(self, source: Source, place: StreamPosition, state: Any, draws: seeds.Draws) -> None:
         """Find the place: at once where the dataset can by its `state`, else by reading up to it."""
         self._source, self._begin, self._draws = source, place, draws
         dataset = source.dataset
@@ -145,7 +145,7 @@ class _Pass:
         self._within = place  # the newest one after which more samples came
         self.again = 0 if found else self._read_to(place.taken)
 
-    def chunks(self, cut: Cut) -> Iterator[_Chunk]:
+    def chunks(self, cut: BatchSplit) -> Iterator[_Chunk]:
         """The global batches; of each it is known whether it is the last, for the one after it has been read too."""
         found = self._chunks(cut)
         ahead = next(found, None)
@@ -161,7 +161,7 @@ class _Pass:
         for _ in self._each():
             pass
 
-    def _chunks(self, cut: Cut) -> Iterator[_Chunk]:
+    def _chunks(self, cut: BatchSplit) -> Iterator[_Chunk]:
         for step in itertools.count(self._begin.step + 1):
             samples = list(itertools.islice(self._each(), cut.size))
             whole, alone = len(samples) == cut.size, len(samples) == self._taken
@@ -193,15 +193,15 @@ class _Pass:
             )
         return taken
 
-    def _place(self, step: int) -> Place:
+    def _place(self, step: int) -> StreamPosition:
         # A copy: reading on may change what it was given.
         state = copy.deepcopy(self._keeper.state_dict()) if self._keeper is not None else None
         return self._begin._replace(step=step, taken=self._taken, dataset=state, rest=0)
 
-    def _end(self, step: int) -> Place:
+    def _end(self, step: int) -> StreamPosition:
         begin = self._begin
         length = self._taken if begin.length is None else begin.length
-        end = Place(step, begin.epoch + 1, begin.before + self._taken, 0, length)
+        end = StreamPosition(step, begin.epoch + 1, begin.before + self._taken, 0, length)
         if self._keeper is not self._source.dataset:
             return end  # an iterator and its state end with their pass
         return end._replace(dataset=self._within.dataset, rest=self._taken - self._within.taken)

@@ -11,9 +11,9 @@ from safetensors import torch as safetensors
 
 from kernel_backend.checkpoints.writer import flatten, unflatten
 from kernel_backend.runner.data.loading import Loading
-from kernel_backend.runner.data.shares import Batch, Cut
+from kernel_backend.runner.data.shares import Batch, BatchSplit
 from kernel_backend.runner.data.source import Source
-from kernel_backend.runner.data.stream_batches import Part, Passes, Place, Start
+from kernel_backend.runner.data.stream_batches import StreamPart, StreamPasses, StreamPosition, StreamStart
 
 
 class Stream:
@@ -22,7 +22,7 @@ class Stream:
     def __init__(
         self,
         source: Source,
-        cut: Cut,
+        cut: BatchSplit,
         seed: int,
         tag: str,
         loading: Callable[[Any], Loading],
@@ -30,10 +30,10 @@ class Stream:
         digested: bool,
     ) -> None:
         """`note` is told what finding the place has cost; `digested` asks for digests of the first epoch's samples."""
-        self._passes = Passes(source, cut, seed, tag, digested)
+        self._passes = StreamPasses(source, cut, seed, tag, digested)
         self.loading = loading(self._passes)
         self._cut, self._note = cut, note
-        self._place = Place(length=source.length)
+        self._place = StreamPosition(length=source.length)
 
     @property
     def samples_per_epoch(self) -> int | None:
@@ -47,14 +47,16 @@ class Stream:
 
     def steps(self, first: int, until: int | None) -> Iterator[list[Batch]]:
         """The batches of training from step `first` on, over all epochs; what comes before is read and left out."""
-        begin = self._place if self._place.step <= first else Place(length=self._place.length)
-        for part in self._read(Start(begin, first - begin.step), None if until is None else max(0, until - first)):
+        begin = self._place if self._place.step <= first else StreamPosition(length=self._place.length)
+        for part in self._read(
+            StreamStart(begin, first - begin.step), None if until is None else max(0, until - first)
+        ):
             self._place = part.place
             yield part.batches
 
     def in_order(self) -> Iterator[list[Batch]]:
         """All batches of one pass; each sample draws the same random numbers every time."""
-        for part in self._read(Start(Place(), once=True), None):
+        for part in self._read(StreamStart(StreamPosition(), once=True), None):
             if part.last and self._place.length is None:
                 self._place = self._place._replace(length=part.place.length)
             yield part.batches
@@ -77,9 +79,9 @@ class Stream:
         """Go on from the place of an earlier `state`."""
         if state:
             tensors = safetensors.load(base64.b64decode(state["tensors"])) if state["tensors"] else {}
-            self._place = Place(**unflatten(state["place"], tensors))
+            self._place = StreamPosition(**unflatten(state["place"], tensors))
 
-    def _read(self, start: Start, count: int | None) -> Iterator[Part]:
+    def _read(self, start: StreamStart, count: int | None) -> Iterator[StreamPart]:
         wanted = itertools.chain([start], itertools.repeat(None))
         for _, part in self.loading.read(itertools.islice(wanted, count)):
             if part.again:

@@ -12,20 +12,20 @@ from torch.utils.data import RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.runner.determinism.generators import Draws
+from kernel_backend.runner.determinism.generators import GeneratorDraws
 from kernel_backend.runner.determinism.random_states import RandomStates
 
 _LEAST_BOUND = 1_000_000  # indices of an epoch that are drawn at least before it counts as one without end
 
 
-class Sampled:
+class SampledOrder:
     """The indices of each epoch, drawn with random numbers that follow from seed and epoch."""
 
     def __init__(self, sampler: Any, role: str, samples: int, seed: int, tag: str) -> None:
         """Raises InvalidDefinition for a sampler whose indices do not follow from its random numbers."""
         self._sampler, self._role = sampler, role
         self._bound = max(_LEAST_BOUND, 100 * samples)
-        self._draws = Draws(sampler, seed, f"sampler {tag}")
+        self._draws = GeneratorDraws(sampler, seed, f"sampler {tag}")
         first, again = self._drawn(0), self._drawn(0)
         if not torch.equal(first, again):
             raise self._refused(

@@ -25,7 +25,7 @@ def modules_beside(model: nn.Module, **things: Any) -> dict[str, nn.Module]:
     return found
 
 
-class Beside:
+class AuxiliaryModules:
     """What stands beside the model, a teacher perhaps, as a part of a checkpoint: the weights that were written to.
 
     Weights that nothing ever writes to are as the definition makes them. Buffers are each logical rank's own.

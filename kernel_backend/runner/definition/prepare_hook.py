@@ -16,7 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from kernel_backend.home import prepared_folder
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.runner import opened_files
 from kernel_backend.runner.definition.functions import Functions
 from kernel_backend.runner.definition.load import Loaded
@@ -25,7 +25,7 @@ from kernel_backend.runner.progress import Progress
 LOOK_S = 0.05
 
 
-def prepared(job: Job, loaded: Loaded, progress: Progress) -> None:
+def prepared(job: LaunchSpec, loaded: Loaded, progress: Progress) -> None:
     """Come back when `prepare`, if there is one, has run to its end on this node.
 
     The first of a trial's ranks here runs it, unless that of another trial does or has; one that dies, or fails, half
@@ -48,12 +48,12 @@ def prepared(job: Job, loaded: Loaded, progress: Progress) -> None:
     progress.tick("starting", 0)
 
 
-def _place(job: Job) -> str:
+def _place(job: LaunchSpec) -> str:
     """Names this machine and the working folder, of which trials of a rerun may each have their own."""
     return f"{socket.gethostname()}-{blake2b(os.fsencode(job.cwd), digest_size=8).hexdigest()}"
 
 
-def _run(job: Job, loaded: Loaded) -> None:
+def _run(job: LaunchSpec, loaded: Loaded) -> None:
     # Shared values are made for it alone, and what it reads is no data of this trial's: see above.
     with opened_files.unheard():
         Functions(loaded, job.params, job.config.seed, {}).prepared("prepare", frozenset())()

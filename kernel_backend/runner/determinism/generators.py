@@ -25,7 +25,7 @@ except ImportError:  # torch runs without it
 Seeder = Callable[[int], Any]
 
 
-class Kept:
+class OwnGenerators:
     """The random generators that some things keep for themselves."""
 
     def __init__(self, **things: Any) -> None:
@@ -60,14 +60,14 @@ class Kept:
         return [(seeder, seeds.Numbers(seed, tag, way)) for way, seeder in self._seeders.items()]
 
 
-class Draws:
+class GeneratorDraws:
     """Random numbers of its own for every position of a row: in the main generators and in those that a thing keeps."""
 
     def __init__(self, thing: Any, seed: int, tag: str) -> None:
         """Those that it keeps are not known before the first `look`."""
         self._thing, self._seed, self._tag = thing, seed, tag
         self._main = seeds.Draws(seed, tag)
-        self._kept: Kept | None = None
+        self._kept: OwnGenerators | None = None
         self._rows: list[tuple[Seeder, seeds.Numbers]] = []
         self.at: Callable[[int], None] = self._main.at  # seeds all of them for what is at a position
 
@@ -79,7 +79,7 @@ class Draws:
     def look(self) -> bool:
         """Look for generators that the thing keeps; whether there are others than before."""
         if self._kept is None:
-            self._kept = Kept(it=self._thing)
+            self._kept = OwnGenerators(it=self._thing)
             changed = bool(self._kept)
         else:
             changed = self._kept.look()

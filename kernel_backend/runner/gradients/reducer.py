@@ -26,7 +26,7 @@ from kernel_backend.runner.ranks.backends import Handle, Ranks
 BUCKET_BYTES = 25 << 20
 
 
-class Flags(NamedTuple):
+class ControlFlags(NamedTuple):
     """What a rank asks of all: above zero on any rank means set for all."""
 
     release: bool = False  # commit a checkpoint and leave
@@ -35,15 +35,15 @@ class Flags(NamedTuple):
     logged: bool = False  # this rank's loss gave values to log
 
 
-class Word(NamedTuple):
+class ControlWord(NamedTuple):
     """What all ranks know of a step once its gradients are summed: the same on every rank."""
 
     samples: int  # of the global batch
     loss: Tensor | float  # their mean loss
-    flags: Flags
+    flags: ControlFlags
 
 
-_HEAD = 2 + len(Flags._fields)
+_HEAD = 2 + len(ControlFlags._fields)
 
 
 class Gradients(Protocol):
@@ -52,13 +52,13 @@ class Gradients(Protocol):
     def begin(self) -> None:
         """A new step; the gradients of the one before are gone."""
 
-    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """Compute the gradients of one share: `loss` is its mean over so many `samples`, None for an empty share.
 
         The global batch has `total` samples.
         """
 
-    def finish(self) -> Word:
+    def finish(self) -> ControlWord:
         """Have the gradients of the global batch on every rank; raises the backend's error where a peer is gone.
 
         A parameter that no rank used has no gradient, as in a plain loop. Raises InvalidDefinition where one has a
@@ -72,20 +72,20 @@ class OwnGradients:
     def __init__(self, model: nn.Module, scaler: GradScaler) -> None:
         self._parameters = list(model.parameters())  # those too that are frozen now, and may be trained later
         self._scaler = scaler
-        self._word = Word(0, 0.0, Flags())
+        self._word = ControlWord(0, 0.0, ControlFlags())
 
     def begin(self) -> None:
         """Forget the gradients of the step before."""
         for parameter in self._parameters:
             parameter.grad = None
 
-    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """Compute the gradients of the step's one share."""
         assert loss is not None
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        self._word = Word(samples, loss.detach(), flags)
+        self._word = ControlWord(samples, loss.detach(), flags)
 
-    def finish(self) -> Word:
+    def finish(self) -> ControlWord:
         """They are there already."""
         return self._word
 
@@ -119,7 +119,7 @@ class Buckets:
                 hook = self._hook(index, bucket)
                 self._parameters[index].register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
-    def _compute(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+    def _compute(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """The gradients of a share, weighted by its part of all samples, and its part of the word."""
         # Filled in place: a tensor brought from the host would make the host wait for a GPU.
         self._word[0].fill_(samples)
@@ -201,15 +201,15 @@ class Buckets:
                     "start, and freeze it in the model's `forward` for as long as it shall stay as it is"
                 )
 
-    def _read_word(self) -> Word:
+    def _read_word(self) -> ControlWord:
         """What the summed word says. Takes away the gradients that no rank has."""
         # The one wait for a GPU in a step: whether there is a gradient decides what the optimizer does next.
         samples, loss, *rest = self._word.tolist()
-        flags, touched = rest[: len(Flags._fields)], rest[len(Flags._fields) :]
+        flags, touched = rest[: len(ControlFlags._fields)], rest[len(ControlFlags._fields) :]
         for parameter, ranks in zip(self._parameters, touched, strict=True):
             if ranks == 0.0:
                 parameter.grad = None
-        return Word(int(samples), loss, Flags(*(flag > 0 for flag in flags)))
+        return ControlWord(int(samples), loss, ControlFlags(*(flag > 0 for flag in flags)))
 
 
 class SummedGradients(Buckets):
@@ -225,11 +225,11 @@ class SummedGradients(Buckets):
         self._open()
         self._sent = []
 
-    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """Compute this rank's one share; full buckets are on their way when this returns."""
         self._compute(loss, samples, total, flags)
 
-    def finish(self) -> Word:
+    def finish(self) -> ControlWord:
         """Send what is left, and wait for the sums."""
         self._refuse_thawed()
         if len(self._sent) < len(self._buckets):

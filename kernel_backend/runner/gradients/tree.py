@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
-from kernel_backend.runner.gradients.reducer import Buckets, Flags, Word
+from kernel_backend.runner.gradients.reducer import Buckets, ControlFlags, ControlWord
 from kernel_backend.runner.ranks.backends import Ranks
 
 
@@ -69,7 +69,7 @@ class TreeGradients(Buckets):
         for sums in self._sums:
             sums.begin()
 
-    def add(self, loss: Tensor | None, samples: int, total: int, flags: Flags) -> None:
+    def add(self, loss: Tensor | None, samples: int, total: int, flags: ControlFlags) -> None:
         """Compute one share, in the order of the logical ranks, and add it up as far as the tree goes here."""
         for sums in self._sums:
             sums.make_room()
@@ -81,7 +81,7 @@ class TreeGradients(Buckets):
             sums.add(self._mine.start + self._done)
         self._done += 1
 
-    def finish(self) -> Word:
+    def finish(self) -> ControlWord:
         """Sum over all ranks."""
         self._refuse_thawed()
         for number, (bucket, sums) in enumerate(zip(self._buckets, self._sums, strict=True)):

@@ -21,7 +21,7 @@ def interval(cost: Cost) -> float:
     return min(LATEST_S, max(SOONEST_S, cost.stall / STALLED, cost.write / BUSY))
 
 
-class Pace:
+class CadenceTimer:
     """Asked once before each step. The grid of reports depends on steps alone; the clock may only add to it."""
 
     def __init__(

@@ -18,7 +18,7 @@ from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.loop.forward import reseed
 from kernel_backend.runner.loop.whole_loss import gathers
 from kernel_backend.runner.metrics.join import join, moved, size_of
-from kernel_backend.runner.metrics.whole_set import Part
+from kernel_backend.runner.metrics.whole_set import MetricPart
 from kernel_backend.runner.ranks.gather import gather_objects
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def compares(run: Training) -> bool:
     return run.step == 0 and run.logical.count > 1 and not gathers(run) and not keeps
 
 
-def tell_if_coupled(run: Training, parts: list[Part], mean: float) -> None:
+def tell_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
     """Say a warning where the loss of the whole batch is not the mean of its shares' losses; called by all ranks.
 
     `parts` are what the loss function was given for this rank's shares, `mean` is the weighted mean of what it
@@ -62,7 +62,7 @@ def tell_if_coupled(run: Training, parts: list[Part], mean: float) -> None:
     run.spool.say(Note(level="warning", text=text))
 
 
-def _whole(run: Training, parts: list[Part]) -> float | None:
+def _whole(run: Training, parts: list[MetricPart]) -> float | None:
     """The loss of all parts as one batch; None where that cannot be had, or where it draws random numbers."""
     counts = [part.samples for part in parts]
     called = {"loss": run.loss}

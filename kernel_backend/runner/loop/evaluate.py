@@ -12,7 +12,7 @@ from kernel_backend.runner.definition.functions import loss_and_logged
 from kernel_backend.runner.loop.forward import forward, reseed
 from kernel_backend.runner.loop.whole_loss import gathers, validation_loss
 from kernel_backend.runner.metrics.sums import Sums, evaluating
-from kernel_backend.runner.metrics.whole_set import Evaluation, Part
+from kernel_backend.runner.metrics.whole_set import Evaluation, MetricPart
 
 if TYPE_CHECKING:
     from kernel_backend.runner.loop.loop import Training
@@ -47,13 +47,13 @@ def validate(run: Training, data: Batches) -> dict[str, float]:
 
 def _given(
     run: Training, model: nn.Module, number: int, shares: list[Batch], evaluation: Evaluation | None
-) -> Iterator[Part]:
+) -> Iterator[MetricPart]:
     """What the loss function is given for each share; the metrics are given it after that."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         if run.streams is None:
             reseed(run, "validation", run.step, number, rank)
         if batch.samples:
-            part = Part(number, rank, batch.samples, forward(run, model, batch, run.current))
+            part = MetricPart(number, rank, batch.samples, forward(run, model, batch, run.current))
             yield part
             if evaluation is not None:
                 evaluation.add(part)

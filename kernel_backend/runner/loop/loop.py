@@ -15,18 +15,18 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Note, Report
-from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Moment
-from kernel_backend.runner.checkpoint.ema import Average
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
+from kernel_backend.runner.checkpoint.ema import WeightAverage
 from kernel_backend.runner.data import Batch, Batches
 from kernel_backend.runner.definition.functions import BatchRule, loss_and_logged
 from kernel_backend.runner.determinism import seeds
-from kernel_backend.runner.determinism.generators import Kept
+from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.first_epoch import FirstEpoch
-from kernel_backend.runner.gradients.reducer import Flags, Gradients, Word
+from kernel_backend.runner.gradients.reducer import ControlFlags, ControlWord, Gradients
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.logical_ranks import LogicalRanks
-from kernel_backend.runner.loop.cadence import Pace
+from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.coupled import compares, tell_if_coupled
 from kernel_backend.runner.loop.evaluate import validate
 from kernel_backend.runner.loop.finite import Finite
@@ -36,7 +36,7 @@ from kernel_backend.runner.loop.target import Target
 from kernel_backend.runner.loop.whole_loss import gathers, share_losses
 from kernel_backend.runner.metrics.join import host_copy
 from kernel_backend.runner.metrics.sums import Sums
-from kernel_backend.runner.metrics.whole_set import Metrics, Part
+from kernel_backend.runner.metrics.whole_set import MetricPart, Metrics
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import Ranks
 
@@ -52,7 +52,7 @@ class Training:
     optimizer: torch.optim.Optimizer
     schedule: LRScheduler | None
     scaler: GradScaler
-    average: Average | None
+    average: WeightAverage | None
     gradients: Gradients
     logical: LogicalRanks
     loss: Callable[..., Any]
@@ -66,10 +66,10 @@ class Training:
     ranks: Ranks
     streams: RandomStates | None
     finite: Finite
-    generators: Kept  # the model's own, the loss function's and the optimizer's
+    generators: OwnGenerators  # the model's own, the loss function's and the optimizer's
     first_epoch: FirstEpoch
     checkpoints: Checkpointer
-    pace: Pace
+    pace: CadenceTimer
     progress: Progress
     spool: Spool
     instructions: Instructions
@@ -156,13 +156,13 @@ def batches(run: Training) -> Iterator[list[Batch]]:
     return run.streams.apart(left) if run.streams else left
 
 
-def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
+def take_step(run: Training, shares: list[Batch]) -> tuple[ControlWord, Sums]:
     """One step of the global batch: what all ranks know of it, and the values that the loss function gave to log."""
     run.progress.tick("first step" if run.step == run.began else "step", run.step + 1)
     logged = Sums()
     flags = wishes(run)
     whole = gathers(run)
-    compared: list[Part] | None = [] if compares(run) else None
+    compared: list[MetricPart] | None = [] if compares(run) else None
     run.gradients.begin()
     losses = share_losses(run, shares, logged) if whole else each_loss(run, shares, logged, compared)
     for batch, loss in zip(shares, losses, strict=True):
@@ -177,7 +177,9 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[Word, Sums]:
     return word, logged
 
 
-def each_loss(run: Training, shares: list[Batch], logged: Sums, compared: list[Part] | None) -> Iterator[Tensor | None]:
+def each_loss(
+    run: Training, shares: list[Batch], logged: Sums, compared: list[MetricPart] | None
+) -> Iterator[Tensor | None]:
     """The mean loss of one share after the other; the gradients of one are computed before the next."""
     for rank, batch in zip(run.logical.mine, shares, strict=True):
         run.logical.take(rank)
@@ -186,7 +188,9 @@ def each_loss(run: Training, shares: list[Batch], logged: Sums, compared: list[P
         yield loss_of(run, rank, batch, logged, compared)
 
 
-def loss_of(run: Training, rank: int, batch: Batch, logged: Sums, compared: list[Part] | None = None) -> Tensor | None:
+def loss_of(
+    run: Training, rank: int, batch: Batch, logged: Sums, compared: list[MetricPart] | None = None
+) -> Tensor | None:
     """The mean loss of one share, None where it is empty; values to log are added to `logged`.
 
     A copy of what the loss function is given is added to `compared`.
@@ -197,7 +201,7 @@ def loss_of(run: Training, rank: int, batch: Batch, logged: Sums, compared: list
         given = forward(run, run.model, batch, batch.epoch)
         if compared is not None:
             own = {name: host_copy(given[name]) for name in run.loss_asks}
-            compared.append(Part(0, rank, batch.samples, own))
+            compared.append(MetricPart(0, rank, batch.samples, own))
         loss, values = loss_and_logged(run.loss(**given))
     for name, value in values.items():
         logged.add(name, value, batch.samples, rank)
@@ -218,10 +222,10 @@ def lone_sample_told(batch: Batch) -> Iterator[None]:
         ) from error
 
 
-def wishes(run: Training) -> Flags:
+def wishes(run: Training) -> ControlFlags:
     """What this rank asks of all for the step that it takes; clocks are rank 0's alone."""
     decides = run.ranks.rank == 0
-    return Flags(
+    return ControlFlags(
         release=run.instructions.release,
         checkpoint=decides and (run.checkpoints.owed or run.pace.checkpoint(run.step + 1)),
         report=decides and run.pace.report(run.step + 1),
@@ -254,7 +258,7 @@ def update(run: Training) -> None:
         run.average.update(run.model)
 
 
-def report(run: Training, word: Word, logged: Sums) -> None:
+def report(run: Training, word: ControlWord, logged: Sums) -> None:
     """Say the loss of the global batch, and the values that the loss function gave to log."""
     metrics = logged.means(run.ranks) if word.flags.logged else {}
     metrics["loss"] = float(word.loss)
@@ -329,7 +333,7 @@ def commit(run: Training) -> None:
     run.pace.saved()
 
 
-def moment(run: Training) -> Moment:
+def moment(run: Training) -> Position:
     """Where the training stands, for a checkpoint; called by all ranks."""
     facts = {
         "best": run.best,
@@ -339,7 +343,7 @@ def moment(run: Training) -> Moment:
         "data": run.train.state(),
         "first_epoch": run.first_epoch.state(),
     }
-    return Moment(run.step, run.epoch, run.judged, facts)
+    return Position(run.step, run.epoch, run.judged, facts)
 
 
 def by_metric(schedule: LRScheduler) -> bool:

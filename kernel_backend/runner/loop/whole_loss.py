@@ -19,7 +19,7 @@ from kernel_backend.runner.definition.functions import loss_and_logged
 from kernel_backend.runner.loop.forward import forward, parts, reseed
 from kernel_backend.runner.metrics.join import floating, host_copy, join, mapped, moved
 from kernel_backend.runner.metrics.sums import Sums
-from kernel_backend.runner.metrics.whole_set import Part
+from kernel_backend.runner.metrics.whole_set import MetricPart
 from kernel_backend.runner.ranks.gather import gather_objects
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
     outputs have no row for each sample.
     """
     outputs: dict[int, Any] = {}
-    own: list[Part] = []
+    own: list[MetricPart] = []
     for rank, batch in parts(run, shares):
         run.logical.take(rank)
         if run.streams is None:
@@ -55,7 +55,7 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
         with run.precision():
             given = forward(run, run.model, batch, batch.epoch)
         outputs[rank] = given["output"]
-        own.append(Part(0, rank, batch.samples, {name: host_copy(given[name]) for name in asked(run)}))
+        own.append(MetricPart(0, rank, batch.samples, {name: host_copy(given[name]) for name in asked(run)}))
     whole = _joined(run, [part for each in run.ranks.all_gather_object(own) for part in each])
     run.logical.take(run.logical.mine.start)
     if run.streams is None:
@@ -72,7 +72,7 @@ def share_losses(run: Training, shares: list[Batch], logged: Sums) -> list[Tenso
     ]
 
 
-def validation_loss(run: Training, number: int, given: Iterable[Part], sums: Sums) -> None:
+def validation_loss(run: Training, number: int, given: Iterable[MetricPart], sums: Sums) -> None:
     """Add the loss of a whole validation batch to `sums`, on rank 0; called by all ranks with their shares of it."""
     own = [each._replace(values={name: host_copy(each.values[name]) for name in asked(run)}) for each in given]
     everyones = [part for each in gather_objects(own, run.ranks, run.device) for part in each]
@@ -89,7 +89,7 @@ def asked(run: Training) -> frozenset[str]:
     return run.loss_asks | {"output"}
 
 
-def _joined(run: Training, everyones: list[Part]) -> Whole:
+def _joined(run: Training, everyones: list[MetricPart]) -> Whole:
     everyones.sort(key=lambda part: part.logical)
     counts = [part.samples for part in everyones]
     values = {name: join(counts, [part.values[name] for part in everyones], name) for name in sorted(asked(run))}

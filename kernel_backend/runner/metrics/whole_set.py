@@ -40,7 +40,7 @@ _INSTEAD = (
 )
 
 
-class Part(NamedTuple):
+class MetricPart(NamedTuple):
     """What is kept of a share: its place in the validation, its samples, and the values that `metrics` asks for."""
 
     number: int  # of the batch
@@ -52,7 +52,7 @@ class Part(NamedTuple):
 class Evaluation(Protocol):
     """The metrics of one validation."""
 
-    def add(self, part: Part) -> None:
+    def add(self, part: MetricPart) -> None:
         """Take in a share; raises InvalidDefinition, and whatever the user's function does."""
 
     def end_batch(self, number: int) -> None:
@@ -91,7 +91,7 @@ class Metrics:
         for each in self._objects:
             each.reset()
 
-    def gather(self, parts: list[Part]) -> list[Part]:
+    def gather(self, parts: list[MetricPart]) -> list[MetricPart]:
         """Return everyone's parts in the order of the samples, on rank 0; empty elsewhere. Called by all ranks."""
         everyones = gather_objects(parts, self._ranks, self.device)
         return sorted((part for each in everyones for part in each), key=lambda part: part[:2])
@@ -110,7 +110,7 @@ class Collected:
 
     def __init__(self, ranks: Ranks, limit: int) -> None:
         self._ranks, self.limit = ranks, limit
-        self.parts: list[Part] = []
+        self.parts: list[MetricPart] = []
         self._bytes = 0
 
     @property
@@ -118,7 +118,7 @@ class Collected:
         """Whether the ranks together hold more than the limit."""
         return self._bytes * self._ranks.size > self.limit
 
-    def add(self, part: Part) -> None:
+    def add(self, part: MetricPart) -> None:
         """Keep a copy of the part on the host."""
         self.parts.append(part._replace(values=host_copy(part.values)))
         self._bytes += size_of(part.values)
@@ -143,7 +143,7 @@ class WholeSet:
         self._agreement = Agreement(ranks)
         metrics.reset()
 
-    def add(self, part: Part) -> None:
+    def add(self, part: MetricPart) -> None:
         """Add per-sample values; of anything else keep what the call with the whole set will need."""
         values = {name: part.values[name] for name in sorted(self._asked)}  # in one order on all ranks
         if self._agreement.refused:
@@ -186,7 +186,7 @@ class WholeSet:
             raise refusal or InvalidDefinition(message)
         return dict(found)
 
-    def _try(self, part: Part, values: dict[str, Any]) -> None:
+    def _try(self, part: MetricPart, values: dict[str, Any]) -> None:
         """See what `metrics` returns for one share."""
         try:
             found = self._function(**values)
@@ -214,7 +214,7 @@ class WholeSet:
             self._kind = "per sample"
             self._collected.clear()
 
-    def _keep(self, part: Part) -> None:
+    def _keep(self, part: MetricPart) -> None:
         self._collected.add(part)
         if not self._collected.too_large:
             return
@@ -235,7 +235,7 @@ class WholeSet:
     def _not_joined(self, why: str) -> InvalidDefinition:
         return InvalidDefinition(f"{self._once(self._agreement.numbers)}, and {why}: {_PAD}, or {_INSTEAD}")
 
-    def _called_once(self, parts: list[Part]) -> dict[str, float]:
+    def _called_once(self, parts: list[MetricPart]) -> dict[str, float]:
         counts = [part.samples for part in parts]
         try:
             values = {name: join(counts, [part.values[name] for part in parts], name) for name in sorted(self._asked)}
@@ -268,7 +268,7 @@ class OfObjects:
             if callable(to := getattr(each, "to", None)):
                 to(metrics.device)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: MetricPart) -> None:
         """Update what can be merged; the others need the outputs and targets of all ranks in one place."""
         values = {name: part.values[name] for name in ("output", "target")}
         for each in self._mergeable.values():

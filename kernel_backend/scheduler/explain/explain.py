@@ -14,14 +14,16 @@ from kernel_backend.scheduler.explain.redaction import knows_quota, named, sees,
 from kernel_backend.scheduler.order import in_order, kept_for
 from kernel_backend.scheduler.placement import feasible, largest, largest_gang
 from kernel_backend.scheduler.quotas import Ledger
-from kernel_backend.scheduler.requests import Ask
+from kernel_backend.scheduler.requests import SlotRequest
 from kernel_backend.scheduler.run_lengths import Lengths
-from kernel_backend.scheduler.state import Accounts, Picture
+from kernel_backend.scheduler.state import ClusterState, UsageByName
 
 UNKNOWN: Mapping[str, Lengths] = {}
 
 
-def explain(picture: Picture, ask: Ask, lengths: Mapping[str, Lengths] = UNKNOWN, reader: Person | None = None) -> Wait:
+def explain(
+    picture: ClusterState, ask: SlotRequest, lengths: Mapping[str, Lengths] = UNKNOWN, reader: Person | None = None
+) -> Wait:
     """The place of `ask` in the queue (1 is its head), what it waits for, and for how long (`lengths` of past runs).
 
     `reader` is told of others only what he may see of them; without one it is what the owner reads who may see all.
@@ -41,9 +43,9 @@ def explain(picture: Picture, ask: Ask, lengths: Mapping[str, Lengths] = UNKNOWN
 
 
 def explain_in_turn(
-    picture: Picture,
-    ask: Ask,
-    ahead: Sequence[Ask],
+    picture: ClusterState,
+    ask: SlotRequest,
+    ahead: Sequence[SlotRequest],
     lengths: Mapping[str, Lengths] = UNKNOWN,
     reader: Person | None = None,
 ) -> Wait:
@@ -56,13 +58,13 @@ def explain_in_turn(
     return Wait(reason=reason, place=1 + len(ahead), estimate=estimate, earliest=earliest, latest=latest)
 
 
-def _no_turn(picture: Picture, ask: Ask) -> str:
+def _no_turn(picture: ClusterState, ask: SlotRequest) -> str:
     if ask.preparing:
         return ask.preparing
     return f"tried again {ask.rest:.0f} s after the last attempt: it made no progress, nor did the one before"
 
 
-def _reason(picture: Picture, ask: Ask, ahead: Sequence[Ask], reader: Person | None) -> str:
+def _reason(picture: ClusterState, ask: SlotRequest, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
     if ask.trouble:
         return f"cannot be started just now, and is tried again: {ask.trouble}"
     nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
@@ -95,14 +97,14 @@ def _reason(picture: Picture, ask: Ask, ahead: Sequence[Ask], reader: Person | N
     return f"{turn}; {_slots(ask.slots)} asked, {free} of {total} free{more}"
 
 
-def _limit(picture: Picture, ask: Ask, reader: Person | None) -> str:
+def _limit(picture: ClusterState, ask: SlotRequest, reader: Person | None) -> str:
     """Whose limit or slot-hours it would go beyond; empty where it would not."""
     ledger = Ledger(picture)
     kind = ledger.stopped_by(ask)
     if kind is None:
         return ""
     name = ask.owner if kind == "user" else ask.group
-    accounts: Accounts = picture.users if kind == "user" else picture.groups
+    accounts: UsageByName = picture.users if kind == "user" else picture.groups
     quota, use = accounts.quota(name), accounts.use(name, picture.at)
     who, known = subject(kind, ask, reader), knows_quota(kind, ask, reader)
     if quota.slot_hours is not None and ledger.spent(kind, name):
@@ -118,7 +120,7 @@ def _limit(picture: Picture, ask: Ask, reader: Person | None) -> str:
     return f"{whose} leaves {(quota.limit or 0) - use.held}" if known else f"{whose} leaves too few"
 
 
-def _kept(picture: Picture, ahead: Sequence[Ask], reader: Person | None) -> str:
+def _kept(picture: ClusterState, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
     """For whom the free slots are kept that it does not get."""
     ledger = Ledger(picture)
     first = next((other for other in ahead if ledger.stopped_by(other) is None), ahead[0])
@@ -131,7 +133,7 @@ def _kept(picture: Picture, ahead: Sequence[Ask], reader: Person | None) -> str:
     return f"slots are kept for the guarantee of {theirs}"
 
 
-def _rival(picture: Picture, ask: Ask) -> Ask | None:
+def _rival(picture: ClusterState, ask: SlotRequest) -> SlotRequest | None:
     """For whom the rest of a limit is kept that this ask would use up, as `decide` keeps it."""
     ledger = Ledger(picture)
     firsts = [line.first for lines in picture.queue.lines.values() for line in lines.values()]
@@ -152,7 +154,7 @@ def _rival(picture: Picture, ask: Ask) -> Ask | None:
     return None
 
 
-def _reserved(picture: Picture) -> Iterator[tuple[Ask, bool]]:
+def _reserved(picture: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
     """Those that something is kept for, as far as they could be placed now, and whether nobody may pass them."""
     rules, since = picture.rules, {each.key: each.since for each, _ in picture.reserved()}
     for pool in sorted(picture.pools):
@@ -164,7 +166,7 @@ def _reserved(picture: Picture) -> Iterator[tuple[Ask, bool]]:
                 yield ask, firm
 
 
-def _left_out(picture: Picture, ask: Ask) -> str:
+def _left_out(picture: ClusterState, ask: SlotRequest) -> str:
     there = {node.name for node in picture.of_pool(ask.pool)}
     return "".join(f"; without {name}" for name in sorted(there & ask.excluded))
 

@@ -9,8 +9,8 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.scheduler.explain.redaction import knows_quota, subject
 from kernel_backend.scheduler.placement import largest_gang
-from kernel_backend.scheduler.requests import Ask
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.requests import SlotRequest
+from kernel_backend.scheduler.state import ClusterState
 
 
 class Impossible(NamedTuple):
@@ -20,7 +20,7 @@ class Impossible(NamedTuple):
     largest: int
 
 
-def impossible(picture: Picture, ask: Ask, reader: Person | None = None) -> Impossible | None:
+def impossible(picture: ClusterState, ask: SlotRequest, reader: Person | None = None) -> Impossible | None:
     """Why `ask` can never start on these nodes under these quotas; None where it can. Drained nodes count.
 
     In words for `reader`, by default for its owner.
@@ -38,7 +38,7 @@ def impossible(picture: Picture, ask: Ask, reader: Person | None = None) -> Impo
     return None
 
 
-def _too_large(ask: Ask, nodes: Sequence[Node], largest: int) -> str:
+def _too_large(ask: SlotRequest, nodes: Sequence[Node], largest: int) -> str:
     where = nodes[0].name if ask.pool == LOCAL and len(nodes) == 1 else f"pool {ask.pool}"
     total = sum(node.slots for node in nodes)
     left_out = f" without {', '.join(sorted(ask.excluded))}" if ask.excluded else ""

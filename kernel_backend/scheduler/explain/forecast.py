@@ -6,9 +6,9 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kernel_backend.scheduler.requests import Ask
+from kernel_backend.scheduler.requests import SlotRequest
 from kernel_backend.scheduler.run_lengths import Lengths
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.state import ClusterState
 
 FAR = 1000  # asks ahead: what lies beyond so many nobody can tell
 
@@ -21,7 +21,9 @@ class Forecast(NamedTuple):
     high: float
 
 
-def forecast(picture: Picture, ahead: Iterable[Ask], ask: Ask, lengths: Mapping[str, Lengths]) -> Forecast | None:
+def forecast(
+    picture: ClusterState, ahead: Iterable[SlotRequest], ask: SlotRequest, lengths: Mapping[str, Lengths]
+) -> Forecast | None:
     """When `ask` starts, if those `ahead` start before it, in order; None where too little is known.
 
     `lengths` are those of past runs by owner. Slots are counted over the pool, wherever they are.
@@ -36,7 +38,9 @@ def forecast(picture: Picture, ahead: Iterable[Ask], ask: Ask, lengths: Mapping[
     return Forecast(low, likely, high)
 
 
-def _start(picture: Picture, asks: list[Ask], lengths: Mapping[str, Lengths], quartile: int) -> float | None:
+def _start(
+    picture: ClusterState, asks: list[SlotRequest], lengths: Mapping[str, Lengths], quartile: int
+) -> float | None:
     """Seconds until the last of `asks` starts, each as soon as there is room after those before it."""
     pool = asks[-1].pool
     free = sum(len(picture.free[node.name]) for node in picture.usable(pool))

@@ -14,12 +14,12 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
-from kernel_backend.scheduler.requests import Ask, Run
+from kernel_backend.scheduler.requests import Allocation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.scheduler.simulation.workloads import Job
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.simulation.workloads import Workload
+from kernel_backend.scheduler.state import ClusterState
 
-Policy = Callable[[Picture], Decisions]
+Policy = Callable[[ClusterState], Decisions]
 Kind = Literal["arrive", "finish", "fault", "leave", "commit", "lose", "return", "look"]
 
 
@@ -31,7 +31,7 @@ class Outage(NamedTuple):
     seconds: float
 
 
-class Spell(NamedTuple):
+class SimulatedInterval(NamedTuple):
     """A job held its slots from `begun` to `ended`; `useful` is the work that was kept, in seconds."""
 
     job: int
@@ -41,12 +41,12 @@ class Spell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Played:
+class SimulationResult:
     """What a policy made of a trace."""
 
-    jobs: Mapping[int, Job]
+    jobs: Mapping[int, Workload]
     slots: int
-    spells: tuple[Spell, ...]
+    spells: tuple[SimulatedInterval, ...]
     waits: Mapping[int, float]  # seconds from the arrival to the first start, by job
     ends: Mapping[int, float]  # when each job was done
     preempted: int
@@ -63,7 +63,7 @@ class _Event(NamedTuple):
 
 
 def simulate(
-    jobs: Sequence[Job],
+    jobs: Sequence[Workload],
     nodes: Sequence[Node],
     policy: Policy = decide,
     *,
@@ -75,15 +75,15 @@ def simulate(
     checkpoint_every: float = 600.0,
     stall: float = 10.0,
     until: float = float("inf"),
-    watch: Callable[[Picture, Decisions], None] = lambda picture, decisions: None,
-) -> Played:
+    watch: Callable[[ClusterState, Decisions], None] = lambda picture, decisions: None,
+) -> SimulationResult:
     """Play a trace to its end, or until `until`; the same arguments give the same answer.
 
     `faults` says after how many seconds of a job's nth spell it crashes, if it does. What was done since the last
     checkpoint is lost then; who is preempted saves all, and holds its slots for `stall` seconds to do so. `watch` sees
     every picture and what was decided on it.
     """
-    world = _World(jobs, nodes, policy, Picture(nodes, users=users, groups=groups, rules=rules), watch)
+    world = _World(jobs, nodes, policy, ClusterState(nodes, users=users, groups=groups, rules=rules), watch)
     world.faults, world.every, world.stall = faults, checkpoint_every, stall
     world.begin(outages)
     while world.events and world.events[0].at <= until:
@@ -100,11 +100,11 @@ class _World:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[Workload],
         nodes: Sequence[Node],
         policy: Policy,
-        picture: Picture,
-        watch: Callable[[Picture, Decisions], None],
+        picture: ClusterState,
+        watch: Callable[[ClusterState, Decisions], None],
     ) -> None:
         self.picture = picture
         self._policy, self._watch = policy, watch
@@ -115,7 +115,7 @@ class _World:
         self._done: defaultdict[int, float] = defaultdict(float)  # seconds of work that is kept
         self._begun: dict[int, float] = {}
         self._nth: Counter[int] = Counter()
-        self._spells: list[Spell] = []
+        self._spells: list[SimulatedInterval] = []
         self._waits: dict[int, float] = {}
         self._ends: dict[int, float] = {}
         self._preempted = 0
@@ -170,18 +170,18 @@ class _World:
             for run in [run for run in self.picture.runs.values() if run.by_node[name]]:
                 self._crash(self._jobs[run.key.experiment])
 
-    def _crash(self, job: Job) -> None:
+    def _crash(self, job: Workload) -> None:
         worked = self._worked(job, self.picture.at)
         back = replace(job.ask(job.arrival), failed_at=self.picture.at)
         self._end(job, worked - worked % self.every, back)
 
-    def _worked(self, job: Job, at: float) -> float:
+    def _worked(self, job: Workload, at: float) -> float:
         return min(at - self._begun[job.number], job.duration - self._done[job.number])
 
-    def _end(self, job: Job, useful: float, back: Ask | None) -> Run:
+    def _end(self, job: Workload, useful: float, back: SlotRequest | None) -> Allocation:
         now = self.picture.at
         self._done[job.number] += useful
-        self._spells.append(Spell(job.number, self._begun.pop(job.number), now, useful))
+        self._spells.append(SimulatedInterval(job.number, self._begun.pop(job.number), now, useful))
         self._nth[job.number] += 1
         return self.picture.let_go(job.key, back)
 
@@ -210,11 +210,13 @@ class _World:
             if left > self.every:
                 self._plan(now + self.every, "commit", job.number)
 
-    def played(self, until: float) -> Played:
+    def played(self, until: float) -> SimulationResult:
         """What came of it; of who still runs, what he has done so far."""
         end = self.picture.at if until == float("inf") else until
         running = [
-            Spell(number, begun, end, min(end - begun, self._jobs[number].duration - self._done[number]))
+            SimulatedInterval(number, begun, end, min(end - begun, self._jobs[number].duration - self._done[number]))
             for number, begun in self._begun.items()
         ]
-        return Played(self._jobs, self._slots, (*self._spells, *running), self._waits, self._ends, self._preempted, end)
+        return SimulationResult(
+            self._jobs, self._slots, (*self._spells, *running), self._waits, self._ends, self._preempted, end
+        )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.resources import LOCAL
-from kernel_backend.scheduler.requests import Ask, Key
+from kernel_backend.scheduler.requests import RequestKey, SlotRequest
 
 COLUMNS = ("arrival", "duration", "slots", "owner", "group", "priority", "one_node", "max_time", "preemptible")
 _NEEDED = ("arrival", "duration", "slots")
@@ -26,7 +26,7 @@ _YES_NO = {"yes": True, "no": False, "": False}
 
 
 @dataclass(frozen=True)
-class Job:
+class Workload:
     """A training that arrives, and takes so many seconds on its slots."""
 
     number: int
@@ -42,13 +42,13 @@ class Job:
     pool: str = LOCAL
 
     @property
-    def key(self) -> Key:
+    def key(self) -> RequestKey:
         """As the scheduler knows it."""
-        return Key(self.number, 1)
+        return RequestKey(self.number, 1)
 
-    def ask(self, queued_at: float) -> Ask:
+    def ask(self, queued_at: float) -> SlotRequest:
         """What it asks for."""
-        return Ask(
+        return SlotRequest(
             self.number,
             1,
             self.slots,
@@ -63,7 +63,7 @@ class Job:
         )
 
 
-def read_trace(path: Path) -> list[Job]:
+def read_trace(path: Path) -> list[Workload]:
     """The jobs of a file; raises InvalidRequest with the line and what is wrong with it."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
@@ -74,7 +74,7 @@ def read_trace(path: Path) -> list[Job]:
         return [_job(path, number, row) for number, row in enumerate(rows, 1)]
 
 
-def write_trace(path: Path, jobs: Iterable[Job]) -> None:
+def write_trace(path: Path, jobs: Iterable[Workload]) -> None:
     """A file that `read_trace` reads as the same jobs, but for their numbers."""
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.DictWriter(file, COLUMNS)
@@ -85,10 +85,10 @@ def write_trace(path: Path, jobs: Iterable[Job]) -> None:
             rows.writerow(row | flags | {"max_time": "" if job.max_time is None else job.max_time})
 
 
-def _job(path: Path, number: int, row: Mapping[str, str | None]) -> Job:
+def _job(path: Path, number: int, row: Mapping[str, str | None]) -> Workload:
     given = {name: value.strip() for name, value in row.items() if value is not None}
     try:
-        return Job(
+        return Workload(
             number,
             float(given["arrival"]),
             float(given["duration"]),
@@ -116,7 +116,7 @@ def synthetic(
     bursts: float = 0.1,
     timed: float = 0.3,
     preemptible: float = 1.0,
-) -> list[Job]:
+) -> list[Workload]:
     """Jobs of users who each submit so many a second (`users`) for `span` seconds, now and then twenty at once.
 
     Durations are lognormal; `sizes` are slots and how often they are asked for; `bursts` is the share of submissions
@@ -136,5 +136,5 @@ def synthetic(
         limit = duration * draw.uniform(1.0, 3.0) if draw.random() < timed else None
         size = draw.choices(slots, weights)[0]
         group, may_go = (groups or {}).get(owner, ""), draw.random() < preemptible
-        jobs.append(Job(number, at, duration, size, owner, group, max_time=limit, preemptible=may_go))
+        jobs.append(Workload(number, at, duration, size, owner, group, max_time=limit, preemptible=may_go))
     return jobs

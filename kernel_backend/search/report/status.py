@@ -18,33 +18,33 @@ from kernel_backend.model.search.records import (
     Closed,
     Continue,
     Create,
-    Entry,
     Extended,
     Limit,
+    LogEntry,
+    ParamsAssigned,
     Reported,
     Resume,
     Settings,
-    Told,
 )
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import EXPERIMENT_ENDED, TrialState
 from kernel_backend.model.values import nearest
 from kernel_backend.model.views.search_status import (
-    Better,
-    BracketStanding,
-    Outline,
-    RungStanding,
+    BracketStatus,
+    IncumbentPoint,
+    RungStatus,
     SearchCurves,
-    Standing,
-    TrialLine,
+    SearchStatus,
+    TrialCurve,
     TrialRow,
+    TrialSummary,
 )
 from kernel_backend.search.base import Searcher
 from kernel_backend.search.brackets import Bracket
 from kernel_backend.search.log import replay
 from kernel_backend.search.make import make
 from kernel_backend.search.report.columns import columns, flat, ordered
-from kernel_backend.search.rungs import WORST, Place, Rung
+from kernel_backend.search.rungs import WORST, RankKey, Rung
 from kernel_backend.search.settings import unit_in
 
 ENTRIES = 120  # of a rung that are drawn; half of them its best
@@ -52,7 +52,7 @@ SORTED = ("best", "trial", "state", "unit", "value", "until", "attempts", "secon
 
 
 @dataclass
-class Course:
+class TrialHistory:
     """What a log tells of one trial."""
 
     params: Mapping[str, Value] = field(default_factory=dict)
@@ -78,10 +78,10 @@ class Course:
         return self.values[-1] if self.values else None
 
 
-NOTHING = Course()
+NOTHING = TrialHistory()
 
 
-class Story:
+class SearchHistory:
     """A search after so many lines of its log; `take` the next ones."""
 
     def __init__(self, settings: Settings, space: Space, begun: float) -> None:
@@ -89,10 +89,10 @@ class Story:
         self._searcher = _judge(settings, space)
         self.metric, self._begun = Metric(mode=settings.mode), begun
         self.settings, self.space = settings, space
-        self.trials: dict[int, Course] = {}
+        self.trials: dict[int, TrialHistory] = {}
         self.columns: tuple[str, ...] = ()  # those that any of the trials has
         self._named = set[str]()
-        self.incumbent: list[Better] = []
+        self.incumbent: list[IncumbentPoint] = []
         self.trained = 0  # units, of all trials together
         self.entries = 0
         self.limit = settings.limit
@@ -104,7 +104,7 @@ class Story:
         found: Sequence[Bracket] = getattr(self._searcher, "brackets", ())
         return [each for each in found if len(each.rungs) > 1]
 
-    def take(self, entries: Iterable[Entry]) -> None:
+    def take(self, entries: Iterable[LogEntry]) -> None:
         """Fold more lines in; each was said once, in order."""
         found = list(entries)
         if self._searcher is not None:
@@ -113,7 +113,7 @@ class Story:
             self.entries = entry.number
             self._take(entry)
 
-    def _replay(self, searcher: Searcher, entries: Sequence[Entry]) -> None:
+    def _replay(self, searcher: Searcher, entries: Sequence[LogEntry]) -> None:
         try:
             replay(searcher, entries)
         except Exception:
@@ -122,17 +122,17 @@ class Story:
                 raise
             self._searcher = None  # of a package whose code fails: everything but its rungs is shown
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: LogEntry) -> None:
         match entry.decision:
             case Create() as created:
-                self.trials[created.trial] = Course(parent=created.parent, until=created.until)
+                self.trials[created.trial] = TrialHistory(parent=created.parent, until=created.until)
                 self._know(created.trial, created.params)
             case Resume() | Continue() as going if entry.trial in self.trials:
                 self.trials[entry.trial].until = going.until
         match entry.event:
             case Reported() as report if report.trial in self.trials:
                 self._report(report, entry.at - self._begun)
-            case Told() as told if told.trial in self.trials:
+            case ParamsAssigned() as told if told.trial in self.trials:
                 self._know(told.trial, told.params)
             case Extended():
                 self.limit, self.closed = entry.event.trials, None
@@ -154,7 +154,7 @@ class Story:
         told.values.append(report.value)
         if self.metric.better(report.value, self.incumbent[-1].value if self.incumbent else None):
             self.incumbent.append(
-                Better(at=at, units=self.trained, trial=report.trial, unit=report.unit, value=report.value)
+                IncumbentPoint(at=at, units=self.trained, trial=report.trial, unit=report.unit, value=report.value)
             )
 
     def raw(self, lower: float) -> float:
@@ -176,7 +176,7 @@ def _judge(settings: Settings, space: Space) -> Searcher | None:
         return None
 
 
-def judged(story: Story) -> tuple[int, dict[int, float]]:
+def judged(story: SearchHistory) -> tuple[int, dict[int, float]]:
     """The highest unit at which there is enough to compare, and each trial's first value there or beyond.
 
     Enough is more than there are columns, and ten; values that are not finite do not count.
@@ -201,12 +201,12 @@ class Page:
 
 def standing(
     experiment: Experiment,
-    story: Story,
-    trials: Sequence[Outline],
+    story: SearchHistory,
+    trials: Sequence[TrialSummary],
     seconds: Mapping[int, float],
     now: float,
     page: Page,
-) -> Standing:
+) -> SearchStatus:
     """How the search stands.
 
     `seconds` are those of the slots that each trial has held, `now` is in seconds since the epoch. Raises
@@ -216,7 +216,7 @@ def standing(
     chosen = _sorted(trials, story, seconds, page)[page.offset : page.offset + page.limit]
     row, metric = _rows(experiment.config, story, seconds), experiment.config.metric
     best = best_first(((trial.index, trial.best) for trial in trials), metric)[:1]
-    return Standing(
+    return SearchStatus(
         number=experiment.number,
         search=experiment.config.search,
         method=settings.method,
@@ -235,14 +235,14 @@ def standing(
         best=next((row(trial) for trial in trials if trial.index in best), None),
         incumbent=tuple(story.incumbent),
         brackets=tuple(
-            BracketStanding(rungs=tuple(_rung(rung, story) for rung in bracket.rungs)) for bracket in story.brackets
+            BracketStatus(rungs=tuple(_rung(rung, story) for rung in bracket.rungs)) for bracket in story.brackets
         ),
         trials=tuple(map(row, chosen)),
     )
 
 
-def _rows(config: Config, story: Story, seconds: Mapping[int, float]) -> Callable[[Outline], TrialRow]:
-    def row(trial: Outline) -> TrialRow:
+def _rows(config: Config, story: SearchHistory, seconds: Mapping[int, float]) -> Callable[[TrialSummary], TrialRow]:
+    def row(trial: TrialSummary) -> TrialRow:
         told = story.trials.get(trial.index, NOTHING)
         return TrialRow(
             trial=trial.index,
@@ -263,14 +263,16 @@ def _rows(config: Config, story: Story, seconds: Mapping[int, float]) -> Callabl
     return row
 
 
-def _diverged(told: Course) -> bool:
+def _diverged(told: TrialHistory) -> bool:
     return told.value is not None and not math.isfinite(told.value)
 
 
 Rank = tuple[bool, float, str]  # numbers before words
 
 
-def _sorted(trials: Sequence[Outline], story: Story, seconds: Mapping[int, float], page: Page) -> list[Outline]:
+def _sorted(
+    trials: Sequence[TrialSummary], story: SearchHistory, seconds: Mapping[int, float], page: Page
+) -> list[TrialSummary]:
     """By a column, the better value first; who has nothing in it comes last either way."""
     name, around = page.sort.removeprefix("-"), page.sort.startswith("-")
     known = dict.fromkeys((*SORTED, *(column.name for column in columns(story.space)), *story.columns))
@@ -283,7 +285,7 @@ def _sorted(trials: Sequence[Outline], story: Story, seconds: Mapping[int, float
     return [*ranked, *(trial for trial in trials if trial.index not in left)]
 
 
-def _rank(name: str, trial: Outline, story: Story, seconds: Mapping[int, float]) -> Rank | None:
+def _rank(name: str, trial: TrialSummary, story: SearchHistory, seconds: Mapping[int, float]) -> Rank | None:
     """What a trial is ordered by; None where it has nothing in this column."""
     told = story.trials.get(trial.index, NOTHING)
     found: float | None
@@ -315,13 +317,13 @@ def _of_value(value: Value) -> Rank | None:
     return None if value is None else (True, 0.0, str(value))
 
 
-def _rung(rung: Rung, story: Story) -> RungStanding:
+def _rung(rung: Rung, story: SearchHistory) -> RungStatus:
     places, eta = rung.places, story.settings.eta
     finite = [place for place in places if place.value < WORST]
     least = min(1, len(places)) if story.settings.stopping else 0
     may = max(least, len(places) // eta) if rung.unit < story.settings.units else 0
     went = sum((story.trials[place.trial].until or 0) > rung.unit for place in places if place.trial in story.trials)
-    return RungStanding(
+    return RungStatus(
         unit=rung.unit,
         results=len(places),
         went_on=went,
@@ -331,7 +333,7 @@ def _rung(rung: Rung, story: Story) -> RungStanding:
     )
 
 
-def _some(places: Sequence[Place]) -> list[Place]:
+def _some(places: Sequence[RankKey]) -> list[RankKey]:
     """All of them, best first; of many the best half of what can be drawn, and the rest evenly from the others."""
     if len(places) <= ENTRIES:
         return list(places)
@@ -340,7 +342,9 @@ def _some(places: Sequence[Place]) -> list[Place]:
     return [*best, *(others[(place * len(others)) // left] for place in range(left))]
 
 
-def curves(experiment: Experiment, story: Story, trials: Sequence[Outline], limit: int, points: int) -> SearchCurves:
+def curves(
+    experiment: Experiment, story: SearchHistory, trials: Sequence[TrialSummary], limit: int, points: int
+) -> SearchCurves:
     """The learning curves of at most `limit` trials, best first, of at most `points` points each.
 
     Of more trials the best half, and the rest evenly from the others.
@@ -360,12 +364,12 @@ def curves(experiment: Experiment, story: Story, trials: Sequence[Outline], limi
     )
 
 
-def _line(trial: int, told: Course, state: TrialState, points: int) -> TrialLine:
+def _line(trial: int, told: TrialHistory, state: TrialState, points: int) -> TrialCurve:
     """Every k-th value, and the last: what is judged are single values, and a mean would be none of them."""
     count = len(told.units)
     step = -(-count // points)
     kept = sorted({*range(count - 1, -1, -step)})
-    return TrialLine(
+    return TrialCurve(
         trial=trial,
         state=state,
         unit=tuple(told.units[place] for place in kept),

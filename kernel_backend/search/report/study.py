@@ -16,7 +16,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.search.space import Choices, Range, Space
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.values import written
-from kernel_backend.model.views.search_status import Importance, TrialLine, TrialRow
+from kernel_backend.model.views.search_status import Importance, TrialCurve, TrialRow
 from kernel_backend.search.report.columns import columns
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _STATES = {
 
 
 def study(
-    name: str, mode: Literal["min", "max"], space: Space, rows: Sequence[TrialRow], lines: Sequence[TrialLine]
+    name: str, mode: Literal["min", "max"], space: Space, rows: Sequence[TrialRow], lines: Sequence[TrialCurve]
 ) -> optuna.Study:
     """A study in memory with all trials in their order, and their values at the ends of units.
 
@@ -97,7 +97,7 @@ def _study(name: str, mode: Literal["min", "max"]) -> optuna.Study:
         optuna.logging.set_verbosity(before)
 
 
-def _intermediate(line: TrialLine) -> dict[int, float]:
+def _intermediate(line: TrialCurve) -> dict[int, float]:
     return {unit: math.nan if value is None else value for unit, value in zip(line.unit, line.value, strict=True)}
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kernel_backend.model.record import Value
 from kernel_backend.search.encoding import Dimension
 from kernel_backend.search.observations import Observations
-from kernel_backend.search.rungs import WORST, Place
+from kernel_backend.search.rungs import WORST, RankKey
 from kernel_backend.search.samplers.base import stream
 
 Array = NDArray[np.float64]
@@ -56,7 +56,7 @@ def split(seen: Observations) -> tuple[Array, Array] | None:
     return (seen.points(good), seen.points(bad)) if good else None
 
 
-def _thinned(places: Sequence[Place]) -> list[int]:
+def _thinned(places: Sequence[RankKey]) -> list[int]:
     """The trials of at most `MOST` of them, evenly from the best to the worst."""
     step = max(1, -(-len(places) // MOST))
     return [place.trial for place in places[::step]]

@@ -20,7 +20,7 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.record import Value
 from kernel_backend.search.encoding import Dimension
 from kernel_backend.search.observations import Array, Observations
-from kernel_backend.search.rungs import Place
+from kernel_backend.search.rungs import RankKey
 from kernel_backend.search.samplers.base import stream
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _OptunaSampler:
             point = self._suggest(random.getrandbits(31), found[1].places, seen)
         return seen.encoder.decode(point)
 
-    def _suggest(self, seed: int, places: Sequence[Place], seen: Observations) -> list[float]:
+    def _suggest(self, seed: int, places: Sequence[RankKey], seen: Observations) -> list[float]:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # each study is announced otherwise
@@ -171,7 +171,7 @@ def _strategy(middle: Array, population: int | None) -> Any:
     return CMA(mean=middle, sigma=1 / 6, bounds=bounds, seed=0, population_size=population)
 
 
-def some(places: Sequence[Place], most: int) -> list[Place]:
+def some(places: Sequence[RankKey], most: int) -> list[RankKey]:
     """All places, best first; where they are too many, half of them the best and half of them the newest."""
     if len(places) <= most:
         return list(places)

@@ -12,7 +12,7 @@ import numpy as np
 from kernel_backend.model.search.records import Continue, Create, Resume
 from kernel_backend.search.base import Searcher
 from kernel_backend.search.simulation.problems import Problem
-from kernel_backend.search.simulation.trace import Mode, Simulated, State, Trace
+from kernel_backend.search.simulation.trace import Mode, SimulatedTrial, State, Trace
 
 _STATES: dict[str, State] = {"pause": "paused", "prune": "pruned", "complete": "completed"}
 
@@ -79,7 +79,7 @@ class _World:
         self._jitter, self._failures, self._resume_cost, self._each_unit = jitter, failures, resume_cost, each_unit
         self._random = np.random.default_rng(seed)
         self._order = itertools.count()
-        self._trials: dict[int, Simulated] = {}
+        self._trials: dict[int, SimulatedTrial] = {}
         self._speed: dict[int, float] = {}
         self._reports: list[tuple[float, float]] = []  # time, value
         self._idle = workers
@@ -103,7 +103,7 @@ class _World:
         params = self._problem.begin(trial, decision.params, parent)
         self._searcher.told(trial, params)
         reached = 0 if parent is None else self._trials[parent].reached
-        self._trials[trial] = Simulated(trial, params, self.now, parent=parent, reached=reached)
+        self._trials[trial] = SimulatedTrial(trial, params, self.now, parent=parent, reached=reached)
         self._speed[trial] = math.exp(self._random.normal(0.0, self._jitter)) if self._jitter else 1.0
 
     def _train(self, towards: Create | Resume, cost: float) -> None:
@@ -114,7 +114,7 @@ class _World:
             fails = int(self._random.integers(at.reached + 1, towards.until + 1))
         self._plan(at, towards.until, fails, cost)
 
-    def _plan(self, at: Simulated, until: int, fails: int | None, cost: float = 0.0) -> None:
+    def _plan(self, at: SimulatedTrial, until: int, fails: int | None, cost: float = 0.0) -> None:
         unit = at.reached + 1 if self._each_unit else fails or until
         seconds = cost + self._problem.seconds(at.number) * self._speed[at.number] * (unit - at.reached)
         at.trained += seconds

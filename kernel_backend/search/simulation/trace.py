@@ -16,7 +16,7 @@ State = Literal["running", "paused", "pruned", "completed", "failed"]
 
 
 @dataclass
-class Simulated:
+class SimulatedTrial:
     """A trial as the simulation saw it; times in seconds of the simulated clock."""
 
     number: int
@@ -35,7 +35,7 @@ class Trace:
 
     mode: Mode
     workers: int
-    trials: dict[int, Simulated]
+    trials: dict[int, SimulatedTrial]
     times: Array
     values: Array
     busy: float  # seconds that workers trained or loaded, over all of them

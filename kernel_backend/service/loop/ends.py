@@ -22,7 +22,7 @@ from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure, Trial, checkpoint_step
 from kernel_backend.service.context import Context
-from kernel_backend.service.loop.spools import Spools
+from kernel_backend.service.loop.spools import SpoolIntake
 from kernel_backend.service.search.runner import Searches
 
 PROMPT_S = 1.0  # for a trial to move on before the slots of its gang, which is gone, are given back
@@ -31,10 +31,10 @@ STOP_GRACE_S = 30.0  # what a gang gets to go when its work ends for good; else 
 _log = logging.getLogger(__name__)
 
 
-class Ends:
+class AttemptEnder:
     """Nothing else ends an attempt."""
 
-    def __init__(self, context: Context, searches: Searches, spools: Spools) -> None:
+    def __init__(self, context: Context, searches: Searches, spools: SpoolIntake) -> None:
         self._store, self._engine, self._places, self._spools = context.store, context.engine, context.places, spools
         self._searches, self._bus, self._wake = searches, context.bus, context.wake
         self._grace = context.rules.grace  # what a gang gets to go whose trial goes on later

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.home import attempt_folder
 from kernel_backend.model.experiment import Experiment
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.trial import Attempt, Trial
 
 
 def job_of(
-    experiment: Experiment, trial: Trial, attempt: Attempt, python: str, places: Places, home: Path, url: str | None
-) -> Job:
+    experiment: Experiment,
+    trial: Trial,
+    attempt: Attempt,
+    python: str,
+    places: CheckpointStorage,
+    home: Path,
+    url: str | None,
+) -> LaunchSpec:
     """The job of an attempt. `url` is where a launcher reaches the service that cannot look into its home."""
-    return Job(
+    return LaunchSpec(
         experiment=experiment.number,
         trial=trial.index,
         attempt=attempt.number,

@@ -19,17 +19,17 @@ from kernel_backend.scheduler.budgets import used_up
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Preempt
 from kernel_backend.scheduler.explain.feasibility import impossible
-from kernel_backend.scheduler.state import Picture
-from kernel_backend.service.checkpoint_copies import Beginnings
+from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.context import Context
 from kernel_backend.service.garbage import collect
-from kernel_backend.service.isolation import Apart, Work
-from kernel_backend.service.loop.ends import Ends
-from kernel_backend.service.loop.starts import Starts
+from kernel_backend.service.isolation import IsolatedTasks, Work
+from kernel_backend.service.loop.ends import AttemptEnder
+from kernel_backend.service.loop.starts import AttemptStarter
 from kernel_backend.service.notebook_servers import Notebooks
 from kernel_backend.service.notifier import heard
 from kernel_backend.service.search.runner import Searches
-from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import plain_ask, pool_of
 from kernel_backend.spec.config_text import duration_word
 
@@ -47,18 +47,18 @@ class Loop:
     def __init__(
         self,
         context: Context,
-        pictures: Pictures,
+        pictures: ClusterStateManager,
         searches: Searches,
         notebooks: Notebooks,
-        beginnings: Beginnings,
-        starts: Starts,
-        ends: Ends,
+        beginnings: CheckpointCopies,
+        starts: AttemptStarter,
+        ends: AttemptEnder,
     ) -> None:
         self._store, self._engine, self._places = context.store, context.engine, context.places
         self._bus, self._wake, self.wake = context.bus, context.next_round, context.wake
         self.pictures, self.searches, self.notebooks = pictures, searches, notebooks
         self._beginnings, self._starts, self._ends = beginnings, starts, ends
-        self._apart = Apart(self.wake, pictures.align_all)
+        self._apart = IsolatedTasks(self.wake, pictures.align_all)
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
         self._own: set[AttemptId] = set()  # gangs that are known to be of the open attempts of their keys
 
@@ -178,7 +178,7 @@ class Loop:
                     await self._align_one(experiment, picture)
         return any(experiment.state != "paused" for experiment in mirror.experiments.values())
 
-    async def _align_one(self, experiment: Experiment, picture: Picture) -> None:
+    async def _align_one(self, experiment: Experiment, picture: ClusterState) -> None:
         """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
         # What only a search holds has nothing to hear, but for the end; there may be thousands.
         ending = experiment.state is ExperimentState.STOPPING
@@ -251,7 +251,7 @@ class Loop:
         self._bus.ring()
 
 
-def possible(picture: Picture, experiment: Experiment, trial: Trial) -> bool:
+def possible(picture: ClusterState, experiment: Experiment, trial: Trial) -> bool:
     """Whether a gang for this trial could ever be had."""
     pool = pool_of(experiment.config, picture.nodes.values())
     return impossible(picture, plain_ask(experiment, trial, pool)) is None

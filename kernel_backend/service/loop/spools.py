@@ -27,7 +27,7 @@ RETRY = RetryPolicy(exponential(0.5, 10.0), limit=60.0)  # of a spool that canno
 _log = logging.getLogger(__name__)
 
 
-class Spools:
+class SpoolIntake:
     """The spools of ended attempts, which are taken into the store."""
 
     def __init__(self, store: Store, engine: Engine) -> None:

@@ -19,16 +19,16 @@ from kernel_backend.model.reports import AttemptResult
 from kernel_backend.model.states import ExperimentState, Outcome, TrialState
 from kernel_backend.model.trial import Attempt, Failure
 from kernel_backend.scheduler.decisions import Start
-from kernel_backend.scheduler.requests import ANY_TRIAL, Key
-from kernel_backend.service.checkpoint_copies import Beginnings
+from kernel_backend.scheduler.requests import ANY_TRIAL, RequestKey
+from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.context import Context
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.isolation import MOMENT_S, Work
-from kernel_backend.service.loop.ends import Ends
+from kernel_backend.service.loop.ends import AttemptEnder
 from kernel_backend.service.loop.launch_spec import job_of
 from kernel_backend.service.search.runner import Searches
-from kernel_backend.service.state.cluster_state import Pictures
-from kernel_backend.service.state.requests import Asking, Trouble
+from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.state.requests import RequestBuilder, StartError
 
 Launch = tuple[int, str, Work]  # the experiment, what it is, and doing it
 
@@ -46,18 +46,18 @@ class _Begins(NamedTuple):
     at: float  # when that was so, as time.monotonic() tells it
 
 
-class Starts:
+class AttemptStarter:
     """Nothing else starts an attempt."""
 
     def __init__(
         self,
         context: Context,
-        pictures: Pictures,
-        asking: Asking,
+        pictures: ClusterStateManager,
+        asking: RequestBuilder,
         searches: Searches,
         preparation: Preparation,
-        beginnings: Beginnings,
-        ends: Ends,
+        beginnings: CheckpointCopies,
+        ends: AttemptEnder,
     ) -> None:
         """`ends` has the attempts that come to nothing."""
         self._store, self._engine = context.store, context.engine
@@ -89,7 +89,7 @@ class Starts:
         try:
             begun = await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._begin(start, start.ask.key))
         except Exception as error:
-            self._asking.troubles[trial] = Trouble.after(self._asking.troubles.get(trial), _said(error))
+            self._asking.troubles[trial] = StartError.after(self._asking.troubles.get(trial), _said(error))
             self._pictures.look_again(start.ask.key)
             raise
         self._asking.troubles.pop(trial, None)
@@ -100,7 +100,7 @@ class Starts:
         for task in self._looks.values():
             task.cancel()
 
-    def _begin_look(self, key: Key) -> asyncio.Task[_Begins]:
+    def _begin_look(self, key: RequestKey) -> asyncio.Task[_Begins]:
         """Look once for each attempt to come, and again where nothing was begun with the answer for a while."""
         trial = self._pictures.mirror.trial(key.experiment, key.trial)
         about = key.experiment, key.trial, trial.attempt if trial is not None else 0
@@ -110,7 +110,7 @@ class Starts:
             task.add_done_callback(lambda _: self._wake())
         return task
 
-    async def _look(self, key: Key) -> _Begins:
+    async def _look(self, key: RequestKey) -> _Begins:
         experiment = await asyncio.to_thread(self._store.experiment, key.experiment)
         python = await asyncio.to_thread(self._preparation.python, experiment)
         resume = resume_point(*await asyncio.to_thread(self._ends.history, key.experiment, key.trial))
@@ -136,7 +136,7 @@ class Starts:
             return None
         return await self._begin(start, ask.key)
 
-    async def _begin(self, start: Start, key: Key) -> Launch | None:
+    async def _begin(self, start: Start, key: RequestKey) -> Launch | None:
         """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
         number, index = key.experiment, key.trial
         looked = self._begin_look(key)

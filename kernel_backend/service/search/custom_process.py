@@ -7,26 +7,26 @@ from typing import Any, Protocol
 from kernel_backend.errors import SearchFailed
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.record import Value
-from kernel_backend.search.custom import Asker
+from kernel_backend.search.custom import SearchProcess
 from kernel_backend.search.settings import settings_of
 from kernel_backend.service.environments import Preparation
 from kernel_backend.snapshots.archive import Archive
-from kernel_backend.workspaces.base import Areas, Asked, SearchClass
+from kernel_backend.workspaces.base import SearchClass, SearchClassProcess, Workspaces
 
 
-class Process(Asker, Protocol):
+class ClosableProcess(SearchProcess, Protocol):
     """An asker that can be ended."""
 
     def close(self) -> None:
         """End it."""
 
 
-class ExperimentAsker:
+class ExperimentSearchProcess:
     """The class of one experiment; nothing is unpacked or started before the first question."""
 
-    def __init__(self, experiment: Experiment, archive: Archive, preparation: Preparation, areas: Areas) -> None:
+    def __init__(self, experiment: Experiment, archive: Archive, preparation: Preparation, areas: Workspaces) -> None:
         self._experiment, self._archive, self._preparation, self._areas = experiment, archive, preparation, areas
-        self._child: Asked | None = None
+        self._child: SearchClassProcess | None = None
 
     def interval(self) -> Any:
         """Its attribute of this name."""
@@ -45,12 +45,12 @@ class ExperimentAsker:
         if self._child is not None:
             self._child.close()
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> SearchClassProcess:
         if self._child is None:
             self._child = self._made()
         return self._child
 
-    def _made(self) -> Asked:
+    def _made(self) -> SearchClassProcess:
         experiment = self._experiment
         asked = SearchClass(
             experiment=experiment.number,
@@ -63,7 +63,7 @@ class ExperimentAsker:
         return self._areas.of(experiment.owner).asker(asked, self._archive.get(experiment.snapshot))
 
 
-class Silent:
+class FailedSearchProcess:
     """Of a search that has failed: its class is told nothing any more."""
 
     def __init__(self, message: str) -> None:

@@ -26,12 +26,12 @@ from kernel_backend.model.search.records import (
     Closed,
     Create,
     Decision,
-    Entry,
     Exited,
     Extended,
     Failed,
     Happening,
     Limit,
+    LogEntry,
     Promoted,
     Reason,
     Reported,
@@ -48,8 +48,8 @@ from kernel_backend.search.make import make
 from kernel_backend.search.prior import happenings
 from kernel_backend.search.samplers.optuna import NEEDED
 from kernel_backend.service import warm_start
-from kernel_backend.service.search.custom_process import Process, Silent
-from kernel_backend.service.search.state import Known, failure_in
+from kernel_backend.service.search.custom_process import ClosableProcess, FailedSearchProcess
+from kernel_backend.service.search.state import SearchState, failure_in
 from kernel_backend.store.base import Store
 
 LOG_PAGE = 1000  # entries of a log that are read at once: 100,000 records in memory keep the collector busy
@@ -70,10 +70,10 @@ class Trouble(NamedTuple):
 class Searches:
     """Its verbs may be called from any thread: one at a time is at work on each search."""
 
-    def __init__(self, store: Store, process: Callable[[Experiment], Process]) -> None:
+    def __init__(self, store: Store, process: Callable[[Experiment], ClosableProcess]) -> None:
         """`process` makes that of a custom search; nothing is started by it yet."""
         self._store, self._process = store, process
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, SearchState] = {}
         self._turns: dict[int, threading.Lock] = {}
         self._troubles: dict[int, Trouble] = {}
         self._failures: dict[int, str | None] = {}  # of searches that are not known any more
@@ -173,7 +173,7 @@ class Searches:
     # Whose turn it is
 
     @contextlib.contextmanager
-    def _turn(self, experiment: Experiment, patient: bool = False) -> Iterator[Known | None]:
+    def _turn(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
         """The search as it stands, None where it has ended or a slow searcher is at work; `patient` waits for both."""
         waits = patient or not _slow(experiment)
         lock = self._lock(experiment.number)
@@ -188,7 +188,7 @@ class Searches:
     def _lock(self, number: int) -> threading.Lock:
         return self._turns.setdefault(number, threading.Lock())
 
-    def _answer(self, experiment: Experiment, question: Callable[[Known], T], otherwise: T) -> T:
+    def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
         """What a search says of itself; `otherwise` where it has ended, is at work, or its code fails."""
         with self._turn(experiment) as known:
             if known is None:
@@ -201,7 +201,7 @@ class Searches:
                 self._fails(experiment, error)
                 return otherwise
 
-    def _apart(self, experiment: Experiment, verb: Callable[[Experiment, Known], object]) -> None:
+    def _apart(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
         """Do what may take long in a thread of its own, unless one is at it, or it has just failed."""
         trouble = self._troubles.get(experiment.number)
         if trouble is not None and time.monotonic() < trouble.until:
@@ -244,7 +244,7 @@ class Searches:
 
     # Small parts
 
-    def _vacancy(self, experiment: Experiment, known: Known) -> Trial | None:
+    def _vacancy(self, experiment: Experiment, known: SearchState) -> Trial | None:
         def effects(decision: Decision | None) -> list[Effect]:
             match decision:
                 case Create():
@@ -257,7 +257,7 @@ class Searches:
         trials = self._happen(experiment, known, Vacancy(), effects)
         return trials[0] if trials else None
 
-    def _hear_all(self, experiment: Experiment, known: Known) -> bool:
+    def _hear_all(self, experiment: Experiment, known: SearchState) -> bool:
         before = known.entries
         for report in self._store.validations(experiment.number, known.heard):
             self._hear(experiment, known, report)
@@ -267,7 +267,7 @@ class Searches:
             self._happen(experiment, known, Failed(message=known.failure[:SAID]))
         return known.entries > before
 
-    def _of(self, experiment: Experiment, ended: bool = False) -> Known | None:
+    def _of(self, experiment: Experiment, ended: bool = False) -> SearchState | None:
         """None where the experiment has ended, unless the search of one that has is asked for."""
         known = self._known.get(experiment.number)
         if known is None:
@@ -275,7 +275,7 @@ class Searches:
             if experiment.state in EXPERIMENT_ENDED and not ended:
                 return None
             process = self._process_of(experiment)
-            known = Known(make(settings_of(experiment), experiment.space, process), process=process)
+            known = SearchState(make(settings_of(experiment), experiment.space, process), process=process)
             while page := self._store.search_log(experiment.number, known.entries, LOG_PAGE):
                 replay(known.searcher, page)
                 for entry in page:
@@ -285,22 +285,22 @@ class Searches:
                 self._begin(experiment, known)
         return known
 
-    def _begin(self, experiment: Experiment, known: Known) -> None:
+    def _begin(self, experiment: Experiment, known: SearchState) -> None:
         """The first lines of the log are what is known of earlier experiments, all of them or none."""
-        now, entries = time.time(), list[Entry]()
+        now, entries = time.time(), list[LogEntry]()
         trials = warm_start.known(self._store, experiment.config, experiment.space)
         with self._believing(experiment):
             for number, event in enumerate(happenings(trials), 1):
-                entries.append(Entry(number=number, at=now, event=event, decision=happen(known.searcher, event)))
+                entries.append(LogEntry(number=number, at=now, event=event, decision=happen(known.searcher, event)))
             self._store.record(experiment.number, entries, at=now)
         for entry in entries:
             known.take(entry)
 
-    def _process_of(self, experiment: Experiment) -> Process | None:
+    def _process_of(self, experiment: Experiment) -> ClosableProcess | None:
         if not _custom(experiment):
             return None
         failure = failure_in(self._store.search_log(experiment.number))
-        return self._process(experiment) if failure is None else Silent(failure)
+        return self._process(experiment) if failure is None else FailedSearchProcess(failure)
 
     def _drop_in_turn(self, number: int) -> None:
         with self._lock(number):
@@ -317,7 +317,7 @@ class Searches:
         trials = (trial for trial in self._store.restless_trials(experiment.number) if trial.index != besides)
         return [resting for trial in trials if (resting := held(trial)) is not None]
 
-    def _see_ended(self, experiment: Experiment, known: Known) -> None:
+    def _see_ended(self, experiment: Experiment, known: SearchState) -> None:
         count = self._ended(experiment)
         if count == known.looked:
             return  # the usual case, and there may be thousands
@@ -331,7 +331,7 @@ class Searches:
         counts = self._store.trial_counts(experiment.number)
         return sum(counts.get(state, 0) for state in TRIAL_ENDED)
 
-    def _hear(self, experiment: Experiment, known: Known, report: StoredReport) -> None:
+    def _hear(self, experiment: Experiment, known: SearchState, report: StoredReport) -> None:
         unit = settings.unit_of(experiment.config, report)
         value = report.metrics.get(experiment.config.metric.name)
         if unit is not None and value is not None:
@@ -345,14 +345,14 @@ class Searches:
     def _happen(
         self,
         experiment: Experiment,
-        known: Known,
+        known: SearchState,
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
         """Decide, store, and only then believe it."""
         with self._believing(experiment):
             decision = happen(known.searcher, event)
-            entry = Entry(number=known.entries + 1, at=time.time(), event=event, decision=decision)
+            entry = LogEntry(number=known.entries + 1, at=time.time(), event=event, decision=decision)
             trials = self._store.record(experiment.number, [entry], effects(decision), at=entry.at)
         known.take(entry)
         return trials

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kernel_backend.model.search.records import Closed, Complete, Entry, Exited, Extended, Failed, Prune, Reported
+from kernel_backend.model.search.records import Closed, Complete, Exited, Extended, Failed, LogEntry, Prune, Reported
 from kernel_backend.search.base import Searcher
 from kernel_backend.search.custom import Custom
-from kernel_backend.service.search.custom_process import Process
+from kernel_backend.service.search.custom_process import ClosableProcess
 
 
 @dataclass
-class Known:
+class SearchState:
     """A search as it stands after `entries` lines of its log and the report number `heard`."""
 
     searcher: Searcher
@@ -22,9 +22,9 @@ class Known:
     looked: int = 0  # how many had ended when that was last compared with the store
     closed: bool = False
     failed: str | None = None  # what ended it besides its trials
-    process: Process | None = None
+    process: ClosableProcess | None = None
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: LogEntry) -> None:
         """Remember where the log is."""
         self.entries = entry.number
         if isinstance(entry.event, Reported):
@@ -45,7 +45,7 @@ class Known:
         return found.message if found is not None else None
 
 
-def failure_in(log: Sequence[Entry]) -> str | None:
+def failure_in(log: Sequence[LogEntry]) -> str | None:
     """What a search has failed by; None where it has not, or was extended since."""
     last = next((each.event for each in reversed(log) if isinstance(each.event, Failed | Extended)), None)
     return last.message if isinstance(last, Failed) else None

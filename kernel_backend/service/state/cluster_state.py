@@ -12,7 +12,7 @@ from typing import Any
 
 from kernel_backend.engines.base import Engine
 from kernel_backend.model.cluster.quotas import Quota
-from kernel_backend.model.cluster.usage import Spell
+from kernel_backend.model.cluster.usage import UsageInterval
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.resources import LOCAL, Node, Placement
@@ -20,14 +20,14 @@ from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentS
 from kernel_backend.model.trial import Attempt, Trial, checkpoint_order
 from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.notebook_servers import take_in
-from kernel_backend.scheduler.requests import ANY_TRIAL, Ask, Key, Reservation, Run
+from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, RequestKey, Reservation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import PastLengths
-from kernel_backend.scheduler.state import FREE, Accounts, Picture
-from kernel_backend.service.effective_quotas import Roster
-from kernel_backend.service.state.requests import Asking, usual_pool
-from kernel_backend.service.state.reservations import Claims, reservation
-from kernel_backend.service.state.store_cache import Change, Mirror
+from kernel_backend.scheduler.state import FREE, ClusterState, UsageByName
+from kernel_backend.service.effective_quotas import EffectiveQuotas
+from kernel_backend.service.state.requests import RequestBuilder, usual_pool
+from kernel_backend.service.state.reservations import StoredReservations, reservation
+from kernel_backend.service.state.store_cache import RecordChange, StoreCache
 from kernel_backend.store.base import Store
 
 FADED = 10  # half-lives after which what was held counts for nothing
@@ -35,7 +35,7 @@ LEAVING = (TrialState.RELEASING, TrialState.STOPPING)
 SET_BACK_S = 5.0  # by which a clock may go back without more being made of it than time that stands still
 
 
-class Pictures:
+class ClusterStateManager:
     """One picture, which only the event loop changes, and one task at a time.
 
     Who reads it on the event loop up to the next `await` needs no more than `now`; in a thread it is read within
@@ -46,44 +46,44 @@ class Pictures:
         self,
         store: Store,
         engine: Engine,
-        roster: Roster,
-        asking: Asking,
+        roster: EffectiveQuotas,
+        asking: RequestBuilder,
         rules: Rules,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._engine, self._roster, self._asking, self._rules = store, engine, roster, asking, rules
         self._clock = clock
         self._turn = asyncio.Lock()
-        self._starting: dict[Key, Start] = {}  # trials whose attempts are being made
+        self._starting: dict[RequestKey, Start] = {}  # trials whose attempts are being made
         self._begin()
 
     def _begin(self) -> None:
-        self._picture: Picture | None = None
-        self.mirror = Mirror(self._store)
+        self._picture: ClusterState | None = None
+        self.mirror = StoreCache(self._store)
         self.lengths = PastLengths()
         self.unaligned: set[int] = set()  # experiments of which something has changed
-        self._claims = Claims(self._store)
-        self._numbers: dict[Key, int] = {}  # of the attempts that hold slots
-        self._owed: dict[Key, Reservation] = {}  # by whom they were started who have let go, and may ask again
-        self._touched: set[Key] = set()  # whose asks are to be looked at
-        self._unsteady: set[Key] = set()  # whose asks become others by themselves
+        self._claims = StoredReservations(self._store)
+        self._numbers: dict[RequestKey, int] = {}  # of the attempts that hold slots
+        self._owed: dict[RequestKey, Reservation] = {}  # by whom they were started who have let go, and may ask again
+        self._touched: set[RequestKey] = set()  # whose asks are to be looked at
+        self._unsteady: set[RequestKey] = set()  # whose asks become others by themselves
         self._anonymous: dict[int, int] = {}  # how many asks each search has
 
     # Looking
 
     @asynccontextmanager
-    async def looking(self) -> AsyncIterator[Picture]:
+    async def looking(self) -> AsyncIterator[ClusterState]:
         """The picture as it is now; nobody changes it meanwhile."""
         async with self._turn:
             yield await self._current()
 
-    async def now(self) -> Picture:
+    async def now(self) -> ClusterState:
         """The picture as it is now."""
         async with self.looking() as picture:
             return picture
 
     @asynccontextmanager
-    async def settled(self) -> AsyncIterator[Picture]:
+    async def settled(self) -> AsyncIterator[ClusterState]:
         """Return the picture to decide by, after a moment for first answers about users' files.
 
         Users whose files answer in it keep their turn, also after a restart; a slow disk or agent delays nobody else.
@@ -96,16 +96,16 @@ class Pictures:
         async with self.looking() as picture:
             yield picture
 
-    def asks_of(self, experiment: int) -> list[Ask]:
+    def asks_of(self, experiment: int) -> list[SlotRequest]:
         """What an experiment asks for, the first in order first."""
         if self._picture is None:
             return []
         asks = self._picture.queue.asks
-        keys = [Key(experiment, index) for index in self.mirror.trials.get(experiment, {})]
-        keys += [Key(experiment, ANY_TRIAL, nth) for nth in range(self._anonymous.get(experiment, 0))]
+        keys = [RequestKey(experiment, index) for index in self.mirror.trials.get(experiment, {})]
+        keys += [RequestKey(experiment, ANY_TRIAL, nth) for nth in range(self._anonymous.get(experiment, 0))]
         return sorted((asks[key] for key in keys if key in asks), key=lambda ask: ask.order)
 
-    async def _current(self) -> Picture:
+    async def _current(self) -> ClusterState:
         try:
             if self._picture is not None and self._clock() < self._picture.at - SET_BACK_S:
                 self._begin()  # its time would stand still, and all that rests or has a time limit with it, until then
@@ -130,13 +130,13 @@ class Pictures:
 
     # What was decided
 
-    def decided(self, picture: Picture, decisions: Decisions) -> None:
+    def decided(self, picture: ClusterState, decisions: Decisions) -> None:
         """What is kept from now on; by what an ask starts, it has until it holds its slots."""
         starting = (start.reservation for start in decisions.starts)
         picture.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
 
     @asynccontextmanager
-    async def starting(self, key: Key, start: Start) -> AsyncIterator[None]:
+    async def starting(self, key: RequestKey, start: Start) -> AsyncIterator[None]:
         """Within it the attempt of a trial is made: what that was promised outlives this service.
 
         Where it cannot be made, what was kept for it is kept again.
@@ -165,22 +165,24 @@ class Pictures:
         """Something has failed, or could change what anybody may have."""
         self.unaligned |= self.mirror.experiments.keys()
 
-    def look_again(self, key: Key) -> None:
+    def look_again(self, key: RequestKey) -> None:
         """Something is known of an ask that the store knows nothing of."""
         self._touched.add(key)
 
     # Afresh
 
-    async def _begun(self, nodes: Iterable[Node]) -> Picture:
+    async def _begun(self, nodes: Iterable[Node]) -> ClusterState:
         self.mirror.take_in(await asyncio.to_thread(self.mirror.read))
         picture = await self._afresh(nodes)
         await self._renew(picture)
         self._claims.restore(picture)
         return picture
 
-    async def _afresh(self, nodes: Iterable[Node]) -> Picture:
+    async def _afresh(self, nodes: Iterable[Node]) -> ClusterState:
         users, groups = self._roster.users, self._roster.groups
-        picture = Picture(nodes, at=self._clock(), users=users, groups=groups, rules=self._rules, lengths=self.lengths)
+        picture = ClusterState(
+            nodes, at=self._clock(), users=users, groups=groups, rules=self._rules, lengths=self.lengths
+        )
         spells, _ = await asyncio.gather(
             asyncio.to_thread(self._store.spells, self._horizon(picture)), asyncio.to_thread(self._claims.read)
         )
@@ -196,20 +198,20 @@ class Pictures:
             if spell.attempt.experiment in self.mirror.searches:
                 self._asking.got(spell.attempt.experiment, spell.begun)
         for number, trials in self.mirror.trials.items():
-            self._touched |= {Key(number, index) for index in trials}
+            self._touched |= {RequestKey(number, index) for index in trials}
         self.align_all()
         return picture
 
-    def _horizon(self, picture: Picture) -> float:
+    def _horizon(self, picture: ClusterState) -> float:
         """From when on it matters what was held."""
         quotas = [*picture.users.quotas.values(), *picture.groups.quotas.values()]
         longest = max((each.slot_hours.window for each in quotas if each.slot_hours is not None), default=0.0)
         return picture.at - max(FADED * self._rules.half_life, longest)
 
-    def _lasting(self, picture: Picture, spells: Iterable[Spell]) -> Iterator[Spell]:
+    def _lasting(self, picture: ClusterState, spells: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
         """The spells as the picture knows them: of those that hold slots in it, the end is still to be heard."""
         for spell in spells:
-            holds = self._numbers.get(Key(spell.attempt.experiment, spell.attempt.trial)) == spell.attempt.number
+            holds = self._numbers.get(RequestKey(spell.attempt.experiment, spell.attempt.trial)) == spell.attempt.number
             if holds:
                 yield spell._replace(ended=None)
             elif spell.ended is not None:
@@ -221,7 +223,7 @@ class Pictures:
         drained = node.name in self._roster.drained
         return node.model_copy(update={"drained": True}) if drained and not node.drained else node
 
-    def _set_nodes(self, picture: Picture, nodes: Sequence[Node]) -> None:
+    def _set_nodes(self, picture: ClusterState, nodes: Sequence[Node]) -> None:
         known = picture.nodes
         # By identity first: records are compared field by field, and there may be thousands.
         changed = [node for node in nodes if (old := known.get(node.name)) is not node and old != node]
@@ -233,7 +235,7 @@ class Pictures:
         if changed or gone:
             self.align_all()  # what could be placed cannot, or the other way round
 
-    async def _set_quotas(self, picture: Picture) -> None:
+    async def _set_quotas(self, picture: ClusterState) -> None:
         users = _differences(picture.users, self._roster.users)
         groups = _differences(picture.groups, self._roster.groups)
         if not users and not groups:
@@ -252,24 +254,26 @@ class Pictures:
 
     # What the store says
 
-    def _take_in(self, picture: Picture, change: Change) -> None:
+    def _take_in(self, picture: ClusterState, change: RecordChange) -> None:
         record = change.record
         self.mirror.take_in([change])
         match record:
             case Experiment():
                 self.unaligned.add(record.number)
-                self._touched |= {Key(record.number, index) for index in self.mirror.trials.get(record.number, {})}
+                self._touched |= {
+                    RequestKey(record.number, index) for index in self.mirror.trials.get(record.number, {})
+                }
             case Trial():
                 self.unaligned.add(record.experiment)
-                key = Key(record.experiment, record.index)
+                key = RequestKey(record.experiment, record.index)
                 self._touched.add(key)
                 if key in picture.runs:
                     self._watch(picture, picture.runs[key], record, change.at)
             case Attempt():
                 self._take_in_attempt(picture, record)
 
-    def _take_in_attempt(self, picture: Picture, attempt: Attempt) -> None:
-        key = Key(attempt.experiment, attempt.trial)
+    def _take_in_attempt(self, picture: ClusterState, attempt: Attempt) -> None:
+        key = RequestKey(attempt.experiment, attempt.trial)
         holds, known = attempt.state is not AttemptState.ENDED, self._numbers.get(key, 0)
         if known > attempt.number or (known == attempt.number and holds):
             return
@@ -286,8 +290,8 @@ class Pictures:
             if attempt.experiment in self.mirror.searches:
                 self._asking.got(attempt.experiment, attempt.created_at)
 
-    def _hold(self, picture: Picture, attempt: Attempt, experiment: Experiment, *, charged: bool = False) -> None:
-        key = Key(attempt.experiment, attempt.trial)
+    def _hold(self, picture: ClusterState, attempt: Attempt, experiment: Experiment, *, charged: bool = False) -> None:
+        key = RequestKey(attempt.experiment, attempt.trial)
         start, claim, trial = self._starting.pop(key, None), self._claims.of(key), self.mirror.trial(*key[:2])
         promised: dict[str, Any] = {}
         if start is not None:
@@ -298,7 +302,7 @@ class Pictures:
             if asked and trial is not None and trial.state in LEAVING:
                 promised["leaving"] = claim.leaving
         max_time = experiment.config.max_time
-        run = Run(
+        run = Allocation(
             key,
             attempt.placement,
             attempt.created_at,
@@ -312,7 +316,7 @@ class Pictures:
         picture.hold(run, charged=charged)
         self._watch(picture, run, trial, self._clock())
 
-    def _watch(self, picture: Picture, run: Run, trial: Trial | None, at: float) -> None:
+    def _watch(self, picture: ClusterState, run: Allocation, trial: Trial | None, at: float) -> None:
         """What becomes known of a gang: its first checkpoint, and that it was asked to go."""
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
@@ -322,13 +326,13 @@ class Pictures:
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
         """When its gang was, by this service or one before it."""
-        key = Key(attempt.experiment, attempt.trial)
+        key = RequestKey(attempt.experiment, attempt.trial)
         run = self._picture.runs.get(key) if self._picture is not None else None
         return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None
 
     # Who asks
 
-    async def _renew(self, picture: Picture) -> None:
+    async def _renew(self, picture: ClusterState) -> None:
         """Bring those asks up to date of which something has changed, and those of searches, who tell no wishes."""
         keys, self._touched = self._touched | self._unsteady, set()
         searches = [each for each in self.mirror.searches.values() if each.state is ExperimentState.ACTIVE]
@@ -338,17 +342,17 @@ class Pictures:
             self._ask(picture, key, ask)
         for number, theirs in anonymous.items():
             for nth in range(len(theirs), self._anonymous.get(number, 0)):
-                picture.withdraw(Key(number, ANY_TRIAL, nth))
+                picture.withdraw(RequestKey(number, ANY_TRIAL, nth))
             for ask in theirs:
                 picture.add(ask)
         self._anonymous = {number: len(theirs) for number, theirs in anonymous.items() if theirs}
 
     def _asked(
-        self, picture: Picture, keys: Iterable[Key], searches: Iterable[Experiment]
-    ) -> tuple[dict[Key, tuple[Ask | None, bool]], dict[int, list[Ask]]]:
+        self, picture: ClusterState, keys: Iterable[RequestKey], searches: Iterable[Experiment]
+    ) -> tuple[dict[RequestKey, tuple[SlotRequest | None, bool]], dict[int, list[SlotRequest]]]:
         """What each of these asks for now, and whether that becomes something else by itself. Blocks."""
         nodes, usual = picture.nodes.values(), usual_pool(picture.nodes.values())
-        asks: dict[Key, tuple[Ask | None, bool]] = {}
+        asks: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
         for key in keys:
             experiment, trial = self.mirror.experiments.get(key.experiment), self.mirror.trial(*key[:2])
             waits = trial is not None and trial.state is TrialState.QUEUED and key not in picture.runs
@@ -357,13 +361,13 @@ class Pictures:
             else:
                 ask = self._asking.for_trial(experiment, trial, experiment.config.pool or usual)
                 asks[key] = ask, self._asking.may_change(experiment, trial)
-        anonymous: dict[int, list[Ask]] = {number: [] for number in self._anonymous}
+        anonymous: dict[int, list[SlotRequest]] = {number: [] for number in self._anonymous}
         for each in searches:
             in_hand, pool = self.mirror.live(each.number), each.config.pool or usual
             anonymous[each.number] = self._asking.for_search(each, in_hand, nodes, pool)
         return asks, anonymous
 
-    def _ask(self, picture: Picture, key: Key, ask: Ask | None) -> None:
+    def _ask(self, picture: ClusterState, key: RequestKey, ask: SlotRequest | None) -> None:
         trial = self.mirror.trial(*key[:2])
         # One that has let go and whose end is not settled yet may still ask again.
         unsettled = trial is not None and trial.state in HOLDING_SLOTS
@@ -388,13 +392,13 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _pool(picture: Picture, placement: Placement) -> str:
+def _pool(picture: ClusterState, placement: Placement) -> str:
     """Where a gang runs; nodes that are no more have told of no other pool."""
     pools = (picture.nodes[share.node].pool for share in placement if share.node in picture.nodes)
     return next(pools, LOCAL)
 
 
-def _differences(accounts: Accounts, wanted: Mapping[str, Quota]) -> dict[str, Quota]:
+def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str, Quota]:
     """The quotas that have become others; who is no longer named is free."""
     known = accounts.quotas
     changed = {name: quota for name, quota in wanted.items() if known.get(name, FREE) != quota}
@@ -402,7 +406,7 @@ def _differences(accounts: Accounts, wanted: Mapping[str, Quota]) -> dict[str, Q
     return changed | dict.fromkeys(gone, FREE)
 
 
-def _windows(accounts: Accounts) -> set[tuple[object, float]]:
+def _windows(accounts: UsageByName) -> set[tuple[object, float]]:
     """How far back the meter of each is asked to look."""
     quotas = accounts.quotas.items()
     return {(name, quota.slot_hours.window) for name, quota in quotas if quota.slot_hours is not None}

@@ -12,15 +12,15 @@ from kernel_backend.lifecycle.backoff import rest
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.model.trial import Trial
-from kernel_backend.scheduler.requests import ANY_TRIAL, Ask
-from kernel_backend.service.checkpoint_copies import Beginnings
+from kernel_backend.scheduler.requests import ANY_TRIAL, SlotRequest
+from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.isolation import RETRY
 from kernel_backend.service.search.runner import Searches
 from kernel_backend.store.base import Store
 
 
-class Trouble(NamedTuple):
+class StartError(NamedTuple):
     """Why a trial could not be started, and when it is tried again: until then it holds nobody up."""
 
     text: str
@@ -28,7 +28,7 @@ class Trouble(NamedTuple):
     again: float  # as time.monotonic() tells it
 
     @classmethod
-    def after(cls, before: Trouble | None, text: str) -> Trouble:
+    def after(cls, before: StartError | None, text: str) -> StartError:
         """The trouble of one more try in vain, which is tried again later and later."""
         failures = 1 + (before.failures if before is not None else 0)
         return cls(text, failures, time.monotonic() + RETRY.pause(failures))
@@ -39,13 +39,15 @@ class Trouble(NamedTuple):
         return f"cannot be started just now, and is tried again: {self.text}" if time.monotonic() < self.again else ""
 
 
-class Asking:
+class RequestBuilder:
     """Makes asks; what it is asked may read the store, and belongs in a thread. Users' files it never waits for."""
 
-    def __init__(self, store: Store, searches: Searches, preparation: Preparation, beginnings: Beginnings) -> None:
+    def __init__(
+        self, store: Store, searches: Searches, preparation: Preparation, beginnings: CheckpointCopies
+    ) -> None:
         self._store, self._searches = store, searches
         self._preparation, self._beginnings = preparation, beginnings
-        self.troubles: dict[tuple[int, int], Trouble] = {}  # what kept trials from being started, the last time
+        self.troubles: dict[tuple[int, int], StartError] = {}  # what kept trials from being started, the last time
         self._granted: dict[int, float] = {}  # when each search got a gang, the last time
 
     @property
@@ -57,7 +59,7 @@ class Asking:
         """Wait a moment for what users' files are asked for the first time."""
         await asyncio.gather(self._preparation.lookups.settle(), self._beginnings.lookups.settle())
 
-    def for_trial(self, experiment: Experiment, trial: Trial, pool: str) -> Ask:
+    def for_trial(self, experiment: Experiment, trial: Trial, pool: str) -> SlotRequest:
         """The ask of a trial that is queued."""
         preparing = self._preparation.wait(experiment) or self._beginnings.wait(
             experiment.owner, trial, trial.begins_from, or_newer=experiment.config.search is not None
@@ -73,7 +75,7 @@ class Asking:
         attempts = self._store.attempts(trial.experiment, trial.index)
         return replace(ask, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
-    def for_search(self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pool: str) -> list[Ask]:
+    def for_search(self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pool: str) -> list[SlotRequest]:
         """A search's asks: which trial gets a gang is decided when it is granted, so that no promotion goes stale.
 
         One that no node could hold asks once, to be told so.
@@ -104,21 +106,21 @@ class Asking:
         )
 
 
-def plain_ask(experiment: Experiment, trial: Trial, pool: str) -> Ask:
+def plain_ask(experiment: Experiment, trial: Trial, pool: str) -> SlotRequest:
     """What a trial asks for, whether it may ask just now or not."""
     return _ask(experiment, trial.index, trial.queued_at, pool, trial.excluded)
 
 
-def draft_ask(config: Config, owner: str, group: str, pool: str) -> Ask:
+def draft_ask(config: Config, owner: str, group: str, pool: str) -> SlotRequest:
     """What an experiment would ask for that has no number yet."""
-    return Ask(0, 1, config.slots, 0.0, owner=owner, group=group, pool=pool, one_node=config.one_node)
+    return SlotRequest(0, 1, config.slots, 0.0, owner=owner, group=group, pool=pool, one_node=config.one_node)
 
 
 def _ask(
     experiment: Experiment, trial: int, queued_at: float, pool: str, excluded: Collection[str] = frozenset()
-) -> Ask:
+) -> SlotRequest:
     config = experiment.config
-    return Ask(
+    return SlotRequest(
         experiment.number,
         trial,
         config.slots,

@@ -7,31 +7,31 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from kernel_backend.model.cluster.usage import Claim
+from kernel_backend.model.cluster.usage import ReservationRecord
 from kernel_backend.scheduler.decisions import Start
-from kernel_backend.scheduler.requests import Key, Reservation
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.requests import RequestKey, Reservation
+from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.store.base import Store
 
 BRIEF_S = 60.0  # who has been the first of his line for less has nothing to lose
 
 
-class Claims:
+class StoredReservations:
     """What is kept in the store, and what has become different since."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: dict[Key, Claim] = {}
+        self._kept: dict[RequestKey, ReservationRecord] = {}
 
     def read(self) -> None:
         """What an earlier service has kept. Blocks."""
-        self._kept = {Key(*claim.key): claim for claim in self._store.claims()}
+        self._kept = {RequestKey(*claim.key): claim for claim in self._store.claims()}
 
-    def of(self, key: Key) -> Claim | None:
+    def of(self, key: RequestKey) -> ReservationRecord | None:
         """What was promised to one of them."""
         return self._kept.get(key)
 
-    def restore(self, picture: Picture) -> None:
+    def restore(self, picture: ClusterState) -> None:
         """Give those who ask what they had: their reservations, and the time at the head of their lines."""
         asks = picture.queue.asks
         kept = [reservation(claim) for key, claim in self._kept.items() if key in asks]
@@ -42,7 +42,7 @@ class Claims:
                 since = claim.head_since if claim is not None else None
                 line.since = max(line.since, picture.at - BRIEF_S) if since is None else since
 
-    async def keep(self, picture: Picture, starting: Mapping[Key, Start]) -> None:
+    async def keep(self, picture: ClusterState, starting: Mapping[RequestKey, Start]) -> None:
         """Have the store know what is promised now; nothing is written where that is the same as before."""
         wanted = _claims(picture, starting)
         made = [claim for key, claim in wanted.items() if self._kept.get(key) != claim]
@@ -52,15 +52,15 @@ class Claims:
             self._kept = wanted
 
 
-def reservation(claim: Claim) -> Reservation | None:
+def reservation(claim: ReservationRecord) -> Reservation | None:
     """What is kept for somebody, in the words of the scheduler."""
     if claim.kept_since is None or claim.kind is None:
         return None
-    return Reservation(Key(*claim.key), claim.kind, claim.node, claim.kept_since, claim.kept_priority)
+    return Reservation(RequestKey(*claim.key), claim.kind, claim.node, claim.kept_since, claim.kept_priority)
 
 
-def _claims(picture: Picture, starting: Mapping[Key, Start]) -> dict[Key, Claim]:
-    fields: defaultdict[Key, dict[str, Any]] = defaultdict(dict)
+def _claims(picture: ClusterState, starting: Mapping[RequestKey, Start]) -> dict[RequestKey, ReservationRecord]:
+    fields: defaultdict[RequestKey, dict[str, Any]] = defaultdict(dict)
     for lines in picture.queue.lines.values():
         for line in lines.values():
             if line.since < picture.at - BRIEF_S:
@@ -75,7 +75,8 @@ def _claims(picture: Picture, starting: Mapping[Key, Start]) -> dict[Key, Claim]
             known = {"passed": run.passed, "committed": run.committed, "leaving": run.leaving}
             fields[run.key] |= {**known, **_kept(run.reservation)}
     return {
-        key: Claim(experiment=key.experiment, trial=key.trial, nth=key.nth, **found) for key, found in fields.items()
+        key: ReservationRecord(experiment=key.experiment, trial=key.trial, nth=key.nth, **found)
+        for key, found in fields.items()
     }
 
 

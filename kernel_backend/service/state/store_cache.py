@@ -18,14 +18,14 @@ _Key = TypeVar("_Key")
 _Record = TypeVar("_Record")
 
 
-class Change(NamedTuple):
+class RecordChange(NamedTuple):
     """A record as it became known."""
 
     at: float
     record: Experiment | Trial | Attempt
 
 
-class Mirror:
+class StoreCache:
     """Experiments that have not ended, trials that have something to hear, attempts that hold slots."""
 
     def __init__(self, store: Store) -> None:
@@ -51,7 +51,7 @@ class Mirror:
         """How many trials of an experiment neither rest nor have ended."""
         return sum(trial.state in LIVE for trial in self.trials.get(experiment, {}).values())
 
-    def read(self) -> list[Change]:
+    def read(self) -> list[RecordChange]:
         """What the store has said since, for `take_in`; the first time all there is. Blocks, and changes nothing."""
         store = self._store
         if self._seq is None:
@@ -61,14 +61,14 @@ class Mirror:
             found += (attempts := store.open_attempts())
             found += map(store.attempt, _newest(trials) - {attempt.id for attempt in attempts})
             self._seq = seq
-            return [Change(0.0, record) for record in found]
-        changes: list[Change] = []
+            return [RecordChange(0.0, record) for record in found]
+        changes: list[RecordChange] = []
         while messages := store.changes(self._seq, PAGE):
             changes += map(_change, messages)
             self._seq = messages[-1].seq
         return changes
 
-    def take_in(self, changes: Iterable[Change]) -> None:
+    def take_in(self, changes: Iterable[RecordChange]) -> None:
         """Make what was read part of the mirror."""
         for _, record in changes:
             match record:
@@ -122,10 +122,10 @@ def _restless(trial: Trial) -> bool:
     return trial.state in LIVE or (trial.state is TrialState.PAUSED and trial.holds != {Hold.SEARCH})
 
 
-def _change(message: Message) -> Change:
+def _change(message: Message) -> RecordChange:
     kinds: dict[str, type[Experiment | Trial | Attempt]] = {
         "experiment": Experiment,
         "trial": Trial,
         "attempt": Attempt,
     }
-    return Change(message.at, kinds[message.type].model_validate(message.data))
+    return RecordChange(message.at, kinds[message.type].model_validate(message.data))

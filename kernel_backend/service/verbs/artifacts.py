@@ -14,7 +14,7 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.states import HOLDING_SLOTS
 from kernel_backend.service.access import visible
 from kernel_backend.store.base import Store
-from kernel_backend.workspaces.base import Area, Areas, Contents
+from kernel_backend.workspaces.base import Contents, Workspace, Workspaces
 
 
 class Opened(NamedTuple):
@@ -28,7 +28,7 @@ class Opened(NamedTuple):
 class ArtifactVerbs:
     """The verbs. The store knows which artifacts there are, the area of their owner has their bytes."""
 
-    def __init__(self, store: Store, areas: Areas) -> None:
+    def __init__(self, store: Store, areas: Workspaces) -> None:
         self._store, self._areas = store, areas
 
     async def listed(self, who: Person, number: int) -> list[Artifact]:
@@ -44,7 +44,7 @@ class ArtifactVerbs:
         contents = await asyncio.to_thread(self._contents, area, artifact, number)
         return Opened(artifact, contents.size, _passed(contents.pieces))
 
-    def _contents(self, area: Area, artifact: Artifact, number: int) -> Contents:
+    def _contents(self, area: Workspace, artifact: Artifact, number: int) -> Contents:
         """Compare the file with what was kept: a restored database may know an older one of the same name."""
         read = partial(area.artifact, number, artifact.trial, artifact.name)
         if self._store.trial(number, artifact.trial).state in HOLDING_SLOTS:

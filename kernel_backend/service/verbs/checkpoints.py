@@ -8,16 +8,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import ParamSpec, TypeVar
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, dump
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, Conflict, NotFound, PlaceUnavailable
-from kernel_backend.model.checkpoints import Collected, Collection, Which, choose
+from kernel_backend.model.checkpoints import CheckpointSelector, GarbageReport, GarbageRequest, choose
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.service.access import changeable, visible
 from kernel_backend.service.audit import deed_on, keep_deed
 from kernel_backend.service.garbage import collect, reasons, shelves
-from kernel_backend.service.verification import Verified
+from kernel_backend.service.verification import VerificationCache
 from kernel_backend.store.base import Store
 
 ALL = 2**31 - 1  # experiments at once
@@ -31,9 +31,9 @@ T = TypeVar("T")
 class CheckpointVerbs:
     """The verbs. Storage is the truth about checkpoints, so each of them looks there first."""
 
-    def __init__(self, store: Store, places: Places) -> None:
+    def __init__(self, store: Store, places: CheckpointStorage) -> None:
         self._store, self._places = store, places
-        self._verified = Verified()
+        self._verified = VerificationCache()
         # Bytes of an owner are verified by one request at a time: the disks have other work.
         self._reading: dict[str, asyncio.Lock] = {}
 
@@ -95,7 +95,7 @@ class CheckpointVerbs:
         await _asked(self._delete, experiment, trial, checkpoint)
         await self._written(who, experiment, "delete", trial, checkpoint)
 
-    async def collect(self, who: Person, asked: Collection) -> Collected:
+    async def collect(self, who: Person, asked: GarbageRequest) -> GarbageReport:
         """Apply the rules to one experiment of the person's, or to all of them."""
         if asked.experiment is not None:
             chosen = [await changeable(self._store, who, asked.experiment)]
@@ -105,7 +105,7 @@ class CheckpointVerbs:
         for each, one in zip(chosen, done, strict=True):
             if one.goes and not asked.dry_run:
                 await keep_deed(self._store, deed_on(who, each, "gc", f"{len(one.goes)} checkpoints"))
-        return Collected(
+        return GarbageReport(
             goes=tuple(each for one in done for each in one.goes),
             stays=tuple(each for one in done for each in one.stays),
             running=tuple(each for one in done for each in one.running),
@@ -146,7 +146,7 @@ class CheckpointVerbs:
         self._store.trial(experiment.number, trial)  # raises NotFound
         committed = self._places.open(experiment.number, trial).committed()
         found = [manifest.info.model_copy(update={"metrics": manifest.metrics}) for manifest in committed]
-        return choose(found, experiment.config.metric, Which(best=True)).id
+        return choose(found, experiment.config.metric, CheckpointSelector(best=True)).id
 
     def _find(self, number: int, trial: int, checkpoint: str) -> tuple[Checkpoints, Manifest]:
         self._store.trial(number, trial)  # raises NotFound
@@ -175,7 +175,7 @@ class CheckpointVerbs:
         attempts = [each for each in self._store.open_attempts() if (each.experiment, each.trial) == (number, trial)]
         return any(each.resume_from == checkpoint for each in attempts)
 
-    def _collect(self, experiment: Experiment, dry_run: bool) -> Collected:
+    def _collect(self, experiment: Experiment, dry_run: bool) -> GarbageReport:
         return collect(self._store, self._places, experiment, time.time(), dry_run=dry_run, damaged=self._damaged)
 
     def _damaged(self, place: Checkpoints, manifest: Manifest) -> bool:

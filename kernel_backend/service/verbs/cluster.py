@@ -11,7 +11,7 @@ from typing import Any
 
 from kernel_backend.engines.base import Engine
 from kernel_backend.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from kernel_backend.model.cluster.accounts import Deed, Pool, Waiting
+from kernel_backend.model.cluster.accounts import AuditEntry, Pool, Waiting
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import FIRST, MOST_PRIORITY, Experiment
 from kernel_backend.model.states import EXPERIMENT_ENDED
@@ -19,13 +19,13 @@ from kernel_backend.model.values import nearest
 from kernel_backend.model.views.overview import NodeRun, NodeUse, Overview, Wait
 from kernel_backend.scheduler.explain.explain import explain, explain_in_turn
 from kernel_backend.scheduler.order import in_order
-from kernel_backend.scheduler.requests import ANY_TRIAL, Ask, Key, Order, Run
+from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, Order, RequestKey, SlotRequest
 from kernel_backend.scheduler.reservations import ripe_at
 from kernel_backend.scheduler.run_lengths import Lengths
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.access import visible
-from kernel_backend.service.effective_quotas import StoredRoster
-from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.service.effective_quotas import StoredQuotas
+from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.verbs.quotas import check_admin
 from kernel_backend.store.base import Store
 
@@ -40,8 +40,8 @@ class ClusterVerbs:
         self,
         store: Store,
         engine: Engine,
-        roster: StoredRoster,
-        pictures: Pictures,
+        roster: StoredQuotas,
+        pictures: ClusterStateManager,
         overview: Callable[[Person, int], Awaitable[Overview]],
         changed: Callable[[], None],
     ) -> None:
@@ -97,13 +97,15 @@ class ClusterVerbs:
             return await self._reorder(who, number, lambda before: _given(who, before, place, "first"))
 
     async def _reorder(
-        self, who: Person, number: int, change: Callable[[Experiment], tuple[Mapping[str, Any], Deed | None]]
+        self, who: Person, number: int, change: Callable[[Experiment], tuple[Mapping[str, Any], AuditEntry | None]]
     ) -> Overview:
         await asyncio.to_thread(self._store.update_experiment, number, time.time(), change)
         self._changed()
         return await self._overview(who, number)
 
-    def _prioritised(self, who: Person, before: Experiment, priority: int) -> tuple[Mapping[str, Any], Deed | None]:
+    def _prioritised(
+        self, who: Person, before: Experiment, priority: int
+    ) -> tuple[Mapping[str, Any], AuditEntry | None]:
         highest = max(
             self._roster.quota("user", before.owner).priority, self._roster.quota("group", before.group).priority
         )
@@ -142,7 +144,7 @@ class ClusterVerbs:
             raise NotFound(f"there is no node {name}{nearest(name, known)}; there are {', '.join(sorted(known))}")
         act = "drain" if drained else "undrain"
         running = f"{held} gang{'' if held == 1 else 's'} there" if held else ""
-        deed = Deed(at=time.time(), who=who.name, act=act, on=f"node {name}", detail=running)
+        deed = AuditEntry(at=time.time(), who=who.name, act=act, on=f"node {name}", detail=running)
         await asyncio.to_thread(self._store.set_drained, name, drained, deed)
         await self._roster.reload()
         self._changed()
@@ -151,7 +153,7 @@ class ClusterVerbs:
                 return NodeUse(name=name, kind="", slots=0, used=0, healthy=False)
             return self._node(picture, name, _runs(picture, who).get(name, []))
 
-    def _node(self, picture: Picture, name: str, runs: list[NodeRun]) -> NodeUse:
+    def _node(self, picture: ClusterState, name: str, runs: list[NodeRun]) -> NodeUse:
         node = picture.nodes[name]
         return NodeUse(
             name=name,
@@ -171,7 +173,7 @@ class ClusterVerbs:
         async with self._pictures.looking() as picture:
             return [self._pool(picture, name) for name in sorted(picture.pools)]
 
-    def _pool(self, picture: Picture, name: str) -> Pool:
+    def _pool(self, picture: ClusterState, name: str) -> Pool:
         nodes = picture.of_pool(name)
         slots = sum(node.slots for node in nodes)
         return Pool(
@@ -184,21 +186,23 @@ class ClusterVerbs:
         )
 
 
-def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Mapping[str, Any], Deed]:
+def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Mapping[str, Any], AuditEntry]:
     """An admin's priority, with the deed."""
     _check_open(before)
     was = before.config.priority if before.priority is None else before.priority
     detail = f"priority {_spelled(was)} -> {_spelled(priority)}, of {before.owner}"
-    return {"priority": priority}, Deed(at=time.time(), who=who.name, act=act, on=f"#{before.number}", detail=detail)
+    return {"priority": priority}, AuditEntry(
+        at=time.time(), who=who.name, act=act, on=f"#{before.number}", detail=detail
+    )
 
 
-def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], Deed | None]:
+def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], AuditEntry | None]:
     """The owner's priority again, where an admin has given another."""
     _check_open(before)
     if before.priority is None:
         return {}, None
     detail = f"priority {_spelled(before.priority)} -> {before.config.priority} as asked, of {before.owner}"
-    deed = Deed(at=time.time(), who=who.name, act="priority", on=f"#{before.number}", detail=detail)
+    deed = AuditEntry(at=time.time(), who=who.name, act="priority", on=f"#{before.number}", detail=detail)
     return {"priority": None}, deed
 
 
@@ -215,7 +219,7 @@ def _check_open(experiment: Experiment) -> None:
 class _Look:
     """A look at the queue: by whom, and how far."""
 
-    picture: Picture
+    picture: ClusterState
     lengths: Mapping[str, Lengths]
     who: Person
     limit: int
@@ -241,13 +245,13 @@ class _Look:
                 place = 1 + nth if whole else min(1 + nth, self.limit + 1)
                 yield self._row(ask, place, nth, in_turn)
 
-    def _wait(self, nth: int, ask: Ask, in_turn: list[Ask]) -> Wait | None:
+    def _wait(self, nth: int, ask: SlotRequest, in_turn: list[SlotRequest]) -> Wait | None:
         if nth < min(EXPLAINED, len(in_turn)):
             return explain_in_turn(self.picture, ask, in_turn[:nth], self.lengths, self.who)
         behind = 0 <= nth - len(in_turn) < EXPLAINED_BEHIND
         return explain(self.picture, ask, self.lengths, self.who) if behind else None
 
-    def _row(self, ask: Ask, place: int, nth: int, in_turn: list[Ask]) -> Waiting:
+    def _row(self, ask: SlotRequest, place: int, nth: int, in_turn: list[SlotRequest]) -> Waiting:
         about: dict[str, Any] = {"pool": ask.pool, "place": place, "slots": ask.slots, "queued_at": ask.queued_at}
         group = _group(self.who, ask.owner, ask.group)
         about |= {"priority": ask.priority, "group": group, "owner": ""}
@@ -258,7 +262,7 @@ class _Look:
         return Waiting.model_validate(about)
 
 
-def _order(ask: Ask) -> Order:
+def _order(ask: SlotRequest) -> Order:
     return ask.order
 
 
@@ -266,7 +270,7 @@ def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
     return row if row.experiment is None else row.model_copy(update={"name": names.get(row.experiment, "")})
 
 
-def _runs(picture: Picture, who: Person) -> dict[str, list[NodeRun]]:
+def _runs(picture: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
     """What holds slots, by node."""
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(picture.runs.items()):
@@ -283,11 +287,11 @@ def _group(who: Person, owner: str, group: str) -> str:
     return "" if group == owner and not who.sees(owner, group) else group
 
 
-def _of_gang(key: Key) -> dict[str, Any]:
+def _of_gang(key: RequestKey) -> dict[str, Any]:
     return {"experiment": key.experiment, "trial": key.trial}
 
 
-def _of_server(picture: Picture, run: Run) -> dict[str, Any]:
+def _of_server(picture: ClusterState, run: Allocation) -> dict[str, Any]:
     """A notebook server, and what becomes of it where nothing is done there."""
     back = ripe_at(run, picture.rules)
     return {"server": run.key.server, "last_activity": run.last_activity, "take_back_at": back}

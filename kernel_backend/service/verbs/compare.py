@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.confined import Confined
 from kernel_backend.definition.code import is_code
 from kernel_backend.differences.diff import diff
@@ -32,7 +32,7 @@ REMEMBERED = 16  # snapshots: an archive never changes
 class CompareVerbs:
     """The verbs that lay experiments side by side. Nothing of them changes anything."""
 
-    def __init__(self, store: Store, archive: Archive, places: Places, confined: Confined) -> None:
+    def __init__(self, store: Store, archive: Archive, places: CheckpointStorage, confined: Confined) -> None:
         self._store, self._archive, self._places, self._confined = store, archive, places, confined
         self._submitted = lru_cache(REMEMBERED)(self._read)
 

@@ -10,26 +10,26 @@ from functools import cached_property
 from typing import Any
 
 from kernel_backend.errors import Forbidden, InvalidRequest, NotFound
-from kernel_backend.model.cluster.accounts import Account, AccountKind, Deed, Self, UseOverTime
+from kernel_backend.model.cluster.accounts import Account, AccountKind, AuditEntry, Self, UseOverTime
 from kernel_backend.model.cluster.directory import Directory
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.quota_settings import changed_by, changes_text, in_force, read_changes
 from kernel_backend.model.values import nearest
-from kernel_backend.scheduler.state import Picture
+from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.scheduler.usage import averages
-from kernel_backend.service.effective_quotas import Key, StoredRoster
+from kernel_backend.service.effective_quotas import Key, StoredQuotas
 from kernel_backend.store.base import Store
 
 MOST_NAME = 255  # characters of a user's or a group's name
 WEEK = 7 * 86400.0
 
-Looking = Callable[[], AbstractAsyncContextManager[Picture]]
+Looking = Callable[[], AbstractAsyncContextManager[ClusterState]]
 
 
-class SharingVerbs:
+class QuotaVerbs:
     """Who may have what. A change is in force at the next decision, which it brings about."""
 
-    def __init__(self, store: Store, roster: StoredRoster, looking: Looking, changed: Callable[[], None]) -> None:
+    def __init__(self, store: Store, roster: StoredQuotas, looking: Looking, changed: Callable[[], None]) -> None:
         self._store, self._roster, self._looking, self._changed = store, roster, looking, changed
         self._setting = asyncio.Lock()  # of two changes the second one is checked against the first
 
@@ -41,14 +41,14 @@ class SharingVerbs:
     async def me(self, who: Person) -> Self:
         """Who asks, and what is theirs and their groups'."""
         async with self._looking() as picture:
-            accounts = tuple(map(Looked(self._roster, picture, who).account, _own(who)))
+            accounts = tuple(map(AccountsSnapshot(self._roster, picture, who).account, _own(who)))
         servers = tuple(server for server in self._roster.servers if server.owner == who.name)
         return Self(person=who, accounts=accounts, servers=servers)
 
     async def accounts(self, who: Person) -> list[Account]:
         """Of admins all accounts, of others their own and those of their groups; users first, then by name."""
         async with self._looking() as picture:
-            looked = Looked(self._roster, picture, who)
+            looked = AccountsSnapshot(self._roster, picture, who)
             keys = looked.all if who.admin else {*_own(who)}
             return [looked.account(key) for key in sorted(keys, key=lambda key: (key[0] != "user", key[1]))]
 
@@ -77,12 +77,12 @@ class SharingVerbs:
         before, after = roster.quota(kind, name), in_force(roster.given(kind, name), changed)
         if changed != roster.changed(kind, name):
             detail = changes_text(before, after) or "as before, but set here"
-            deed = Deed(at=time.time(), who=who.name, act="quota", on=f"{kind} {name}", detail=detail)
+            deed = AuditEntry(at=time.time(), who=who.name, act="quota", on=f"{kind} {name}", detail=detail)
             await asyncio.to_thread(self._store.set_quota, kind, name, changed, deed)
             await roster.reload()
             self._changed()
         async with self._looking() as picture:
-            return Looked(self._roster, picture, who).account(key)
+            return AccountsSnapshot(self._roster, picture, who).account(key)
 
     async def use(
         self, who: Person, kind: AccountKind, name: str, since: float | None, until: float | None, points: int
@@ -99,7 +99,7 @@ class SharingVerbs:
         held = await asyncio.to_thread(averages, spells, at, time.time())
         return UseOverTime(at=tuple(at), held=tuple(held), quota=self._roster.quota(kind, name))
 
-    async def audit(self, who: Person, before: int | None, limit: int, search: str = "") -> list[Deed]:
+    async def audit(self, who: Person, before: int | None, limit: int, search: str = "") -> list[AuditEntry]:
         """What has been done to what is not one's own, or what all share, newest first; for admins.
 
         Of a `search` what has all of its words.
@@ -108,10 +108,10 @@ class SharingVerbs:
         return await asyncio.to_thread(self._store.audit, before, limit, search)
 
 
-class Looked:
+class AccountsSnapshot:
     """The accounts at one moment."""
 
-    def __init__(self, roster: StoredRoster, picture: Picture, who: Person) -> None:
+    def __init__(self, roster: StoredQuotas, picture: ClusterState, who: Person) -> None:
         self._roster, self._picture, self._who = roster, picture, who
         users, groups = picture.users, picture.groups
         seen: set[Key] = {("user", name) for name in users if isinstance(name, str)}

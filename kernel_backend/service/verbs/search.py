@@ -15,10 +15,10 @@ from kernel_backend.model.search.effects import Moved
 from kernel_backend.model.search.methods import SearchMethods
 from kernel_backend.model.search.records import Prune, Search, Settings
 from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, ExperimentState
-from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, Standing
+from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus
 from kernel_backend.scheduler.budgets import used_up
 from kernel_backend.search.effects import effect
-from kernel_backend.search.report.status import Page, Story, curves, judged, standing
+from kernel_backend.search.report.status import Page, SearchHistory, curves, judged, standing
 from kernel_backend.search.report.study import importance
 from kernel_backend.search.settings import settings_of
 from kernel_backend.service.access import changeable, may_submit, visible
@@ -36,7 +36,7 @@ class SearchVerbs:
 
     def __init__(self, store: Store, loop: Loop, changed: Callable[[], None]) -> None:
         self._store, self._loop, self._changed = store, loop, changed
-        self._stories: dict[int, Story] = {}  # who was asked for last stands last
+        self._stories: dict[int, SearchHistory] = {}  # who was asked for last stands last
         self._turn = asyncio.Lock()  # one reader at a time: whoever asks meanwhile finds what was read
 
     # Looking
@@ -48,7 +48,7 @@ class SearchVerbs:
 
     async def standing(
         self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0
-    ) -> Standing:
+    ) -> SearchStatus:
         """How it stands, with so many of its trials; `sort` is a column, `-` before it turns it round.
 
         Raises NotFound, Conflict where it is no search, and InvalidRequest for no such column.
@@ -69,7 +69,7 @@ class SearchVerbs:
         async with self._turn:
             return await asyncio.to_thread(self._importance, experiment)
 
-    def _standing(self, experiment: Experiment, page: Page) -> Standing:
+    def _standing(self, experiment: Experiment, page: Page) -> SearchStatus:
         story, now = self._story(experiment), time.time()
         trials = self._store.outlines(experiment.number)
         return standing(experiment, story, trials, self._store.trial_seconds(experiment.number, now), now, page)
@@ -89,12 +89,12 @@ class SearchVerbs:
             unit,
         )
 
-    def _story(self, experiment: Experiment) -> Story:
+    def _story(self, experiment: Experiment) -> SearchHistory:
         """The log up to now: read on from where it was left, and from its beginning after an extension."""
         settings = _settings(experiment)
         known = self._stories.pop(experiment.number, None)
         if known is None or known.settings != settings:
-            known = Story(settings, experiment.space, experiment.created_at)
+            known = SearchHistory(settings, experiment.space, experiment.created_at)
         while page := self._store.search_log(experiment.number, known.entries, PAGE):
             known.take(page)
         self._stories[experiment.number] = known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kernel_backend.model.views.curves import Curves, Told, join, thin
+from kernel_backend.model.views.curves import Curves, ReportedValues, join, thin
 from kernel_backend.store.base import Store
 
 KEPT = 1_000_000  # values of all remembered trials together, 32 bytes each
@@ -15,19 +15,21 @@ class CurveReader:
 
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store, self._kept = store, kept
-        self._told: dict[tuple[int, int], Told] = {}  # by experiment and trial; who was asked for last stands last
+        self._told: dict[
+            tuple[int, int], ReportedValues
+        ] = {}  # by experiment and trial; who was asked for last stands last
         self._turn = asyncio.Lock()
 
     async def curves(self, number: int, trial: int, points: int) -> Curves:
         """A trial's curves as they are now, of at most `points` points each; raises NotFound."""
         async with self._turn:
-            known = self._told.pop((number, trial), Told())
+            known = self._told.pop((number, trial), ReportedValues())
             told, curves = await asyncio.to_thread(self._read, number, trial, known, points)
             self._told[number, trial] = told
             self._forget()
         return curves
 
-    def _read(self, number: int, trial: int, known: Told, points: int) -> tuple[Told, Curves]:
+    def _read(self, number: int, trial: int, known: ReportedValues, points: int) -> tuple[ReportedValues, Curves]:
         self._store.trial(number, trial)  # raises NotFound
         more = self._store.told(number, trial, known.seq)
         told = join([known, more]) if more.seq else known

@@ -15,10 +15,10 @@ from kernel_backend.model.views.overview import Overview, Wait
 from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.requests import ANY_TRIAL
-from kernel_backend.scheduler.state import Picture
-from kernel_backend.service.state.cluster_state import Pictures
+from kernel_backend.scheduler.state import ClusterState
+from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import plain_ask, pool_of
-from kernel_backend.service.views.redaction import Reader
+from kernel_backend.service.views.redaction import NoteRedactor
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store
 
@@ -29,7 +29,7 @@ class Overviews:
     """Completes what a store knows of experiments."""
 
     def __init__(
-        self, store: Store, archive: Archive, pictures: Pictures, failed: Callable[[Experiment], str | None]
+        self, store: Store, archive: Archive, pictures: ClusterStateManager, failed: Callable[[Experiment], str | None]
     ) -> None:
         """`failed` says what ended a search besides its trials, or keeps it from going on."""
         self._store, self._pictures, self._failed = store, pictures, failed
@@ -47,12 +47,12 @@ class Overviews:
         if not all(each.ended for each in known):
             async with self._pictures.looking() as picture:
                 waits = await asyncio.to_thread(lambda: [self._wait(who, each, picture) for each in known])
-        reader = Reader(self._store, who)
+        reader = NoteRedactor(self._store, who)
         return await asyncio.to_thread(
             lambda: [self._complete(reader, *each) for each in zip(known, waits, strict=True)]
         )
 
-    def _wait(self, who: Person, known: Overview, picture: Picture) -> Wait | None:
+    def _wait(self, who: Person, known: Overview, picture: ClusterState) -> Wait | None:
         """Why an experiment does not run, as the picture has it, which may be a moment newer than the trials."""
         asks = [] if known.ended else self._pictures.asks_of(known.experiment.number)
         states = {trial.state for trial in known.trials}
@@ -61,7 +61,7 @@ class Overviews:
             return explain(picture, asks[0], self._pictures.lengths, who)
         return _impossible(who, known.experiment, known.trials, picture)
 
-    def _complete(self, reader: Reader, known: Overview, wait: Wait | None) -> Overview:
+    def _complete(self, reader: NoteRedactor, known: Overview, wait: Wait | None) -> Overview:
         failed = self._failed(known.experiment)
         notes = map(reader.note, known.warnings)
         warnings = (*self._warnings(known.experiment.snapshot), *notes, *([failed] if failed else []))
@@ -78,7 +78,7 @@ class Overviews:
             return (f"its snapshot cannot be read ({type(error).__name__}): it trains no more",)
 
 
-def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], picture: Picture) -> Wait | None:
+def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], picture: ClusterState) -> Wait | None:
     """Why a trial is held by the engine: less can be had than when it was submitted, or its log excluded a node."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:

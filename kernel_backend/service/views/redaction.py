@@ -15,7 +15,7 @@ from kernel_backend.store.base import Store
 _MADE_ROOM_FOR = re.compile(r"(?<= was put aside: )#(\d+)(?:\.\d+)?")  # as the loop notes it, whoever reads it later
 
 
-class Reader:
+class NoteRedactor:
     """Rewrites notes for one person; blocks where one names an experiment."""
 
     def __init__(self, store: Store, who: Person) -> None:

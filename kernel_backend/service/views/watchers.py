@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from kernel_backend.model.stream import Message
-from kernel_backend.service.notifier import Bus, heard
+from kernel_backend.service.notifier import Notifier, heard
 from kernel_backend.store.base import Store
 
 WATCH_S = 20.0  # without a ring, too, the store is looked at so often
@@ -19,7 +19,7 @@ RECENT = 2000  # newest messages that are kept for those who have seen nearly al
 KEPT = 32  # pages of earlier ones: many watchers that begin together read the same
 
 
-class Frame(NamedTuple):
+class EncodedMessage(NamedTuple):
     """A message as it is sent, made once for all who get it."""
 
     seq: int
@@ -28,19 +28,19 @@ class Frame(NamedTuple):
     text: str
 
 
-class Feed:
+class WatcherFeed:
     """Reads new messages while anybody watches, and earlier ones page by page as watchers come to them."""
 
-    def __init__(self, store: Store, bus: Bus) -> None:
+    def __init__(self, store: Store, bus: Notifier) -> None:
         self._store, self._bus = store, bus
-        self._recent: list[Frame] = []
+        self._recent: list[EncodedMessage] = []
         self._floor = self._read = 0  # all messages after the one, up to the other, are in `_recent`
         self._bells: dict[int | None, asyncio.Event] = {}  # by experiment; None: of all
         self._pages: dict[tuple[int, int | None], asyncio.Task[_Page]] = {}
         self._watchers = 0
         self._pump: asyncio.Task[None] | None = None
 
-    async def frames(self, after: int, experiment: int | None = None) -> AsyncGenerator[Frame, None]:
+    async def frames(self, after: int, experiment: int | None = None) -> AsyncGenerator[EncodedMessage, None]:
         """Yield every message above `after`, of one experiment or of all, then each new one.
 
         Raises StoreUnavailable.
@@ -121,7 +121,7 @@ class Feed:
         finally:
             self._wake(set(self._bells))
 
-    def _take(self, new: list[Frame]) -> None:
+    def _take(self, new: list[EncodedMessage]) -> None:
         self._recent += new
         self._read = new[-1].seq
         if len(self._recent) > 2 * RECENT:
@@ -139,10 +139,10 @@ class Feed:
 class _Page(NamedTuple):
     """Messages in order, and the number up to which they are all."""
 
-    frames: list[Frame]
+    frames: list[EncodedMessage]
     upto: int
     last: bool  # nothing was known beyond
 
 
-def _frame(message: Message) -> Frame:
-    return Frame(message.seq, message.experiment, message.type == "note", message.model_dump_json())
+def _frame(message: Message) -> EncodedMessage:
+    return EncodedMessage(message.seq, message.experiment, message.type == "note", message.model_dump_json())

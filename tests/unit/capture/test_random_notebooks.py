@@ -15,5 +15,5 @@ def test_a_job_sees_what_the_kernel_saw_in_300_random_notebooks():
 
 
 def test_a_slice_without_aliases_is_found_out(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(abstract_objects.Thing, "hold", lambda self, value, under="": None)
+    monkeypatch.setattr(abstract_objects.AbstractObject, "hold", lambda self, value, under="": None)
     assert any(run(100, seed=1))

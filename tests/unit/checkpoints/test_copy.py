@@ -9,16 +9,16 @@ import pytest
 from kernel_backend.checkpoints.base import Manifest, checkpoint_id
 from kernel_backend.checkpoints.copy import take_over
 from kernel_backend.checkpoints.directory import Directory
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import NotFound
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(str(tmp_path))
+def places(tmp_path: Path) -> CheckpointStorage:
+    return CheckpointStorage(str(tmp_path))
 
 
-def commit(places: Places, step: int) -> None:
+def commit(places: CheckpointStorage, step: int) -> None:
     """By trial 12.3."""
     place, id = places.open(12, 3), checkpoint_id(step, 1)
     written = tuple(place.write(id, name, [f"{name} at {step}".encode()]) for name in ("model", "optimizer"))
@@ -26,7 +26,7 @@ def commit(places: Places, step: int) -> None:
     place.commit(Manifest(**about, world=1, seed=0, params={"lr": 0.1}, parts=written))
 
 
-def taken(places: Places, or_newer: bool = False) -> list[tuple[str, bytes]]:
+def taken(places: CheckpointStorage, or_newer: bool = False) -> list[tuple[str, bytes]]:
     """What 12.9 has after it took over 12.3/20-1: ids, and the bytes of the model."""
     place = places.open(12, 9)
     take_over(places, "12.3/20-1", place, 12, 9, or_newer=or_newer)
@@ -35,13 +35,13 @@ def taken(places: Places, or_newer: bool = False) -> list[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize("or_newer", [False, True])
-def test_the_named_one_is_taken_where_it_is_there(places: Places, or_newer: bool) -> None:
+def test_the_named_one_is_taken_where_it_is_there(places: CheckpointStorage, or_newer: bool) -> None:
     for step in (10, 20, 30):
         commit(places, step)
     assert taken(places, or_newer) == [("20-0", b"model at 20")]
 
 
-def test_one_that_was_deleted_is_named_or_the_newest_after_it_taken(places: Places) -> None:
+def test_one_that_was_deleted_is_named_or_the_newest_after_it_taken(places: CheckpointStorage) -> None:
     for step in (10, 30, 40):
         commit(places, step)
     with pytest.raises(NotFound, match=r"checkpoint 20-1 of 12\.3, from which this was to begin, has been deleted"):
@@ -49,17 +49,17 @@ def test_one_that_was_deleted_is_named_or_the_newest_after_it_taken(places: Plac
     assert taken(places, or_newer=True) == [("40-0", b"model at 40")]
 
 
-def test_nothing_newer_is_nothing(places: Places) -> None:
+def test_nothing_newer_is_nothing(places: CheckpointStorage) -> None:
     commit(places, 10)
     with pytest.raises(NotFound):
         taken(places, or_newer=True)
 
 
-class TrainsOn(Places):
+class TrainsOn(CheckpointStorage):
     """While the first part of 20-1 is read, 12.3 commits step 30 and deletes what lies before."""
 
     def open(self, experiment: int, trial: int) -> Directory:
-        places, place = Places(self._root), Directory(Path(self.where(experiment, trial)))
+        places, place = CheckpointStorage(self._root), Directory(Path(self.where(experiment, trial)))
         stream = place.stream
 
         def deleted(manifest: Manifest, part: str):  # type: ignore[no-untyped-def]
@@ -73,17 +73,17 @@ class TrainsOn(Places):
 
 
 def test_one_that_is_deleted_while_it_is_copied_is_left_for_the_newest(tmp_path: Path) -> None:
-    commit(Places(str(tmp_path)), 20)
+    commit(CheckpointStorage(str(tmp_path)), 20)
     trains_on = TrainsOn(str(tmp_path))
     with pytest.raises(NotFound, match="has been deleted"):
         taken(trains_on)
-    commit(Places(str(tmp_path)), 20)
+    commit(CheckpointStorage(str(tmp_path)), 20)
     assert taken(trains_on, or_newer=True) == [("30-0", b"model at 30")]
 
 
 @pytest.mark.parametrize(("parts", "said"), [(("model", "optimizer"), b"model"), (("ema", "model"), b"ema")])
 def test_of_its_weights_alone_nothing_else_is_copied_and_they_are_at_step_0(
-    places: Places, parts: tuple[str, ...], said: bytes
+    places: CheckpointStorage, parts: tuple[str, ...], said: bytes
 ) -> None:
     place = places.open(12, 3)
     written = tuple(place.write("20-1", name, [name.encode()]) for name in parts)
@@ -97,18 +97,21 @@ def test_of_its_weights_alone_nothing_else_is_copied_and_they_are_at_step_0(
     assert places.open(13, 1).read(found, part.name) == said
 
 
-def test_of_weights_that_were_deleted_no_newer_ones_are_taken(places: Places) -> None:
+def test_of_weights_that_were_deleted_no_newer_ones_are_taken(places: CheckpointStorage) -> None:
     commit(places, 30)
     with pytest.raises(NotFound, match="checkpoint 20-1 of"):
         take_over(places, "12.3/20-1:weights", places.open(13, 1), 13, 1, or_newer=True)
 
 
 def test_a_copy_names_its_own_trial_and_nothing_is_copied_from_a_trial_of_the_same_numbers(tmp_path: Path) -> None:
-    lost, now = Places(str(tmp_path), lambda *trial: "lost"), Places(str(tmp_path), lambda *trial: f"now {trial}")
-    commit(Places(str(tmp_path)), 20)  # names none, as those of before
+    lost, now = (
+        CheckpointStorage(str(tmp_path), lambda *trial: "lost"),
+        CheckpointStorage(str(tmp_path), lambda *trial: f"now {trial}"),
+    )
+    commit(CheckpointStorage(str(tmp_path)), 20)  # names none, as those of before
     for places in (lost, now):
         with pytest.raises(NotFound, match=r"checkpoint 20-1 of 12\.3"):
             taken(places)
-    before = Places(str(tmp_path), lambda *trial: "" if trial == (12, 3) else "now")
+    before = CheckpointStorage(str(tmp_path), lambda *trial: "" if trial == (12, 3) else "now")
     assert taken(before) == [("20-0", b"model at 20")]
     assert [each.uid for each in before.open(12, 9).committed()] == ["now"]

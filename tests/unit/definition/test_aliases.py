@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_ext.capture import capture_cell, capture_file
-from jupyter_ext.submit.submit import Wanted, check, describe, read
+from jupyter_ext.submit.submit import SubmitOptions, check, describe, read
 from kernel_backend.definition.contract import CONTRACT, Definition
 from kernel_backend.definition.parse import parse
 from kernel_backend.errors import CaptureError, InvalidDefinition
@@ -112,7 +112,7 @@ def test_a_submission_is_refused_for_it_unless_it_is_allowed():
         "criterion (cell [2] line 5) is no role, and nothing uses it: did you mean loss? "
         "Rename it, use it, or add --allow-unused."
     )
-    allowed = check(capture, {}, Wanted(allow_unused=True))
+    allowed = check(capture, {}, SubmitOptions(allow_unused=True))
     assert "criterion (cell [2] line 5) is no role" in "".join(allowed.warnings)
     asked = read(parse_options(["--allow-unused"], "terminal"))
     assert asked.wanted.allow_unused

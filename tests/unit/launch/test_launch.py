@@ -14,7 +14,7 @@ from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.forkserver import cache_key
 from kernel_backend.launch.gang import reserved_port
 from kernel_backend.launch.gang_outcome import judge, lost
-from kernel_backend.launch.rendezvous import Meeting, interface_of, process_env, seats
+from kernel_backend.launch.rendezvous import RendezvousInfo, interface_of, process_env, seats
 from kernel_backend.launch.spool import SpoolReader
 from kernel_backend.model.launch.launch_spec import OF_RANKS
 from kernel_backend.model.launch.numerics import numerics_env
@@ -23,7 +23,7 @@ from kernel_backend.model.trial import Failure
 from tests.support.builders import share, user_error
 from tests.support.spools import read_after
 
-MEETING = Meeting(address="127.0.0.1", interface="lo", torch_port=4000, horovod_port=5000)
+MEETING = RendezvousInfo(address="127.0.0.1", interface="lo", torch_port=4000, horovod_port=5000)
 UNEVEN = (share((0, 1, 2), "a"), share((1,), "b"))
 LOST_PEER = {"type": "HorovodInternalError", "message": "connection closed by peer", "consequence": True}
 

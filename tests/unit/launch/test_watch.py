@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.watch.hangs import Standing, blamed, hang, overdue
+from kernel_backend.launch.watch.hangs import RankState, blamed, hang, overdue
 from kernel_backend.launch.watch.logs import BEHIND, PIECE, SHOWN, LogWatch
 from kernel_backend.launch.watch.progress import AWAKE_S, Watch
 from kernel_backend.launch.watch.stacks import main_stack, shortened, waits_for_peers
@@ -54,8 +54,8 @@ def stacks(main: list[tuple[str, int, str]]) -> str:
     )
 
 
-def standing(main: list[tuple[str, int, str]] | None, step: int = 6, idle: float = 20.0, phase="step") -> Standing:
-    return Standing(Tick(step, phase, step), idle, stacks(main) if main else "")
+def standing(main: list[tuple[str, int, str]] | None, step: int = 6, idle: float = 20.0, phase="step") -> RankState:
+    return RankState(Tick(step, phase, step), idle, stacks(main) if main else "")
 
 
 def sources() -> Sources:
@@ -65,7 +65,7 @@ def sources() -> Sources:
     return Sources(Path("/home/ada/code"), Path("/home/ada"), snapshot)
 
 
-def described(*standings: Standing):
+def described(*standings: RankState):
     return hang(dict(enumerate(standings)), sources(), lambda file, line: f"    line {line}\n", 9.0)
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from kernel_backend.lifecycle.outcomes import ending
-from kernel_backend.lifecycle.reconcile import Nudge, align, settled
+from kernel_backend.lifecycle.reconcile import Action, align, settled
 from kernel_backend.model import events as e
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.states import ExperimentState, Hold, Outcome, TrialState, advance
@@ -139,10 +139,12 @@ def test_when_its_retries_are_used_up_the_experiment_is_paused_and_the_trial_nev
     assert what.notes == (f"paused: {failure.message}, then resume #12",)
     queued = trial(TrialState.QUEUED, **what.changes)
     held = align(ExperimentState.PAUSED, queued, feasible=True)
-    assert held == Nudge(e.Held(), {"holds": frozenset({Hold.USER})})
+    assert held == Action(e.Held(), {"holds": frozenset({Hold.USER})})
     paused = queued.model_copy(update={"state": TrialState.PAUSED, **held.changes})
     resumed = align(ExperimentState.ACTIVE, paused, feasible=True)
-    assert resumed == Nudge(e.Lifted(), {"holds": frozenset(), "excluded": frozenset(), "failures": 0, "failure": None})
+    assert resumed == Action(
+        e.Lifted(), {"holds": frozenset(), "excluded": frozenset(), "failures": 0, "failure": None}
+    )
 
 
 def test_an_invalid_definition_is_not_tried_again():
@@ -235,41 +237,41 @@ def test_an_impossible_gang_is_queued_held_and_then_paused():
     state, changes = follow(trial(TrialState.STARTING), Outcome.INFEASIBLE)
     assert state is TrialState.QUEUED
     queued = trial(state, **changes)
-    assert align(ExperimentState.ACTIVE, queued, feasible=False) == Nudge(e.Held(), {})
+    assert align(ExperimentState.ACTIVE, queued, feasible=False) == Action(e.Held(), {})
 
 
 def test_pausing_releases_what_runs_and_resuming_lifts_the_hold():
-    assert align(ExperimentState.PAUSED, trial(), True) == Nudge(e.Release(), {"holds": frozenset({Hold.USER})})
+    assert align(ExperimentState.PAUSED, trial(), True) == Action(e.Release(), {"holds": frozenset({Hold.USER})})
     paused = trial(TrialState.PAUSED, holds=frozenset({Hold.USER}))
-    assert align(ExperimentState.ACTIVE, paused, True) == Nudge(e.Lifted(), {"holds": frozenset()})
+    assert align(ExperimentState.ACTIVE, paused, True) == Action(e.Lifted(), {"holds": frozenset()})
 
 
 def test_resuming_while_the_gang_still_leaves_only_lifts_the_hold():
     leaving = trial(TrialState.RELEASING, holds=frozenset({Hold.USER}))
-    assert align(ExperimentState.ACTIVE, leaving, True) == Nudge(None, {"holds": frozenset()})
+    assert align(ExperimentState.ACTIVE, leaving, True) == Action(None, {"holds": frozenset()})
 
 
 def test_resuming_gives_excluded_nodes_another_chance_and_all_retries_back():
     holds = frozenset({Hold.USER, Hold.ENGINE})
     paused = trial(TrialState.PAUSED, holds=holds, excluded={"here"}, failures=3)
     nudge = align(ExperimentState.ACTIVE, paused, feasible=False)
-    assert nudge == Nudge(
+    assert nudge == Action(
         None, {"holds": frozenset({Hold.ENGINE}), "excluded": frozenset(), "failures": 0, "failure": None}
     )
     lifted = align(ExperimentState.ACTIVE, paused.model_copy(update=nudge.changes), feasible=True)
-    assert lifted == Nudge(e.Lifted(), {"holds": frozenset()})
+    assert lifted == Action(e.Lifted(), {"holds": frozenset()})
 
 
 def test_the_users_hold_leaves_the_searchs_alone():
     held = trial(TrialState.PAUSED, holds=frozenset({Hold.USER, Hold.SEARCH}))
-    assert align(ExperimentState.ACTIVE, held, True) == Nudge(None, {"holds": frozenset({Hold.SEARCH})})
+    assert align(ExperimentState.ACTIVE, held, True) == Action(None, {"holds": frozenset({Hold.SEARCH})})
 
 
 def test_an_ask_that_became_impossible_is_held_until_it_fits_again():
     held = align(ExperimentState.ACTIVE, trial(TrialState.QUEUED), feasible=False)
-    assert held == Nudge(e.Held(), {"holds": frozenset({Hold.ENGINE})})
+    assert held == Action(e.Held(), {"holds": frozenset({Hold.ENGINE})})
     paused = trial(TrialState.PAUSED, holds=frozenset({Hold.ENGINE}))
-    assert align(ExperimentState.ACTIVE, paused, feasible=True) == Nudge(e.Lifted(), {"holds": frozenset()})
+    assert align(ExperimentState.ACTIVE, paused, feasible=True) == Action(e.Lifted(), {"holds": frozenset()})
 
 
 @pytest.mark.parametrize("wanted", list(ExperimentState))

@@ -9,14 +9,14 @@ import pytest
 
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.best import best_first, better
-from kernel_backend.model.checkpoints import Which, candidates, choose
+from kernel_backend.model.checkpoints import CheckpointSelector, candidates, choose
 from kernel_backend.model.experiment import Config, Metric
 from kernel_backend.model.reports import Report
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.spec.resume import resized_note
 
 LOSS, ACCURACY = Metric(), Metric(name="accuracy", mode="max")
-LATEST, BEST = Which(latest=True), Which(best=True)
+LATEST, BEST = CheckpointSelector(latest=True), CheckpointSelector(best=True)
 
 
 def info(step: int, attempt: int = 1, trial: int = 1, **metrics: float) -> CheckpointInfo:
@@ -61,16 +61,24 @@ def test_the_best_checkpoint_is_that_of_the_best_trial_at_its_best_value(metric)
 
 def test_a_step_is_that_of_its_newest_attempt_and_has_no_other_to_fall_back_to():
     found = [info(5, 1), info(5, 2), info(6, 2)]
-    assert ids(candidates(found, LOSS, Which(step=5))) == ["5-2", "5-1"]
+    assert ids(candidates(found, LOSS, CheckpointSelector(step=5))) == ["5-2", "5-1"]
     with pytest.raises(NotFound, match="no checkpoint at step 7; there are those at 5, 6"):
-        choose(found, LOSS, Which(step=7))
+        choose(found, LOSS, CheckpointSelector(step=7))
 
 
 def test_step_0_is_a_step():
-    assert choose([info(0), info(5)], LOSS, Which(step=0)).id == "0-1"
+    assert choose([info(0), info(5)], LOSS, CheckpointSelector(step=0)).id == "0-1"
 
 
-@pytest.mark.parametrize("which", [Which(), Which(True, True), Which(latest=True, step=5), Which(True, True, 5)])
+@pytest.mark.parametrize(
+    "which",
+    [
+        CheckpointSelector(),
+        CheckpointSelector(True, True),
+        CheckpointSelector(latest=True, step=5),
+        CheckpointSelector(True, True, 5),
+    ],
+)
 def test_exactly_one_thing_is_said(which):
     with pytest.raises(InvalidRequest, match="one of --latest, --best or --step"):
         choose([info(5)], LOSS, which)
@@ -79,7 +87,7 @@ def test_exactly_one_thing_is_said(which):
 def test_of_several_trials_only_the_best_is_one_checkpoint():
     found = [info(5, trial=1, loss=0.3), info(5, trial=2, loss=0.1)]
     assert choose(found, LOSS, BEST).trial == 2
-    for which in (LATEST, Which(step=5)):
+    for which in (LATEST, CheckpointSelector(step=5)):
         with pytest.raises(InvalidRequest, match="several trials"):
             choose(found, LOSS, which)
 

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_backend.model.reports import Kind
-from kernel_backend.model.views.curves import LARGEST, Curve, Curves, Told, gather, join, thin
+from kernel_backend.model.views.curves import LARGEST, Curve, Curves, ReportedValues, gather, join, thin
 
 Row = tuple[Kind, int, dict[str, float]]  # the epoch of a step is a hundredth of it, and it is told at a tenth
 
 
-def told(*rows: Row, seq: int = 0) -> Told:
+def told(*rows: Row, seq: int = 0) -> ReportedValues:
     return gather([(kind, step, step / 100, step / 10, metrics) for kind, step, metrics in rows], seq)
 
 
-def trained(*values: float, first: int = 1) -> Told:
+def trained(*values: float, first: int = 1) -> ReportedValues:
     """The losses of one step after the other."""
     return told(*[("training", step, {"loss": value}) for step, value in enumerate(values, first)])
 
 
-def loss(what: Told, points: int = 400) -> Curve:
+def loss(what: ReportedValues, points: int = 400) -> Curve:
     (curve,) = thin(1, what, points).curves
     return curve
 
@@ -140,7 +140,7 @@ def test_many_values_become_a_few_hundred_points_that_keep_the_extremes() -> Non
 
 
 def test_nothing_told_is_no_curve() -> None:
-    assert thin(2, Told(), 400) == Curves(trial=2)
+    assert thin(2, ReportedValues(), 400) == Curves(trial=2)
     assert thin(1, told(("training", 1, {}), seq=4), 400) == Curves(trial=1, seq=4)
 
 

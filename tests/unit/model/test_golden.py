@@ -21,7 +21,7 @@ from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.record import Record
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search.methods import BUILT_IN
-from kernel_backend.model.search.records import Create, Entry, Pause, Reported, Search, Vacancy
+from kernel_backend.model.search.records import Create, LogEntry, Pause, Reported, Search, Vacancy
 from kernel_backend.model.search.space import Choices, Parameter, Range, Space
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, Outcome, TrialState
 from kernel_backend.model.stream import Message
@@ -295,8 +295,10 @@ def _folds() -> dict[str, tuple[Any, ...]]:
         ),
         "what a search decides": (
             two,
-            message(6, Entry(number=1, at=1.0, event=Vacancy(), decision=Create(trial=3, params={"lr": 0.1}, until=2))),
-            message(7, Entry(number=2, at=2.0, event=Reported(trial=3, unit=2, value=math.nan), decision=Pause())),
+            message(
+                6, LogEntry(number=1, at=1.0, event=Vacancy(), decision=Create(trial=3, params={"lr": 0.1}, until=2))
+            ),
+            message(7, LogEntry(number=2, at=2.0, event=Reported(trial=3, unit=2, value=math.nan), decision=Pause())),
         ),
         "what is known changes nothing": (two, message(5, starting), message(4, {"text": "old"})),
         "a message twice": (queued, message(6, {"text": "once"}), message(6, starting)),
@@ -320,8 +322,8 @@ def _said_of(trials: Iterable[Trial]) -> list[Message]:
 
 def message(seq: int, about: Record | dict[str, Any]) -> Message:
     types = {Experiment: "experiment", Trial: "trial", Attempt: "attempt", StoredReport: "report", dict: "note"}
-    types |= {Artifact: "artifact", Entry: "search"}
-    owners = dict.fromkeys((Attempt, StoredReport, Artifact, Entry), "trial")
+    types |= {Artifact: "artifact", LogEntry: "search"}
+    owners = dict.fromkeys((Attempt, StoredReport, Artifact, LogEntry), "trial")
     trial = {Trial: "index", **owners}.get(type(about))
     return Message.model_validate(
         {

@@ -16,11 +16,11 @@ from kernel_backend.checkpoints.base import Data, Part
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.errors import DaylightError, PlaceUnavailable
 from kernel_backend.model.experiment import Config, Keep
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.resources import Share
 from kernel_backend.retry import RetryPolicy
-from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Moment
-from kernel_backend.runner.checkpoint.contents import Contents
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
+from kernel_backend.runner.checkpoint.contents import TrainingContents
 from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Model
 from kernel_backend.runner.ipc import Spool
@@ -52,7 +52,9 @@ class Saving:
     def __init__(self, folder: Path, model: nn.Module | None = None, copy: HostCopy | None = None) -> None:
         self.model = model or nn.Linear(3, 1)
         self.home, self.spool = Slow(folder / "checkpoints"), folder / "spool.jsonl"
-        contents = Contents({"model": Model(self.model)}, LogicalRanks(self.model, range(1), 1), None, Alone(), 0)
+        contents = TrainingContents(
+            {"model": Model(self.model)}, LogicalRanks(self.model, range(1), 1), None, Alone(), 0
+        )
         spool = Spool(self.spool, 0)
         self.checkpointer = Checkpointer(
             job(folder), Alone(), spool, self.home, contents, {}, copy or HostCopy(CPU), eager=True
@@ -67,7 +69,7 @@ class Saving:
     def _save(self, step: int, metrics: dict[str, float]) -> None:
         with torch.no_grad():
             self.model.weight.fill_(step)
-        self.checkpointer.save(Moment(step, step / 10, metrics, {}))
+        self.checkpointer.save(Position(step, step / 10, metrics, {}))
         self.checkpointer.settle()
 
     def steps(self) -> list[int]:
@@ -88,8 +90,8 @@ class Saving:
         return [record["text"] for record in records if record["type"] == "note"]
 
 
-def job(folder: Path) -> Job:
-    return Job(
+def job(folder: Path) -> LaunchSpec:
+    return LaunchSpec(
         experiment=1,
         trial=1,
         attempt=1,

@@ -11,8 +11,8 @@ from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.data import share, source
-from kernel_backend.runner.data.permutation import Order
-from kernel_backend.runner.data.shares import Cut
+from kernel_backend.runner.data.permutation import Permutation
+from kernel_backend.runner.data.shares import BatchSplit
 from kernel_backend.runner.data.source import AUTO_WORKERS, draws_nothing
 from tests.support.samples import Flow, Noisy, batches, rows
 
@@ -41,9 +41,9 @@ def test_logical_ranks_together_see_what_one_sees_wherever_they_are(data, count)
 def test_samples_of_an_epoch_come_in_its_order_and_the_next_epoch_follows():
     found = batches(Noisy())
     steps = list(found.steps(0, 12))
-    assert [row[-1] for row in rows(steps)] == Order(1, 0, 23).slice(0, 23).tolist() + Order(1, 1, 23).slice(
-        0, 23
-    ).tolist() + Order(1, 2, 23).slice(0, 23).tolist()
+    assert [row[-1] for row in rows(steps)] == Permutation(1, 0, 23).slice(0, 23).tolist() + Permutation(
+        1, 1, 23
+    ).slice(0, 23).tolist() + Permutation(1, 2, 23).slice(0, 23).tolist()
     assert [(step[0].epoch, step[0].last, step[0].total) for step in steps[2:5]] == [
         (0, False, 6),
         (0, True, 5),
@@ -186,7 +186,7 @@ def test_a_sample_computes_with_one_thread_as_it_would_in_a_worker():
 def test_with_pairs_no_share_is_one_sample_alone_and_none_is_lost(ranks):
     for size in range(3, 9):
         for count in range(2, 40):
-            cut = Cut(size, False, range(ranks), ranks, pairs=True)
+            cut = BatchSplit(size, False, range(ranks), ranks, pairs=True)
             taken = []
             for number in range(cut.per_epoch(count)):
                 batch = range(count)[cut.batch(number, count)]
@@ -197,7 +197,7 @@ def test_with_pairs_no_share_is_one_sample_alone_and_none_is_lost(ranks):
 
 
 def test_a_share_is_one_sample_only_where_pairs_are_asked_for_in_vain():
-    plain = Cut(6, False, range(2), 2)
+    plain = BatchSplit(6, False, range(2), 2)
     assert plain.batch(3, 19) == slice(18, 19)
     assert plain._replace(pairs=True).batch(3, 19) == slice(17, 19)
     assert plain._replace(pairs=True).shares(1) == [slice(0, 1), slice(1, 1)]
@@ -205,7 +205,7 @@ def test_a_share_is_one_sample_only_where_pairs_are_asked_for_in_vain():
 
 
 def test_with_pairs_a_last_sample_that_is_dropped_takes_none_with_it():
-    dropping = Cut(6, True, range(2), 2, pairs=True)
+    dropping = BatchSplit(6, True, range(2), 2, pairs=True)
     assert [dropping.batch(number, 19) for number in range(dropping.per_epoch(19))] == [
         *(slice(0, 6), slice(6, 12), slice(12, 18)),
     ]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Subset, TensorDataset
 
-from kernel_backend.runner.data.sample_digest import Seen, see
+from kernel_backend.runner.data.sample_digest import SampleDigests, see
 from tests.support.samples import Flow, Keeping, Noisy
 
 X, Y = torch.arange(69.0).reshape(23, 3), torch.arange(23)
@@ -31,9 +31,9 @@ SOURCES = {
 }
 
 
-def seen(data, steps=None) -> Seen:
+def seen(data, steps=None) -> SampleDigests:
     """What an epoch's batches say that they were made of."""
-    found = Seen()
+    found = SampleDigests()
     for shares in data.steps(0, steps or data.per_epoch):
         for share in shares:
             found = found.and_(share.seen)
@@ -52,7 +52,7 @@ def test_equal_samples_are_one_thing_whatever_holds_them(kind, data):
 def test_random_samples_are_the_same_at_any_batch_size_workers_and_ranks(source, size, workers, ranks, data):
     expected = seen(data(source(), batch_size=6, digested=True), steps=4)
     assert expected.samples == 23
-    found = Seen()
+    found = SampleDigests()
     for rank in range(ranks):
         own = data(source(), range(rank, rank + 1), ranks, batch_size=size, workers=workers, digested=True)
         found = found.and_(seen(own, steps=-(-23 // size)))
@@ -62,7 +62,7 @@ def test_random_samples_are_the_same_at_any_batch_size_workers_and_ranks(source,
 def test_only_the_first_epoch_and_only_where_asked_for(data):
     asked = [share.seen.samples for (share,) in data(PAIRS, batch_size=8, digested=True).steps(0, 7)]
     assert asked == [8, 8, 7, 0, 0, 0, 0]
-    assert seen(data(PAIRS, batch_size=8)) == Seen()
+    assert seen(data(PAIRS, batch_size=8)) == SampleDigests()
     flowing = [share.seen.samples for (share,) in data(Flow(), batch_size=8, digested=True).steps(0, 7)]
     assert flowing == [8, 8, 7, 0, 0, 0, 0]
 

@@ -12,7 +12,7 @@ import pytest
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.runner import opened_files
-from kernel_backend.runner.data.sample_digest import Seen
+from kernel_backend.runner.data.sample_digest import SampleDigests
 from kernel_backend.runner.first_epoch import FirstEpoch
 
 
@@ -34,7 +34,7 @@ def attempt(tmp_path: Path, validates: bool = True) -> tuple[FirstEpoch, list[st
 
 
 def shares(last: bool) -> Any:
-    return [SimpleNamespace(seen=Seen(2, 5), last=last)]
+    return [SimpleNamespace(seen=SampleDigests(2, 5), last=last)]
 
 
 def kept(epoch: FirstEpoch) -> dict[str, Any]:

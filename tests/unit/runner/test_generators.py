@@ -14,7 +14,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.runner.determinism import exactness
-from kernel_backend.runner.determinism.generators import Draws, Kept
+from kernel_backend.runner.determinism.generators import GeneratorDraws, OwnGenerators
 from kernel_backend.runner.determinism.reachability import MOST_ITEMS, held_by
 from kernel_backend.runner.determinism.seeds import Numbers
 from tests.support.samples import drawn
@@ -42,7 +42,7 @@ def test_every_kind_of_generator_is_seeded_in_place(kind):
     make, draw = KINDS[kind]
     one, other = make(), make()
     draw(one)  # half a pair of normal numbers is left in the old ones
-    kept, again = Kept(it=Holder(noise=one)), Kept(it=Holder(noise=other))
+    kept, again = OwnGenerators(it=Holder(noise=one)), OwnGenerators(it=Holder(noise=other))
     assert kept
     assert kept.ways == ["it.noise"]
     kept.seed(5)
@@ -144,23 +144,23 @@ def _hooked(rng):
 @pytest.mark.parametrize("place", PLACES)
 def test_a_generator_is_found_wherever_it_is_kept(place):
     rng = random.Random(3)
-    kept = Kept(it=PLACES[place](rng))
+    kept = OwnGenerators(it=PLACES[place](rng))
     assert len(kept.ways) == 1, kept.ways
     before = rng.getstate()
     kept.seed(5)
     assert rng.getstate() != before
-    assert Kept(it=PLACES[place](random.Random(4))).ways == kept.ways
+    assert OwnGenerators(it=PLACES[place](random.Random(4))).ways == kept.ways
 
 
 def test_a_generator_at_the_top_level_is_found_where_code_names_it_that_is_still_to_run():
-    assert Kept(it=Naming()).ways == ["it.Naming.__getitem__(global helper)(global AT_TOP_LEVEL)"]
-    assert Kept(it=helper)
-    assert not Kept(it=NamingOnlyAtFirst())
+    assert OwnGenerators(it=Naming()).ways == ["it.Naming.__getitem__(global helper)(global AT_TOP_LEVEL)"]
+    assert OwnGenerators(it=helper)
+    assert not OwnGenerators(it=NamingOnlyAtFirst())
 
 
 def test_the_main_generators_and_those_of_the_system_are_nobodys_own():
     things = [random.random, np.random.normal, np.random.mtrand._rand, torch.default_generator, random.SystemRandom()]
-    assert not Kept(it=things)
+    assert not OwnGenerators(it=things)
 
 
 def test_no_code_of_the_users_is_called():
@@ -176,14 +176,14 @@ def test_no_code_of_the_users_is_called():
 
     hostile = Hostile(a=random.Random(1))
     object.__setattr__(hostile, "b", random.Random(2))
-    assert Kept(it=[hostile, Slotted(None)]).ways == ["it[0]['a']", "it[0].b"]
+    assert OwnGenerators(it=[hostile, Slotted(None)]).ways == ["it[0]['a']", "it[0].b"]
 
 
 def test_each_is_found_once_and_numbered_by_its_own_way():
     rng, state = random.Random(1), np.random.PCG64(1)
     circle = [rng, [rng], np.random.Generator(state), np.random.Generator(state), state, random.Random(1)]
     circle.append(circle)
-    kept = Kept(it=circle)
+    kept = OwnGenerators(it=circle)
     assert kept.ways == ["it[0]", "it[2]", "it[5]"]
     kept.seed(1)
     assert circle[0].random() != circle[5].random()
@@ -191,15 +191,15 @@ def test_each_is_found_once_and_numbered_by_its_own_way():
     kept.seed(1)
     circle[5].random()
     assert circle[5].getstate() == expected
-    assert Kept(it={7: random.Random(1), "7": random.Random(1)}).ways == ["it[0]", "it['7']"]
-    assert Kept(it={random.Random(1), random.Random(1)}).ways == ["it[]", "it[]'"]
+    assert OwnGenerators(it={7: random.Random(1), "7": random.Random(1)}).ways == ["it[0]", "it['7']"]
+    assert OwnGenerators(it={random.Random(1), random.Random(1)}).ways == ["it[]", "it[]'"]
 
 
 def test_data_is_not_searched():
     rng = random.Random(1)
-    assert not Kept(it=[rng] * (MOST_ITEMS + 1))
+    assert not OwnGenerators(it=[rng] * (MOST_ITEMS + 1))
     assert sum(1 for _ in held_by({"it": [[[number, each] for number in range(900)] for each in range(900)]})) <= 10_000
-    assert Kept(it=Holder(rows=[[[1, 2]] * 900] * 900, transforms=[Holder(rng=rng)]))
+    assert OwnGenerators(it=Holder(rows=[[[1, 2]] * 900] * 900, transforms=[Holder(rng=rng)]))
 
 
 def test_numbers_of_a_row_are_never_equal_in_the_bits_that_a_generator_reads():
@@ -213,7 +213,7 @@ def test_numbers_of_a_row_are_never_equal_in_the_bits_that_a_generator_reads():
 def test_draws_of_a_position_follow_from_seed_tag_position_and_way():
     def of(seed, tag, position, way="rng"):
         thing = Holder(**{way: np.random.default_rng(9)})
-        draws = Draws(thing, seed, tag)
+        draws = GeneratorDraws(thing, seed, tag)
         assert draws.look()
         assert not draws.look()
         draws.at(position)
@@ -226,7 +226,7 @@ def test_draws_of_a_position_follow_from_seed_tag_position_and_way():
 
 
 def test_only_where_main_generators_run_on_is_one_of_its_own_beyond_the_guarantee():
-    ways = Kept(model=Layer(torch.Generator())).ways
+    ways = OwnGenerators(model=Layer(torch.Generator())).ways
     said = {
         rng: exactness.guarantee(Config(slots=1, rng=rng), 1, torch.device("cpu"), asks_rank=False, generators=ways)
         for rng in ("derived", "stream")

@@ -22,16 +22,16 @@ from kernel_backend.runner.checkpoint.saving import Cost
 from kernel_backend.runner.definition.load import load
 from kernel_backend.runner.determinism.seeds import mix, reseed
 from kernel_backend.runner.failure import describe, is_consequence, write
-from kernel_backend.runner.gradients.reducer import Flags, OwnGradients, SummedGradients, buckets, view_like
+from kernel_backend.runner.gradients.reducer import ControlFlags, OwnGradients, SummedGradients, buckets, view_like
 from kernel_backend.runner.gradients.tree import TreeGradients
 from kernel_backend.runner.ipc import Spool
-from kernel_backend.runner.loop.cadence import Pace, interval
+from kernel_backend.runner.loop.cadence import CadenceTimer, interval
 from kernel_backend.runner.metrics.sums import Sums, evaluating
 from kernel_backend.runner.ranks.backends import Alone, choose
 from tests.support.spools import read_after
 
 OFF = GradScaler("cpu", enabled=False)
-NONE = Flags()
+NONE = ControlFlags()
 
 
 def test_mixed_seeds_are_fixed_for_ever_and_differ_by_every_part():
@@ -69,10 +69,10 @@ def test_a_gang_of_one_takes_the_plain_gradient():
     net = nn.Linear(2, 1)
     gradients = OwnGradients(net, OFF)
     gradients.begin()
-    gradients.add(net(torch.ones(3, 2)).mean(), 3, 3, Flags(report=True))
+    gradients.add(net(torch.ones(3, 2)).mean(), 3, 3, ControlFlags(report=True))
     word = gradients.finish()
     assert torch.equal(net.weight.grad, torch.ones(1, 2))
-    assert (word.samples, word.flags) == (3, Flags(report=True))
+    assert (word.samples, word.flags) == (3, ControlFlags(report=True))
 
 
 def summed(net):
@@ -93,7 +93,7 @@ def step(gradients, loss, samples=1, total=1, flags=NONE):
 def test_a_share_weighs_what_it_has_of_the_global_batch(reducer):
     net = nn.Linear(2, 1)
     gradients = reducer(net)
-    for flags in (Flags(checkpoint=True, logged=True), NONE):
+    for flags in (ControlFlags(checkpoint=True, logged=True), NONE):
         word = step(gradients, net(torch.ones(3, 2)).mean() * 0 + 8.0, 3, 12, flags)
         assert word == (3, 2.0, flags)
     step(gradients, net(torch.ones(3, 2)).mean(), 3, 12)
@@ -192,7 +192,7 @@ def clock(monkeypatch):
 
 
 def pace_of(per_epoch, every):
-    return Pace(per_epoch, every, lambda: Cost(), lambda: False)
+    return CadenceTimer(per_epoch, every, lambda: Cost(), lambda: False)
 
 
 @pytest.mark.usefixtures("clock")

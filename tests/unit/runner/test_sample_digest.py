@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
 
-from kernel_backend.runner.data.sample_digest import Seen, are_rows, sample_digest, see, see_rows
+from kernel_backend.runner.data.sample_digest import SampleDigests, are_rows, sample_digest, see, see_rows
 
 Pair = namedtuple("Pair", "image label")
 
@@ -108,7 +108,7 @@ def test_how_it_lies_in_memory_does_not_count(as_it_lies, in_order):
 @pytest.mark.parametrize("make", [lambda: lambda: 1, Unpicklable, lambda: (torch.ones(2), Unpicklable())])
 def test_what_cannot_be_looked_into_is_counted_and_in_no_digest(make):
     assert sample_digest(make()) is None
-    assert see([1, make(), 2]) == Seen(3, see([1, 2]).digest, uncovered=1)
+    assert see([1, make(), 2]) == SampleDigests(3, see([1, 2]).digest, uncovered=1)
 
 
 def test_a_list_that_holds_itself_is_not_covered():
@@ -127,7 +127,7 @@ def test_rows_of_tensors_are_the_samples_that_they_make(dtype, shape):
     first = (torch.arange(7 * math.prod(shape)).reshape(7, *shape) % 5).to(dtype)
     second = torch.arange(7)
     samples = [(first[row], second[row]) for row in range(7)]
-    alone = Seen(7, sum(map(sample_digest, samples)) % 2**64)
+    alone = SampleDigests(7, sum(map(sample_digest, samples)) % 2**64)
     assert see_rows([first, second]) == alone
     assert see_rows([first.flip(0), second.flip(0)]) == alone
 
@@ -148,7 +148,7 @@ samples = st.recursive(
 def test_the_sum_is_the_same_in_any_order_and_any_batches(values, shuffle, size):
     shuffled = list(values)
     shuffle.shuffle(shuffled)
-    found = Seen()
+    found = SampleDigests()
     for begin in range(0, len(shuffled), size):
         found = found.and_(see(shuffled[begin : begin + size]))
     assert found == see(values)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kernel_backend.model.experiment import Config
-from kernel_backend.model.launch.launch_spec import Job
+from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.snapshot import DESCRIPTION, Environment, Project, Snapshot
 from kernel_backend.runner.definition.load import load
 from kernel_backend.runner.definition.unsnapshotted import left_behind
@@ -77,10 +77,10 @@ def test_all_that_came_from_the_snapshot_needs_no_words(tmp_path: Path):
     assert left_behind(code, live / "books", load(code, live / "books").snapshot) is None
 
 
-def job(code: Path, cwd: Path, **fields: Any) -> Job:
+def job(code: Path, cwd: Path, **fields: Any) -> LaunchSpec:
     facts = {"experiment": 1, "trial": 1, "attempt": 1, "params": {}, "placement": [], "python": "", "snapshot": ""}
     facts |= {"cwd": str(cwd), "code": str(code), "checkpoints": "", "home": "", "rerun": True, "config": Config()}
-    return Job.model_validate(facts | fields)
+    return LaunchSpec.model_validate(facts | fields)
 
 
 def test_where_the_folder_is_gone_a_job_runs_among_the_shipped_files(tmp_path: Path):

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from kernel_backend.model.experiment import Config
-from kernel_backend.runner.checkpoint.ema import Average
-from kernel_backend.runner.definition.auxiliary_modules import Beside, modules_beside
+from kernel_backend.runner.checkpoint.ema import WeightAverage
+from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, modules_beside
 from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.logical_ranks import LogicalRanks
@@ -131,18 +131,18 @@ def test_modules_beside_the_model_are_found_where_cells_make_them():
 def test_weights_beside_the_model_are_held_once_something_writes_to_them():
     teacher, frozen = nn.Linear(2, 2), nn.Linear(2, 2)
     modules = {"teacher()": teacher, "frozen()": frozen}
-    beside = Beside(modules, unseen=False)
+    beside = AuxiliaryModules(modules, unseen=False)
     assert beside.state_dict() == {}
     with torch.no_grad():
         teacher.weight.lerp_(torch.ones(2, 2), 0.5)
     saved = {name: each.detach().clone() for name, each in beside.state_dict().items()}
     assert saved.keys() == {"teacher().weight"}
     again = nn.Linear(2, 2)
-    restored = Beside({"teacher()": again, "frozen()": frozen}, unseen=False)
+    restored = AuxiliaryModules({"teacher()": again, "frozen()": frozen}, unseen=False)
     restored.load_state_dict(saved)
     assert torch.equal(again.weight, teacher.weight)
     assert restored.state_dict().keys() == saved.keys()  # from now on it is held, whatever writes to it
-    assert len(Beside(modules, unseen=True).state_dict()) == 4
+    assert len(AuxiliaryModules(modules, unseen=True).state_dict()) == 4
 
 
 def test_averages_of_a_model_whose_buffers_its_first_forward_pass_makes():
@@ -157,20 +157,20 @@ def test_averages_of_a_model_whose_buffers_its_first_forward_pass_makes():
             return self.norm(x - self.early)
 
     model = Lazy()
-    average = Average(model, 0.9)
+    average = WeightAverage(model, 0.9)
     model(torch.arange(8.0).reshape(4, 2))
     average.update(model)
     average.take_buffers(model)
     assert torch.equal(average.module.early, model.early)
     assert torch.equal(average.module.norm.running_var, model.norm.running_var)
-    again = Average(Lazy(), 0.9)
+    again = WeightAverage(Lazy(), 0.9)
     again.load_state_dict(average.state_dict())
     assert torch.equal(again.module.early, model.early)
 
 
 def test_averaged_weights_follow_and_come_back_bit_by_bit():
     model = nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1))
-    average = Average(model, 0.9)
+    average = WeightAverage(model, 0.9)
     by_hand = None
     for step in range(4):
         with torch.no_grad():
@@ -178,7 +178,7 @@ def test_averaged_weights_follow_and_come_back_bit_by_bit():
         average.update(model)
         by_hand = float(step) if by_hand is None else by_hand * 0.9 + step * 0.1
     assert average.module[0].weight[0, 0].item() == pytest.approx(by_hand)
-    other = Average(nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1)), 0.9)
+    other = WeightAverage(nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1)), 0.9)
     other.load_state_dict(average.state_dict())
     for each in (average, other):
         each.update(model)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.amp import GradScaler
 
-from kernel_backend.runner.gradients.reducer import Flags
+from kernel_backend.runner.gradients.reducer import ControlFlags
 from kernel_backend.runner.gradients.tree import Node, TreeGradients, cover, shares_of, total
 from kernel_backend.runner.ranks.backends import Alone
 
@@ -111,7 +111,7 @@ def gradients_at(size, logical, samples=11, dtype=torch.float32):
             for own in everyones[rank]:
                 mine = data[bounds[own] : bounds[own + 1]] * larger
                 loss = net(mine).square().mean() if len(mine) else None
-                tree.add(loss, len(mine), samples, Flags(report=own == 0))
+                tree.add(loss, len(mine), samples, ControlFlags(report=own == 0))
             word = tree.finish()
         return {name: each.grad for name, each in net.named_parameters()}, word
 
@@ -129,7 +129,7 @@ def gradients_at(size, logical, samples=11, dtype=torch.float32):
 )
 def test_gradients_of_logical_ranks_are_equal_at_any_number_of_real_ones(logical, dtype):
     alone, word = gradients_at(1, logical, dtype=dtype)
-    assert (word.samples, word.flags) == (11, Flags(report=True))
+    assert (word.samples, word.flags) == (11, ControlFlags(report=True))
     assert alone["idle.weight"] is None
     for size in range(2, min(logical, 4) + 1):
         grads, others = gradients_at(size, logical, dtype=dtype)
@@ -153,6 +153,6 @@ def test_sums_of_16_bits_are_rounded_once():
     tree = TreeGradients(net, OFF, Alone(), shares_of(4, 1))
     tree.begin()
     for value in (1024.0, 4.0, 4.0, 4.0):
-        tree.add(net(torch.full((1, 1), value, dtype=torch.bfloat16)).sum(), 1, 4, Flags())
+        tree.add(net(torch.full((1, 1), value, dtype=torch.bfloat16)).sum(), 1, 4, ControlFlags())
     tree.finish()
     assert net.weight.grad.item() == torch.tensor(259.0).bfloat16() == 260.0

@@ -11,7 +11,7 @@ import torch
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.metrics.join import NotJoined, join
-from kernel_backend.runner.metrics.whole_set import LIMIT, Metrics, Part
+from kernel_backend.runner.metrics.whole_set import LIMIT, MetricPart, Metrics
 from kernel_backend.runner.ranks.backends import Alone
 
 CPU = torch.device("cpu")
@@ -22,7 +22,7 @@ def evaluated(function, outputs, targets, asked=("output", "target"), limit=LIMI
     for _ in range(times):
         evaluation = metrics.begin(epoch=3)
         for number, (output, target) in enumerate(zip(outputs, targets, strict=True)):
-            evaluation.add(Part(number, 0, len(target), {"output": output, "target": target, "epoch": 3}))
+            evaluation.add(MetricPart(number, 0, len(target), {"output": output, "target": target, "epoch": 3}))
             evaluation.end_batch(number)
         found = evaluation.finish()
     return found

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.quotas import Quota
-from kernel_backend.model.cluster.servers import Asked, Server, asked, profile, servers_of
+from kernel_backend.model.cluster.servers import Server, ServerRequest, asked, profile, servers_of
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.notebook_servers import ELSEWHERE, key, take_back_at, take_in
-from kernel_backend.scheduler.requests import Key
+from kernel_backend.scheduler.requests import RequestKey
 from kernel_backend.scheduler.rules import Rules
 from tests.support.clusters import Cluster, nodes
 from tests.torture.schedules import check
@@ -35,15 +35,15 @@ def told(name: str, options: object, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_profile_of_ours_says_how_many_and_no_word_beside_it_counts():
-    assert asked({"profile": profile(2), "slots": 0}) == Asked(2)
-    assert asked({"profile": profile(4, "a100"), "pool": "cheap"}) == Asked(4, "a100")
-    assert asked({"profile": profile(0)}) == Asked(0)
+    assert asked({"profile": profile(2), "slots": 0}) == ServerRequest(2)
+    assert asked({"profile": profile(4, "a100"), "pool": "cheap"}) == ServerRequest(4, "a100")
+    assert asked({"profile": profile(0)}) == ServerRequest(0)
 
 
 def test_elsewhere_a_server_has_what_its_options_say_and_nothing_by_itself():
-    assert asked({"slots": "2", "pool": "a100"}) == Asked(2, "a100")
-    assert asked({"slots": ["3"]}) == Asked(3)  # as a form says it
-    assert asked({"profile": "somebody-elses"}) == asked({}) == asked(None) == asked(["slots"]) == Asked(0)
+    assert asked({"slots": "2", "pool": "a100"}) == ServerRequest(2, "a100")
+    assert asked({"slots": ["3"]}) == ServerRequest(3)  # as a form says it
+    assert asked({"profile": "somebody-elses"}) == asked({}) == asked(None) == asked(["slots"]) == ServerRequest(0)
 
 
 @pytest.mark.parametrize("slots", [-1, 1.5, True, "many", None, [1, 2], {"a": 1}, "1e9", 10**9, "²", "٣x"], ids=repr)
@@ -242,7 +242,7 @@ def test_one_within_its_owners_own_guarantee_stays():
     c.at(4000)
     c.ask("ada", 2, "vision")
     (preempt,) = decide(c.picture).preempts
-    assert preempt.run.key == Key(0, 0, 0, "eve/")
+    assert preempt.run.key == RequestKey(0, 0, 0, "eve/")
     assert str(preempt.run.key) == "notebook server eve/"
 
 

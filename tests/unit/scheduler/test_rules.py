@@ -20,7 +20,7 @@ from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.explain.forecast import forecast
 from kernel_backend.scheduler.order import in_order
-from kernel_backend.scheduler.requests import Key
+from kernel_backend.scheduler.requests import RequestKey
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import Lengths, PastLengths
 from kernel_backend.scheduler.usage import Meter
@@ -441,7 +441,7 @@ def test_a_gang_on_one_node_keeps_that_node_and_no_other():
     c = Cluster(*nodes(2, 4))
     c.ask("ada", 3, one_node=True), c.ask("bob", 2, one_node=True), c.ask("cy", 4, one_node=True)
     c.decide()
-    assert c.picture.reservations[0].key == Key(3, 1)
+    assert c.picture.reservations[0].key == RequestKey(3, 1)
     kept = c.picture.reservations[0].node
     c.ask("di", 1), c.ask("di", 1), c.ask("di", 1)
     c.decide()
@@ -460,7 +460,7 @@ def test_a_reservation_stays_with_its_ask_through_a_crash():
     c.at(700)
     c.comes_back(2)
     c.ask("new", 4)
-    assert c.picture.reservations[0].key == Key(2, 1)
+    assert c.picture.reservations[0].key == RequestKey(2, 1)
     assert c.decide() == ["2 starts on 4 of n1"]
 
 
@@ -469,7 +469,7 @@ def test_an_ask_that_rests_after_a_crash_holds_nobody_up_and_keeps_its_place():
     c.ask("ada", 4), c.ask("ada", 2)
     c.decide()
     c.at(100)
-    crashed = c.picture.runs[Key(1, 1)]
+    crashed = c.picture.runs[RequestKey(1, 1)]
     again = replace(c._asks[1], failed_at=100.0, rest=8.0)
     c.picture.let_go(crashed.key, again)
     assert c.decide() == ["2 starts on 2 of n1"]
@@ -588,7 +588,7 @@ def test_what_is_kept_for_one_is_not_before_those_of_his_line_who_come_back():
     c = Cluster(*nodes(1, 2))
     c.ask("ada", 1), c.ask("ada", 1), c.ask("ada", 1)
     c.decide()
-    assert c.picture.reservations[0].key == Key(3, 1)
+    assert c.picture.reservations[0].key == RequestKey(3, 1)
     c.at(60)
     c.comes_back(1, 2)
     assert c.decide() == ["1 starts on 1 of n1", "2 starts on 1 of n1"]
@@ -618,10 +618,10 @@ def test_what_was_kept_by_a_priority_that_is_taken_back_is_kept_no_more():
     c.ask("bob", 4), c.ask("cy", 4)
     c.decide()
     kept = c.picture.reservations
-    assert [each.key for each in kept] == [Key(2, 1)]
+    assert [each.key for each in kept] == [RequestKey(2, 1)]
     c.asks_with(3, FIRST)
     c.decide()
-    assert {each.key for each in c.picture.reservations} == {Key(2, 1), Key(3, 1)}
+    assert {each.key for each in c.picture.reservations} == {RequestKey(2, 1), RequestKey(3, 1)}
     c.asks_with(3, 0, by_admin=False)
     assert [ask.owner for ask in in_order(c.picture, "local")] == ["bob", "cy"]
     c.decide()

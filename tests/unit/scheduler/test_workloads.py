@@ -12,8 +12,8 @@ from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.simulation.metrics import bound, fairness, held, jain, utilisation, waits
-from kernel_backend.scheduler.simulation.simulate import Outage, Spell, simulate
-from kernel_backend.scheduler.simulation.workloads import Job, read_trace, synthetic, write_trace
+from kernel_backend.scheduler.simulation.simulate import Outage, SimulatedInterval, simulate
+from kernel_backend.scheduler.simulation.workloads import Workload, read_trace, synthetic, write_trace
 from tests.support.clusters import nodes
 
 USERS = {"ada": 0.001, "bob": 0.001}
@@ -43,20 +43,20 @@ def test_three_columns_are_enough_and_what_is_wrong_is_told_by_its_line(tmp_path
 
 
 def test_a_crash_loses_what_was_done_since_the_last_checkpoint():
-    jobs = [Job(1, 0.0, 1000.0, 4)]
+    jobs = [Workload(1, 0.0, 1000.0, 4)]
     played = simulate(jobs, nodes(1, 4), faults=lambda job, nth: 250.0 if nth == 0 else None, checkpoint_every=100.0)
-    assert played.spells == (Spell(1, 0.0, 250.0, 200.0), Spell(1, 250.0, 1050.0, 800.0))
+    assert played.spells == (SimulatedInterval(1, 0.0, 250.0, 200.0), SimulatedInterval(1, 250.0, 1050.0, 800.0))
     assert played.ends == {1: 1050.0}
 
 
 def test_a_lost_node_takes_its_gangs_with_it_and_they_go_on_elsewhere():
-    jobs = [Job(1, 0.0, 1000.0, 4), Job(2, 0.0, 1000.0, 4)]
+    jobs = [Workload(1, 0.0, 1000.0, 4), Workload(2, 0.0, 1000.0, 4)]
     played = simulate(jobs, nodes(2, 4), outages=[Outage("n1", 500.0, 2000.0)], checkpoint_every=400.0)
     assert played.ends == {2: 1000.0, 1: 1600.0}
 
 
 def test_who_is_put_aside_loses_nothing_but_time():
-    jobs = [Job(1, 0.0, 1000.0, 4, "bob"), Job(2, 300.0, 200.0, 4, "ada")]
+    jobs = [Workload(1, 0.0, 1000.0, 4, "bob"), Workload(2, 300.0, 200.0, 4, "ada")]
     played = simulate(
         jobs,
         nodes(1, 4),
@@ -67,7 +67,7 @@ def test_who_is_put_aside_loses_nothing_but_time():
     )
     assert played.preempted == 1
     assert played.waits[2] == 10.0
-    assert played.spells[0] == Spell(1, 0.0, 310.0, 300.0)
+    assert played.spells[0] == SimulatedInterval(1, 0.0, 310.0, 300.0)
     assert played.ends == {2: 510.0, 1: 1210.0}
 
 
@@ -78,14 +78,14 @@ def test_jains_index_is_one_of_equals_and_one_nth_where_one_has_all():
 
 
 def test_fairness_counts_what_is_held_within_each_window_by_weight():
-    jobs = [Job(1, 0.0, 100.0, 1, "ada"), Job(2, 0.0, 200.0, 2, "bob")]
+    jobs = [Workload(1, 0.0, 100.0, 1, "ada"), Workload(2, 0.0, 200.0, 2, "bob")]
     played = simulate(jobs, nodes(1, 4))
     assert held(played, 50.0, 150.0) == {"ada": 50.0, "bob": 200.0}
     assert fairness(played, 100.0, {"ada": 1.0, "bob": 2.0}) == [1.0, 0.5]
 
 
 def test_the_bound_is_what_arrived_or_what_all_slots_can_do():
-    jobs = [Job(1, 0.0, 100.0, 8), Job(2, 150.0, 100.0, 4)]
+    jobs = [Workload(1, 0.0, 100.0, 8), Workload(2, 150.0, 100.0, 4)]
     assert bound(jobs, 4, 200.0) == 4 * 200
     assert bound(jobs, 8, 200.0) == 800 + 4 * 50
     assert bound([], 8, 200.0) == 0.0

@@ -15,7 +15,7 @@ from kernel_backend.model.record import Value
 from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
 from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.observations import Observations
-from kernel_backend.search.rungs import Place
+from kernel_backend.search.rungs import RankKey
 from kernel_backend.search.samplers import optuna
 from kernel_backend.search.samplers.base import RandomSampler, Sampler
 from kernel_backend.search.samplers.optuna import CmaesSampler, GpSampler, TpeSampler, check_installed, some
@@ -134,7 +134,7 @@ def test_one_hyperparameter_is_enough_for_cma_es_and_standing_still_makes_it_beg
 
 @given(st.lists(st.floats(0, 1), max_size=40), st.integers(2, 20))
 def test_of_too_many_results_half_are_the_best_and_half_the_newest(values: list[float], most: int) -> None:
-    places = sorted(Place(value, trial) for trial, value in enumerate(values))
+    places = sorted(RankKey(value, trial) for trial, value in enumerate(values))
     found = some(places, most)
     assert len(found) == len(set(found)) == min(most, len(places))
     if len(places) > most:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.model.search.records import Create, Reported, Settings, Told
+from kernel_backend.model.search.records import Create, ParamsAssigned, Reported, Settings
 from kernel_backend.model.search.space import Space
 from kernel_backend.search.log import fold, happen
 from kernel_backend.search.make import make
-from kernel_backend.search.prior import Earlier, comparable, happenings
-from kernel_backend.search.report.status import Story
+from kernel_backend.search.prior import PriorTrial, comparable, happenings
+from kernel_backend.search.report.status import SearchHistory
 from kernel_backend.spec.assignments import parse_line
 from tests.support.search_builders import Logged, settings
 
@@ -23,23 +23,23 @@ def space(line: str = LINE) -> Space:
     return parse_line(line.split()).space
 
 
-def trial(*values: float, **params: Any) -> Earlier:
+def trial(*values: float, **params: Any) -> PriorTrial:
     """With a value at the end of each unit, and what functions have by default."""
     given = {"lr": 1e-2, "opt": "adam", "momentum": 0.95, "width": 8} | params
-    return Earlier(given, [(unit, value) for unit, value in enumerate(values, 1)])
+    return PriorTrial(given, [(unit, value) for unit, value in enumerate(values, 1)])
 
 
-def good_ones(count: int = 40) -> list[Earlier]:
+def good_ones(count: int = 40) -> list[PriorTrial]:
     """Trials everywhere between 1e-4 and 1e-1, the better the nearer they are to 1e-2."""
     exponents = [-4 + 3 * each / (count - 1) for each in range(count)]
     return [trial(abs(each + 2), lr=10**each) for each in exponents]
 
 
-def warmed(asked: Settings, trials: list[Earlier]) -> Logged:
+def warmed(asked: Settings, trials: list[PriorTrial]) -> Logged:
     search = Logged(make(asked, space()))
     for event in happenings(comparable(trials, space())):
         match event:
-            case Told():
+            case ParamsAssigned():
                 search.told(event.trial, event.params)
             case Reported():
                 search.on_report(event.trial, event.unit, event.value)
@@ -71,7 +71,7 @@ def test_a_trial_without_a_value_is_left_out_and_a_search_without_a_space_takes_
 
 
 def test_their_numbers_lie_below_those_of_the_search():
-    told = [each.trial for each in happenings([trial(0.3, 0.2), trial(0.4)]) if isinstance(each, Told)]
+    told = [each.trial for each in happenings([trial(0.3, 0.2), trial(0.4)]) if isinstance(each, ParamsAssigned)]
     assert told == [0, -1]
 
 
@@ -94,7 +94,7 @@ def test_rungs_know_nothing_of_them_and_nothing_is_decided_about_them():
     asked = settings()
     search = warmed(asked, good_ones())
     assert {entry.decision for entry in search.log} == {None}
-    story = Story(asked, space(), 0.0)
+    story = SearchHistory(asked, space(), 0.0)
     story.take(search.log)
     assert not story.trials
     assert not story.incumbent

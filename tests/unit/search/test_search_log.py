@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.model.search.records import Entry, Reported, Settings, Vacancy
+from kernel_backend.model.search.records import LogEntry, Reported, Settings, Vacancy
 from kernel_backend.search import make, simulate
 from kernel_backend.search.log import fold, happen
 from kernel_backend.search.simulation.problems import Trained
@@ -25,7 +25,7 @@ METHODS: list[dict[str, Any]] = [
 ]
 
 
-def logged(asked: Settings, failures: float = 0.2) -> list[Entry]:
+def logged(asked: Settings, failures: float = 0.2) -> list[LogEntry]:
     """The log of a whole search on three gangs."""
     search = Logged(make(asked, SPACE))
     simulate(search, Trained(asked.units), 3, 1, jitter=0.5, failures=failures)
@@ -53,15 +53,15 @@ def test_replaying_asks_no_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_log_travels_as_json() -> None:
     log = logged(settings())
-    again = [Entry.model_validate_json(entry.model_dump_json()) for entry in log]
+    again = [LogEntry.model_validate_json(entry.model_dump_json()) for entry in log]
     assert again == log
 
 
 def test_a_value_that_diverged_travels_too() -> None:
-    entry = Entry(number=1, at=0.0, event=Reported(trial=1, unit=1, value=float("inf")))
-    assert Entry.model_validate_json(entry.model_dump_json()) == entry
+    entry = LogEntry(number=1, at=0.0, event=Reported(trial=1, unit=1, value=float("inf")))
+    assert LogEntry.model_validate_json(entry.model_dump_json()) == entry
 
 
 def test_a_vacancy_that_nobody_took_is_replayed_as_such() -> None:
-    search = fold(settings(trials=1), SPACE, [Entry(number=1, at=0.0, event=Vacancy(), decision=None)])
+    search = fold(settings(trials=1), SPACE, [LogEntry(number=1, at=0.0, event=Vacancy(), decision=None)])
     assert search.wants() == 1

@@ -14,13 +14,13 @@ from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.best import better
 from kernel_backend.model.experiment import Config, Experiment, Metric
 from kernel_backend.model.reports import Report
-from kernel_backend.model.search.records import Closed, Create, Entry, Extended, Reported, Resume, Search
+from kernel_backend.model.search.records import Closed, Create, Extended, LogEntry, Reported, Resume, Search
 from kernel_backend.model.search.space import Parameter, Range, Space
 from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.trial import Best
-from kernel_backend.model.views.search_status import Outline, Standing
+from kernel_backend.model.views.search_status import SearchStatus, TrialSummary
 from kernel_backend.search.report.columns import columns, flat
-from kernel_backend.search.report.status import Page, Story, curves, judged, standing
+from kernel_backend.search.report.status import Page, SearchHistory, curves, judged, standing
 from tests.support.search_builders import SPACE, Logged, create, searcher, settings
 
 
@@ -44,18 +44,18 @@ def experiment(**asked: Any) -> Experiment:
     )
 
 
-def told(log: list[Entry], **asked: Any) -> Story:
-    story = Story(settings(**asked), SPACE, begun=100.0)
+def told(log: list[LogEntry], **asked: Any) -> SearchHistory:
+    story = SearchHistory(settings(**asked), SPACE, begun=100.0)
     story.take(log)
     return story
 
 
-def seen(log: list[Entry], page: Page | None = None, **asked: Any) -> Standing:
+def seen(log: list[LogEntry], page: Page | None = None, **asked: Any) -> SearchStatus:
     story = told(log, **asked)
     return standing(experiment(**asked), story, outlines(log, **asked), {1: 5.0, 2: 7.0}, 160.0, page or Page())
 
 
-def outlines(log: list[Entry], **asked: Any) -> list[Outline]:
+def outlines(log: list[LogEntry], **asked: Any) -> list[TrialSummary]:
     """The trials of a log as a store knows them: each rests, with the best of what it has reported."""
     metric, bests = experiment(**asked).config.metric, dict[int, Best | None]()
     for entry in log:
@@ -65,7 +65,7 @@ def outlines(log: list[Entry], **asked: Any) -> list[Outline]:
             told = entry.event
             report = Report(kind="validation", step=10 * told.unit, epoch=told.unit, metrics={"error": told.value})
             bests[told.trial] = better(bests[told.trial], report, metric)
-    return [Outline(trial, TrialState.PAUSED, 1, None, best) for trial, best in sorted(bests.items())]
+    return [TrialSummary(trial, TrialState.PAUSED, 1, None, best) for trial, best in sorted(bests.items())]
 
 
 def played(values: list[float], **asked: Any) -> Logged:
@@ -178,9 +178,9 @@ def test_a_column_that_is_none_is_told_with_the_nearest() -> None:
 
 def test_a_closed_search_says_why_and_an_extended_one_has_another_limit() -> None:
     log = played([0.5]).log
-    closed = Entry(number=len(log) + 1, at=1.0, event=Closed(limit="max_time"))
+    closed = LogEntry(number=len(log) + 1, at=1.0, event=Closed(limit="max_time"))
     assert seen([*log, closed]).closed == "max_time"
-    more = Entry(number=len(log) + 2, at=2.0, event=Extended(trials=100))
+    more = LogEntry(number=len(log) + 2, at=2.0, event=Extended(trials=100))
     found = seen([*log, closed, more])
     assert (found.closed, found.limit) == (None, 100)
 
@@ -213,7 +213,7 @@ def test_a_thinned_curve_keeps_its_last_value_and_only_values_that_were_reported
     create(search, 1)
     for unit in range(1, 257):
         search.on_report(1, unit, 1 / unit)
-    story = Story(settings(units=512, eta=2, first_rung=256), SPACE, begun=0.0)
+    story = SearchHistory(settings(units=512, eta=2, first_rung=256), SPACE, begun=0.0)
     story.take(search.log)
     (line,) = curves(experiment(), story, outlines(search.log), limit=5, points=10).lines
     assert len(line.unit) <= 10

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kernel_backend.model.states import TrialState
-from kernel_backend.model.views.search_status import TrialLine, TrialRow
+from kernel_backend.model.views.search_status import TrialCurve, TrialRow
 from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.report.columns import flat
 from kernel_backend.search.report.study import importance, study
@@ -37,7 +37,7 @@ def test_every_trial_is_in_the_study_with_what_it_had(space: Any) -> None:
     states = [TrialState.COMPLETED, TrialState.PAUSED, TrialState.PRUNED, TrialState.RUNNING, TrialState.FAILED]
     params = drawn(space, 20)
     rows = [row(index, given, states[index % 5], index / 10) for index, given in enumerate(params, 1)]
-    lines = [TrialLine(trial=each.trial, state=each.state, unit=(1, 4), value=(0.9, each.value)) for each in rows]
+    lines = [TrialCurve(trial=each.trial, state=each.state, unit=(1, 4), value=(0.9, each.value)) for each in rows]
     found = study("#12 digits", "min", space, rows[::-1], lines)
     assert [trial.params for trial in found.trials] == params
     assert [trial.user_attrs["daylight_trial"] for trial in found.trials] == list(range(1, 21))
@@ -52,7 +52,7 @@ def test_a_metric_to_be_maximized_and_a_trial_that_diverged() -> None:
         row(1, drawn(SPACE, 1)[0], TrialState.COMPLETED, math.nan),
         row(2, drawn(SPACE, 2)[1], TrialState.COMPLETED, 0.75),
     ]
-    lines = [TrialLine(trial=1, state=TrialState.COMPLETED, unit=(1,), value=(None,))]
+    lines = [TrialCurve(trial=1, state=TrialState.COMPLETED, unit=(1,), value=(None,))]
     found = study("digits", "max", SPACE, rows, lines)
     assert found.direction.name == "MAXIMIZE"
     assert [trial.state.name for trial in found.trials] == ["FAIL", "COMPLETE"]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_backend.checkpoints.storage import Places
+from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.model import events as e
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.experiment import Config
@@ -23,18 +23,18 @@ from kernel_backend.model.resources import Node
 from kernel_backend.model.states import Outcome, TrialState
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Start
-from kernel_backend.scheduler.requests import Key, Reservation
+from kernel_backend.scheduler.requests import RequestKey, Reservation
 from kernel_backend.scheduler.rules import Rules
-from kernel_backend.scheduler.state import Accounts, Picture
-from kernel_backend.service.checkpoint_copies import Beginnings
+from kernel_backend.scheduler.state import ClusterState, UsageByName
+from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.search.runner import Searches
-from kernel_backend.service.state.cluster_state import Pictures
-from kernel_backend.service.state.requests import Asking
+from kernel_backend.service.state.cluster_state import ClusterStateManager
+from kernel_backend.service.state.requests import RequestBuilder
 from kernel_backend.snapshots.archive import Archive
-from kernel_backend.store.base import Draft, Store
+from kernel_backend.store.base import NewExperiment, Store
 from kernel_backend.store.sql import SqlStore
-from kernel_backend.workspaces.own import OneArea, OwnArea
+from kernel_backend.workspaces.own import OwnWorkspace, SingleWorkspace
 from tests.support.clusters import nodes
 from tests.support.quotas import Named
 
@@ -60,23 +60,23 @@ class World:
         self.draw, self.at, self.home = random.Random(seed), 1_000_000.0, home
         self.store: Store = SqlStore(home / "daylight.db")
         self.engine, self.roster = Machines(), Named()
-        self.area = OwnArea(home)
+        self.area = OwnWorkspace(home)
         self.pictures = self.afresh()
-        self.promised: dict[Key, Reservation] = {}  # to those that hold slots
-        self.places: dict[Key, float] = {}  # when each has asked first
+        self.promised: dict[RequestKey, Reservation] = {}  # to those that hold slots
+        self.places: dict[RequestKey, float] = {}  # when each has asked first
 
-    def afresh(self) -> Pictures:
+    def afresh(self) -> ClusterStateManager:
         """Those of a service that was just started."""
-        archive, places = Archive(self.home / "snapshots"), Places(str(self.home / "checkpoints"))
-        preparation = Preparation(archive, OneArea(self.area), lambda: None)
+        archive, places = Archive(self.home / "snapshots"), CheckpointStorage(str(self.home / "checkpoints"))
+        preparation = Preparation(archive, SingleWorkspace(self.area), lambda: None)
         searches = Searches(self.store, lambda experiment: pytest.fail("nobody searches"))
-        asking = Asking(self.store, searches, preparation, Beginnings(places, lambda: None))
+        asking = RequestBuilder(self.store, searches, preparation, CheckpointCopies(places, lambda: None))
         rules = Rules(min_run=60.0)
-        return Pictures(self.store, self.engine, self.roster, asking, rules, lambda: self.at)  # type: ignore[arg-type]
+        return ClusterStateManager(self.store, self.engine, self.roster, asking, rules, lambda: self.at)  # type: ignore[arg-type]
 
     def submit(self, owner: str, snapshot: str = "0" * 64, **config: Any) -> int:
         given: dict[str, Any] = {"slots": 1, **config}
-        draft = Draft(
+        draft = NewExperiment(
             owner=owner,
             group=OWNERS[owner],
             snapshot=snapshot,
@@ -105,11 +105,11 @@ class World:
         await self.pictures.keep()
         return list(decisions.starts)
 
-    def running(self, *states: TrialState) -> list[Key]:
+    def running(self, *states: TrialState) -> list[RequestKey]:
         wanted = states or (TrialState.STARTING, TrialState.RUNNING, TrialState.RELEASING)
-        return [Key(each.experiment, each.index) for each in self.store.live_trials() if each.state in wanted]
+        return [RequestKey(each.experiment, each.index) for each in self.store.live_trials() if each.state in wanted]
 
-    def ends(self, key: Key, event: e.Event, outcome: Outcome) -> None:
+    def ends(self, key: RequestKey, event: e.Event, outcome: Outcome) -> None:
         """A gang has ended: first its trial moves on, then its attempt is closed."""
         trial = self.store.advance_trial(*key[:2], event, self.at)
         attempt = self.store.attempts(*key[:2])[-1]
@@ -119,7 +119,7 @@ class World:
             if trial.state is TrialState.COMPLETED:
                 self.store.advance_experiment(key.experiment, e.Completed(), self.at)
 
-    def commits(self, key: Key) -> None:
+    def commits(self, key: RequestKey) -> None:
         attempt = self.store.attempts(*key[:2])[-1]
         words = {"backend": "torch", "reason": "chosen", "world": 1, "steps_per_epoch": 9, "parameters": 3}
         started = Started.model_validate({"number": 1, "at": self.at, "total_steps": 900, **words})
@@ -138,7 +138,7 @@ class World:
                 config = {"slots": draw.choice((1, 2, 3, 8)), "preemptible": draw.random() < 0.5}
                 max_time = draw.choice((None, 3600.0))
                 number = self.submit(draw.choice(sorted(OWNERS)), **config, max_time=max_time)
-                self.places[Key(number, 1)] = self.at
+                self.places[RequestKey(number, 1)] = self.at
             case "commit" if running:
                 self.commits(draw.choice(running))
             case "crash" if running:
@@ -186,7 +186,7 @@ def world(made: Callable[[int], World]) -> Iterator[World]:
     world.store.close()
 
 
-def same(kept: Picture, afresh: Picture) -> None:
+def same(kept: ClusterState, afresh: ClusterState) -> None:
     """All that a decision reads is the same."""
     at = kept.at
     assert {key: replace(run, leaving=None) for key, run in kept.runs.items()} == {
@@ -204,12 +204,12 @@ def same(kept: Picture, afresh: Picture) -> None:
         assert _used(mine, at) == pytest.approx(_used(other, at), rel=1e-6, abs=1e-3)
 
 
-def _heads(picture: Picture) -> dict[object, float]:
+def _heads(picture: ClusterState) -> dict[object, float]:
     lines = [(pool, key, line) for pool, found in picture.queue.lines.items() for key, line in found.items()]
     return {(pool, *key, line.first.key): line.since for pool, key, line in lines}
 
 
-def _used(accounts: Accounts, at: float) -> dict[object, float]:
+def _used(accounts: UsageByName, at: float) -> dict[object, float]:
     found: dict[object, float] = {}
     for name, meter in accounts.items():
         quota = accounts.quota(name).slot_hours
@@ -243,7 +243,7 @@ def test_the_picture_is_the_one_that_a_restart_gives_and_nobody_loses_his_place(
 
 def test_a_clock_that_is_set_right_after_a_jump_leaves_nobody_resting(world: World) -> None:
     number = world.submit("ada")
-    key = Key(number, 1)
+    key = RequestKey(number, 1)
 
     async def live() -> list[int]:
         await world.decide()

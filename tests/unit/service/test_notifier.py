@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from kernel_backend.service.notifier import Bus, heard
+from kernel_backend.service.notifier import Notifier, heard
 
 
 def test_a_ring_is_heard_and_silence_has_an_end():
     async def listen() -> tuple[bool, bool]:
-        bus = Bus()
+        bus = Notifier()
         bell = bus.listen()
         bus.ring()
         return await heard(bell, 10), await heard(bus.listen(), 0.01)

@@ -7,7 +7,7 @@ from pathlib import Path
 from kernel_backend.home import attempt_folder, largest_number
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.service.numbering import forgotten
-from kernel_backend.workspaces.own import OwnArea
+from kernel_backend.workspaces.own import OwnWorkspace
 
 
 def test_the_largest_number_is_found_in_any_folder_of_a_home(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_the_largest_number_is_found_in_any_folder_of_a_home(tmp_path: Path) -> 
 
 
 def test_attempts_that_have_a_folder_are_passed_over_one_by_one(tmp_path: Path) -> None:
-    area = OwnArea(tmp_path)
+    area = OwnWorkspace(tmp_path)
     for number in (1, 2, 3, 5):
         attempt_folder(tmp_path, AttemptId(7, 1, number)).mkdir(parents=True)
     assert [area.last_attempt(7, 1, since) for since in (0, 2, 3, 4)] == [3, 3, 3, 5]

@@ -18,7 +18,7 @@ from kernel_backend.model.search.records import Exited
 from kernel_backend.model.trial import Attempt
 from kernel_backend.service.search.runner import SAID, Searches
 from kernel_backend.spec.assignments import parse_line
-from kernel_backend.store.base import Draft
+from kernel_backend.store.base import NewExperiment
 from kernel_backend.store.sql import SqlStore
 
 HERE = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
@@ -56,7 +56,9 @@ class World:
         config = Config.model_validate({"epochs": 4, "slots": 1, "metric": metric, "search": search})
         space = parse_line(["lr=1e-4..1e-1:log"]).space
         fields = {"name": "", "owner": "ada", "group": "ada", "snapshot": "0" * 64, "python": "python", "cwd": "/"}
-        self.experiment, _ = self.store.add_experiment(Draft(config=config, params={}, space=space, **fields), 1.0)
+        self.experiment, _ = self.store.add_experiment(
+            NewExperiment(config=config, params={}, space=space, **fields), 1.0
+        )
 
     def _process(self, experiment: Experiment) -> Mine:
         self.made.append(self.mine)

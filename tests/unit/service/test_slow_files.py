@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from kernel_backend.environments.storage import Environments
 from kernel_backend.model.snapshot import Environment, Snapshot
-from kernel_backend.scheduler.requests import Key
+from kernel_backend.scheduler.requests import RequestKey
 from kernel_backend.service.lookups import AT_ONCE, Lookups
 from kernel_backend.snapshots.archive import Archive, pack_snapshot
 from kernel_backend.snapshots.environment import record
@@ -69,7 +69,7 @@ def started(world: World) -> list[int]:
 def test_a_user_whose_disk_is_silent_holds_no_round_up(world: World) -> None:
     waiting, other = locked(world), world.submit("bob")
     assert started(world) == [other]
-    ask = asyncio.run(world.pictures.now()).queue.asks[Key(waiting, 1)]
+    ask = asyncio.run(world.pictures.now()).queue.asks[RequestKey(waiting, 1)]
     assert ask.preparing == "its locked environment is being looked for"
 
 
@@ -82,7 +82,7 @@ def test_a_user_whose_disk_answers_late_keeps_the_old_place(world: World) -> Non
     answers(world)
 
     async def heard() -> None:
-        while (await world.pictures.now()).queue.asks[Key(first, 1)].preparing:
+        while (await world.pictures.now()).queue.asks[RequestKey(first, 1)].preparing:
             await asyncio.sleep(0.01)
 
     asyncio.run(heard())

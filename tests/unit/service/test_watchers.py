@@ -15,10 +15,10 @@ from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
 from kernel_backend.model.stream import Message
-from kernel_backend.service.notifier import Bus
+from kernel_backend.service.notifier import Notifier
 from kernel_backend.service.views import watchers as feeding
-from kernel_backend.service.views.watchers import Feed, Frame
-from kernel_backend.store.base import Draft, StoreUnavailable
+from kernel_backend.service.views.watchers import EncodedMessage, WatcherFeed
+from kernel_backend.store.base import NewExperiment, StoreUnavailable
 from kernel_backend.store.sql import SqlStore
 
 GANG = (Share(node="here", kind="cpu", address="127.0.0.1", slots=(0,)),)
@@ -54,26 +54,26 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counting]
     monkeypatch.setattr(feeding, "RECENT", 20)
     store = Counting(tmp_path / "daylight.db")
     for _ in range(2):
-        draft = Draft(owner="a", group="g", snapshot="0", config=Config(), params={}, python="python", cwd="/")
+        draft = NewExperiment(owner="a", group="g", snapshot="0", config=Config(), params={}, python="python", cwd="/")
         number = store.add_experiment(draft, at=0.0)[0].number
         store.add_attempt(number, 1, GANG, None, "", at=0.0)
     yield store
     store.close()
 
 
-Watch = Callable[[Feed, Bus], Awaitable[None]]
+Watch = Callable[[WatcherFeed, Notifier], Awaitable[None]]
 
 
 def watching(store: Counting, watch: Watch) -> None:
     async def run() -> None:
-        bus = Bus()
+        bus = Notifier()
         async with asyncio.timeout(60):
-            await watch(Feed(store, bus), bus)
+            await watch(WatcherFeed(store, bus), bus)
 
     asyncio.run(run())
 
 
-async def some(frames: AsyncIterator[Frame], upto: int) -> list[int]:
+async def some(frames: AsyncIterator[EncodedMessage], upto: int) -> list[int]:
     """The numbers that come, up to one of them."""
     seqs: list[int] = []
     while not seqs or seqs[-1] < upto:
@@ -89,7 +89,7 @@ def test_a_watcher_gets_what_was_and_what_comes_each_once_and_in_order(store: Co
     store.tell(1, 35)
     store.tell(2, 7)
 
-    async def watch(feed: Feed, bus: Bus) -> None:
+    async def watch(feed: WatcherFeed, bus: Notifier) -> None:
         async with aclosing(feed.frames(0)) as everything, aclosing(feed.frames(0, 1)) as one:
             seen = await some(everything, store.last_seq())
             seen_of_one = await some(one, all_of(store, 1)[-1])
@@ -106,7 +106,7 @@ def test_a_watcher_gets_what_was_and_what_comes_each_once_and_in_order(store: Co
 
 
 def test_one_who_reads_slowly_misses_nothing_of_what_is_kept_no_more(store: Counting):
-    async def watch(feed: Feed, bus: Bus) -> None:
+    async def watch(feed: WatcherFeed, bus: Notifier) -> None:
         async with aclosing(feed.frames(0)) as slow, aclosing(feed.frames(0)) as quick:
             seen = [(await anext(slow)).seq]
             for _ in range(10):
@@ -120,7 +120,7 @@ def test_one_who_reads_slowly_misses_nothing_of_what_is_kept_no_more(store: Coun
 
 
 def test_watchers_of_an_ended_experiment_cost_nothing_while_another_reports(store: Counting):
-    async def watch(feed: Feed, bus: Bus) -> None:
+    async def watch(feed: WatcherFeed, bus: Notifier) -> None:
         last = store.last_seq()
         quiet = [feed.frames(last, 1) for _ in range(50)]
         waiting = [asyncio.create_task(anext(frames)) for frames in quiet]
@@ -149,7 +149,7 @@ def test_watchers_of_an_ended_experiment_cost_nothing_while_another_reports(stor
 def test_who_replay_together_read_together(store: Counting):
     store.tell(1, 95)
 
-    async def watch(feed: Feed, bus: Bus) -> None:
+    async def watch(feed: WatcherFeed, bus: Notifier) -> None:
         last = store.last_seq()
         replays = [feed.frames(0, 1) for _ in range(40)]
         seen = await asyncio.gather(*(some(frames, last) for frames in replays))
@@ -163,7 +163,7 @@ def test_who_replay_together_read_together(store: Counting):
 
 
 def test_a_store_that_fails_is_told_to_all_and_the_next_watcher_begins_anew(store: Counting):
-    async def watch(feed: Feed, bus: Bus) -> None:
+    async def watch(feed: WatcherFeed, bus: Notifier) -> None:
         last = store.last_seq()
         waiting = [asyncio.create_task(anext(feed.frames(last, number))) for number in (1, 2)]
         await asyncio.sleep(0)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from jupyter_ext.submit import implicit_context as module
-from jupyter_ext.submit.implicit_context import Room, Surroundings
+from jupyter_ext.submit.implicit_context import ArchiveBudget, ImplicitContext
 from kernel_backend.model.snapshot import GIT_DIFF
 
-ENOUGH = Room(1000, 10**8)
+ENOUGH = ArchiveBudget(1000, 10**8)
 
 
-def surroundings(folder: Path, known: tuple[str, ...] | list[str], room: Room = ENOUGH) -> Surroundings:
+def surroundings(folder: Path, known: tuple[str, ...] | list[str], room: ArchiveBudget = ENOUGH) -> ImplicitContext:
     return module.surroundings(folder, known, room)
 
 
@@ -91,8 +91,8 @@ def test_what_there_is_no_room_for_stays_behind_and_that_is_said(checkout: Path,
     (checkout / "a.py").write_text("one = 2\n")
     code = {f"editable/big/{number}.py": b"x = 1\n" for number in range(5)} | {"editable/small/a.py": b"x = 1\n"}
     monkeypatch.setattr("kernel_backend.snapshots.environment.editable_files", lambda: code)
-    found = surroundings(checkout, (), Room(4, 10**6))
+    found = surroundings(checkout, (), ArchiveBudget(4, 10**6))
     assert set(found.files) == {GIT_DIFF, "editable/small/a.py"}
     (warning,) = found.warnings
     assert warning.startswith("the code of big, an editable install (5 files, ")
-    assert set(surroundings(checkout, (), Room(100, 10)).files) == {"editable/small/a.py"}
+    assert set(surroundings(checkout, (), ArchiveBudget(100, 10)).files) == {"editable/small/a.py"}

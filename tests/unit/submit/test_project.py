@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_ext.project import Imported, Travelling, collect, place_of
+from jupyter_ext.project import Imported, ProjectFiles, collect, place_of
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
     importlib.invalidate_caches()
 
 
-def taken(source: str, *include: str, **options: object) -> Travelling:
+def taken(source: str, *include: str, **options: object) -> ProjectFiles:
     return collect(source, place_of(Path.cwd()), include=include, **options)  # type: ignore[arg-type]
 
 
@@ -79,7 +79,7 @@ def test_modules_travel_with_what_they_import_in_turn_and_packages_as_whole_fold
 
 
 def test_what_is_installed_or_our_own_does_not_travel(root: Path):
-    assert taken("import os, pathlib, pytest, numpy.linalg, daylight, kernel_backend.model") == Travelling()
+    assert taken("import os, pathlib, pytest, numpy.linalg, daylight, kernel_backend.model") == ProjectFiles()
 
 
 def test_ignored_files_stay_behind_but_not_modules_that_are_imported(root: Path):

@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from jupyter_ext.capture import capture_cell, capture_file
 from jupyter_ext.magics import magics
 from jupyter_ext.project import Imported
-from jupyter_ext.submit.submit import Checked, Session, Wanted, check, describe
+from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, describe
 from kernel_backend.errors import CaptureError
 from kernel_backend.model.search.space import UNSEARCHED
 from kernel_backend.secret_scan import find_secrets, is_secret, known_secrets
@@ -151,11 +151,11 @@ def test_the_value_of_a_secret_variable_is_known_wherever_it_stands():
     assert find_secrets("x = 'plain words'", known) == [(1, "the value of a secret variable")]
 
 
-def archived(checked: Checked) -> bytes:
+def archived(checked: PreparedSubmission) -> bytes:
     return pack_snapshot(checked.capture.source, describe(checked), checked.files)[1]
 
 
-def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> Checked:
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> PreparedSubmission:
     """A cell that is checked with a secret planted in one way."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -203,7 +203,9 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> Checke
             monkeypatch.setenv("MY_TOKEN", PASSWORD)
             cells = [f"x = ['{PASSWORD}']"]
     capture = capture_cell(cells, target, namespace, captured=captured)
-    return check(capture, given, Wanted(include=tuple(include)), session=Session(namespace, Imported()), space=space)
+    return check(
+        capture, given, SubmitOptions(include=tuple(include)), session=Session(namespace, Imported()), space=space
+    )
 
 
 @pytest.mark.parametrize(
@@ -281,16 +283,24 @@ TOKEN = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ"
 @pytest.mark.parametrize(
     ("asked", "place", "way_out"),
     [
-        (Wanted(name=TOKEN), "--name on the line holds what looks like a Hugging Face token", "Call it something else"),
-        (Wanted(commits=(TOKEN,)), "--commit on the line holds", "Write the version alone"),
-        (Wanted(data=(f"https://ada:{PASSWORD}@host/x",)), "--data on the line holds", "Write the address alone"),
+        (
+            SubmitOptions(name=TOKEN),
+            "--name on the line holds what looks like a Hugging Face token",
+            "Call it something else",
+        ),
+        (SubmitOptions(commits=(TOKEN,)), "--commit on the line holds", "Write the version alone"),
+        (
+            SubmitOptions(data=(f"https://ada:{PASSWORD}@host/x",)),
+            "--data on the line holds",
+            "Write the address alone",
+        ),
     ],
 )
 def test_a_secret_in_an_option_is_refused_and_neither_looked_up_nor_repeated(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    asked: Wanted,
+    asked: SubmitOptions,
     place: str,
     way_out: str,
 ):
@@ -321,7 +331,7 @@ def test_too_large_a_project_hides_no_secret(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "conf" / "big.bin").write_bytes(bytes(5000))
     (tmp_path / "conf" / "keys.txt").write_text("AKIA" + "ABCDEFGHIJKLMNOP")
     with pytest.raises(CaptureError) as raised:
-        check(capture_cell([], ROLES.format("1")), {}, Wanted(include=("conf",), limit=1000))
+        check(capture_cell([], ROLES.format("1")), {}, SubmitOptions(include=("conf",), limit=1000))
     assert "more than 1.0 kB" in raised.value.message
     assert "conf/keys.txt line 1 holds what looks like an AWS access key" in raised.value.message
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kernel_backend.model.checkpoints import Collected, Judged
+from kernel_backend.model.checkpoints import CheckpointDecision, GarbageReport
 from kernel_backend.model.experiment import Config, Experiment
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.states import ExperimentState, TrialState
@@ -208,9 +208,12 @@ def test_a_checkpoint_says_its_value_and_why_it_is_kept():
 
 
 def test_what_goes_is_said_with_its_size_and_the_sum():
-    goes = [Judged(experiment=12, trial=1, id=f"{n}-1", bytes=1500, reasons=("beyond the rules",)) for n in (1, 2)]
-    stays = Judged(experiment=12, trial=1, id="3-1", bytes=1500, reasons=("best", "latest"))
-    found = Collected(goes=tuple(goes), stays=(stays,), running=("12.2",), problems=("no",))
+    goes = [
+        CheckpointDecision(experiment=12, trial=1, id=f"{n}-1", bytes=1500, reasons=("beyond the rules",))
+        for n in (1, 2)
+    ]
+    stays = CheckpointDecision(experiment=12, trial=1, id="3-1", bytes=1500, reasons=("best", "latest"))
+    found = GarbageReport(goes=tuple(goes), stays=(stays,), running=("12.2",), problems=("no",))
     assert collected_lines(found, dry_run=True) == [
         "12.1  1-1  1.5 kB  beyond the rules",
         "12.1  2-1  1.5 kB  beyond the rules",
@@ -221,7 +224,7 @@ def test_what_goes_is_said_with_its_size_and_the_sum():
         "12.1  3-1  1.5 kB  stays: best, latest",
         "12.2  is being trained: it applies the rules itself",
     ]
-    assert collected_lines(Collected(), dry_run=False) == ["no checkpoints went"]
+    assert collected_lines(GarbageReport(), dry_run=False) == ["no checkpoints went"]
 
 
 def test_only_what_is_new_is_told_of_an_answer():

@@ -15,7 +15,7 @@ from jupyter_ext import frontend
 from jupyter_ext.frontend import Hearing, front_end, lacks_for_widget, wants_widget
 from jupyter_ext.views import message_relay as feeds
 from jupyter_ext.views.comm_api import answer
-from jupyter_ext.views.message_relay import Feed, Page
+from jupyter_ext.views.message_relay import MessageRelay, RelayPage
 from kernel_backend.client import Client
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.ids import AttemptId
@@ -220,8 +220,8 @@ class Pages:
         self.silent = 0.0
 
     @property
-    def page(self) -> Page:
-        return Page(self.sent.append, lambda: self.saves.append(len(self.sent)), lambda: self.silent)
+    def page(self) -> RelayPage:
+        return RelayPage(self.sent.append, lambda: self.saves.append(len(self.sent)), lambda: self.silent)
 
     @property
     def batches(self) -> list[dict[str, Any]]:
@@ -243,13 +243,13 @@ def pages() -> Pages:
 
 
 @pytest.fixture
-def feed(served: Served, pages: Pages) -> Iterator[Feed]:
-    feed = Feed(lambda: served.client(patience=0.5), 1, pages.page)
+def feed(served: Served, pages: Pages) -> Iterator[MessageRelay]:
+    feed = MessageRelay(lambda: served.client(patience=0.5), 1, pages.page)
     yield feed
     feed.stop()
 
 
-def test_each_batch_says_what_it_continues(served: Served, client: Client, feed: Feed, pages: Pages):
+def test_each_batch_says_what_it_continues(served: Served, client: Client, feed: MessageRelay, pages: Pages):
     feed.watch(0)
     for step in range(2, 8):
         told(served, client, step)
@@ -260,7 +260,7 @@ def test_each_batch_says_what_it_continues(served: Served, client: Client, feed:
     assert {"type": "beat"} in pages.sent
 
 
-def test_many_messages_are_few_batches(served: Served, client: Client, feed: Feed, pages: Pages):
+def test_many_messages_are_few_batches(served: Served, client: Client, feed: MessageRelay, pages: Pages):
     told(served, client, *range(2, 800))
     began = time.monotonic()
     feed.watch(0)
@@ -269,7 +269,9 @@ def test_many_messages_are_few_batches(served: Served, client: Client, feed: Fee
     assert max(len(batch["messages"]) for batch in pages.batches) <= feeds.BATCH
 
 
-def test_a_page_that_has_missed_something_hears_it_again(served: Served, client: Client, feed: Feed, pages: Pages):
+def test_a_page_that_has_missed_something_hears_it_again(
+    served: Served, client: Client, feed: MessageRelay, pages: Pages
+):
     told(served, client, 2, 3)
     feed.watch(0)
     until(lambda: 3 in pages.steps, "the reports arrive")
@@ -281,7 +283,7 @@ def test_a_page_that_has_missed_something_hears_it_again(served: Served, client:
 
 
 def test_a_second_page_that_has_missed_nothing_changes_nothing(
-    served: Served, client: Client, feed: Feed, pages: Pages
+    served: Served, client: Client, feed: MessageRelay, pages: Pages
 ):
     told(served, client, 2)
     feed.watch(0)
@@ -303,7 +305,7 @@ def test_a_feed_that_broke_begins_again_at_the_next_word_of_a_page(served: Serve
             raise ValueError("the comm is gone")
         pages.sent.append(message)
 
-    feed = Feed(lambda: served.client(patience=0.5), 1, Page(send, lambda: None, lambda: 0.0))
+    feed = MessageRelay(lambda: served.client(patience=0.5), 1, RelayPage(send, lambda: None, lambda: 0.0))
     told(served, client, 2)
     feed.watch(0)
     until(lambda: not feed.goes_on, "the feed breaks")
@@ -314,7 +316,7 @@ def test_a_feed_that_broke_begins_again_at_the_next_word_of_a_page(served: Serve
 
 
 def test_when_nobody_was_heard_for_a_while_the_service_is_let_go(
-    served: Served, client: Client, feed: Feed, pages: Pages
+    served: Served, client: Client, feed: MessageRelay, pages: Pages
 ):
     feed.watch(0)
     until(lambda: served.use.streams and pages.seqs, "it watches")
@@ -329,7 +331,7 @@ def test_when_nobody_was_heard_for_a_while_the_service_is_let_go(
 
 
 def test_the_end_of_an_experiment_is_sent_saved_and_the_last_word(
-    served: Served, client: Client, feed: Feed, pages: Pages
+    served: Served, client: Client, feed: MessageRelay, pages: Pages
 ):
     feed.watch(0)
     told(served, client, 2, 3)
@@ -344,7 +346,9 @@ def test_the_end_of_an_experiment_is_sent_saved_and_the_last_word(
     assert pages.sent[-1]["type"] != "closed"
 
 
-def test_a_change_of_state_is_saved_soon(client: Client, feed: Feed, pages: Pages, monkeypatch: pytest.MonkeyPatch):
+def test_a_change_of_state_is_saved_soon(
+    client: Client, feed: MessageRelay, pages: Pages, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(feeds, "FIRST_SAVE_S", 1e6)
     monkeypatch.setattr(feeds, "SAVE_S", 1e6)
     feed.watch(client.experiment(1).seq)
@@ -352,7 +356,9 @@ def test_a_change_of_state_is_saved_soon(client: Client, feed: Feed, pages: Page
     until(lambda: pages.saves, "it is saved")
 
 
-def test_a_service_that_is_gone_is_told_with_what_to_do(served: Served, client: Client, feed: Feed, pages: Pages):
+def test_a_service_that_is_gone_is_told_with_what_to_do(
+    served: Served, client: Client, feed: MessageRelay, pages: Pages
+):
     feed.watch(0)
     until(lambda: pages.seqs, "something arrives")
     served.run(served._stop())
@@ -363,7 +369,7 @@ def test_a_service_that_is_gone_is_told_with_what_to_do(served: Served, client: 
 
 
 def test_an_experiment_that_is_no_more_is_told(served: Served, pages: Pages):
-    feed = Feed(lambda: served.client(patience=0), 7, pages.page)
+    feed = MessageRelay(lambda: served.client(patience=0), 7, pages.page)
     feed.watch(0)
     until(lambda: pages.sent, "the page is told")
     assert (pages.sent[0]["type"], pages.sent[0]["status"]) == ("closed", 404)
