@@ -35,6 +35,7 @@ from contenders.turns import ratio
 from kernel_backend.checkpoints.storage import open_place
 from kernel_backend.checkpoints.writer import decode, flatten
 from kernel_backend.runner.loop import loop
+from kernel_backend.runner.loop.training import Training
 
 SOURCE = """
 import torch
@@ -48,7 +49,7 @@ def loss(output, target):   return nn.functional.mse_loss(output, target)
 INTERVAL = 30  # steps between checkpoints, of the throughput that is lost
 
 
-def steps(run: loop.Training) -> Iterator[None]:
+def steps(run: Training) -> Iterator[None]:
     """Take steps, one each time that the next is asked for."""
     for batch in loop.batches(run):
         loop.take_step(run, batch)
@@ -64,7 +65,7 @@ class Cycle(NamedTuple):
     after: float  # how long the disk was still busy
 
 
-def cycle(run: loop.Training, taken: Iterator[None], way: Way, count: int) -> Cycle:
+def cycle(run: Training, taken: Iterator[None], way: Way, count: int) -> Cycle:
     """Save, and take so many steps."""
     timed = Timed(way)
     run.checkpoints = timed  # type: ignore[assignment]
@@ -130,7 +131,7 @@ def table(found: dict[str, list[Cycle]], count: int, size: int, threads: int) ->
     print(f"  blocked by Daylight: {against}", flush=True)
 
 
-def tensors(run: loop.Training) -> dict[str, dict[str, torch.Tensor]]:
+def tensors(run: Training) -> dict[str, dict[str, torch.Tensor]]:
     """Every tensor of model and optimizer, live."""
     parts = {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict()}
     return {name: flatten(state)[1] for name, state in parts.items()}

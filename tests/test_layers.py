@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -14,51 +15,56 @@ import pytest
 ROOT = Path(__file__).parents[1]
 OURS = ("kernel_backend", "jupyter_ext", "daylight")
 
-# What each part may import besides itself. A folder of seams knows words and decisions, and no other seam.
-WORDS = {"words"}
-DECISIONS = {"search", "scheduler", "differences"}
+# What each part may import besides itself. A part that touches the world imports records and decisions, and no other
+# part that does.
+MODEL = {"model", "definition", "spec", "routes", "secret_scan"}
+DECISIONS = {"search", "scheduler", "lifecycle", "differences"}
 SEAMS = {"store", "artifacts", "checkpoints", "snapshots", "data", "environments", "engines", "launch", "identity"}
 TOOLS = {"durable", "retry"}  # of the standard library alone
 PARTS: dict[str, set[str]] = {
-    "words": set(),
-    "home": WORDS,
-    "devices": WORDS,
-    "text": WORDS,
+    "model": set(),
+    "definition": {"model"},
+    "spec": {"model", "definition"},
+    "routes": {"model", "spec"},
+    "secret_scan": {"model"},
+    "home": MODEL,
+    "devices": MODEL,
+    "text": MODEL,
     "overlay": set(),
-    "orphans": set(),
+    "parent_death": set(),
     "durable": set(),
     "retry": set(),
-    "lifetimes": set(),
-    "patience": WORDS | TOOLS,
-    "peers": WORDS,
-    "confined": WORDS,
+    "process_identity": set(),
+    "reconnect": MODEL | TOOLS,
+    "peers": MODEL,
+    "confined": MODEL,
     "service_log": set(),
-    "discovery": WORDS | TOOLS | {"home", "lifetimes"},
-    "backup": WORDS | TOOLS | {"home", "discovery"},
-    **dict.fromkeys(DECISIONS, WORDS),
-    **dict.fromkeys(SEAMS, WORDS | DECISIONS | TOOLS | {"home", "devices", "overlay"}),
-    "environments": WORDS | TOOLS | {"home", "snapshots"},  # what another interpreter holds is recorded as our own is
-    "engines": WORDS | {"home", "devices", "launch"},
-    # A launcher posts what its ranks say, and says itself how long they stood still.
-    "launch": WORDS | TOOLS | {"home", "devices", "client", "orphans", "lifetimes", "text"},
-    # What is done for an owner of trainings with several seams at once: by the service itself, or by an agent.
-    "areas": WORDS | {"home", "artifacts", "environments", "launch", "snapshots"},
-    "agent": WORDS | SEAMS | {"home", "areas"},
-    "accounts": WORDS | SEAMS | TOOLS | {"devices", "areas", "agent"},
+    "discovery": MODEL | TOOLS | {"home", "process_identity"},
+    "backup": MODEL | TOOLS | {"home", "discovery"},
+    **dict.fromkeys(DECISIONS, MODEL),
+    **dict.fromkeys(SEAMS, MODEL | DECISIONS | TOOLS | {"home", "devices", "overlay"}),
+    "environments": MODEL | TOOLS | {"home", "snapshots"},  # another interpreter is recorded as our own is
+    "engines": MODEL | {"home", "devices", "launch"},
+    # A launcher posts what its ranks report, and says itself how long they made no progress.
+    "launch": MODEL | TOOLS | {"home", "devices", "client", "parent_death", "process_identity", "text"},
+    # What is done for a user with several seams at once: by the service itself, or by the user's agent.
+    "workspaces": MODEL | {"home", "artifacts", "environments", "launch", "snapshots"},
+    "agent": MODEL | SEAMS | {"home", "workspaces"},
+    "unix_users": MODEL | SEAMS | TOOLS | {"devices", "workspaces", "agent"},
     "spawn_helper": set(),  # root runs it: nothing but the standard library
-    # What the verbs of the command line and of `%dl` do: both are made from one table.
-    "commands": WORDS | TOOLS | {"text", "client", "differences", "snapshots", "data", "home"},
-    "client": WORDS | {"home", "discovery", "patience", "peers"},
-    "service": WORDS | DECISIONS | SEAMS | TOOLS | {"home", "devices", "areas", "confined"},
-    "api": WORDS | SEAMS | {"text", "service", "home", "peers"},
-    "runner": WORDS | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "orphans"},
-    "under_hub": WORDS | {"identity", "discovery"},
-    "jupyter_ext": WORDS
+    # The verbs of the command line and of `%dl`: both are made from one table.
+    "commands": MODEL | TOOLS | {"text", "client", "differences", "snapshots", "data", "home"},
+    "client": MODEL | {"home", "discovery", "reconnect", "peers"},
+    "service": MODEL | DECISIONS | SEAMS | TOOLS | {"home", "devices", "workspaces", "confined"},
+    "api": MODEL | SEAMS | {"text", "service", "home", "peers"},
+    "runner": MODEL | TOOLS | {"artifacts", "checkpoints", "snapshots", "data", "home", "parent_death"},
+    "hub_mode": MODEL | {"identity", "discovery"},
+    "jupyter_ext": MODEL
     | TOOLS
-    | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "patience", "peers"}
+    | {"text", "differences", "search", "snapshots", "data", "client", "home", "discovery", "reconnect", "peers"}
     | {"commands"},
-    "daylight": WORDS | {"jupyter_ext", "client", "snapshots", "artifacts", "checkpoints"},
-    "cli": WORDS | {"text", "client", "commands", "home", "discovery", "environments", "app", "patience", "backup"},
+    "daylight": MODEL | {"jupyter_ext", "client", "snapshots", "artifacts", "checkpoints"},
+    "cli": MODEL | {"text", "client", "commands", "home", "discovery", "environments", "app", "reconnect", "backup"},
 }
 # Reached for only when a certain function is called, so that importing the part stays light.
 LATER = {
@@ -69,7 +75,7 @@ LATER = {
 TORCH = {"kernel_backend.checkpoints.writer"}  # and the runner: the only ones that import it when they are imported
 SQL = {"kernel_backend.store", "kernel_backend.app"}
 # What a Jupyter server loads, and a kernel never does.
-SERVER_EXTENSION = {f"jupyter_ext.{name}" for name in ("extension", "finder", "handlers", "proxy", "relay")}
+SERVER_EXTENSION = {f"jupyter_ext.server.{name}" for name in ("extension", "finder", "handlers", "proxy", "relay")}
 
 
 def part(module: str) -> str:
@@ -77,7 +83,7 @@ def part(module: str) -> str:
     top, *rest = module.split(".")
     if top != "kernel_backend":
         return top
-    return "words" if not rest or rest[0] in ("model", "errors") else rest[0]
+    return "model" if not rest or rest[0] in ("model", "errors", "printable") else rest[0]
 
 
 def name(path: Path) -> str:
@@ -133,6 +139,26 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     graph = {module: ours(module, everywhere=False) - {module} for module in FILES}
     order = list(TopologicalSorter(graph).static_order())
     assert set(FILES) <= set(order)
+
+
+def test_no_siblings_in_a_package_import_each_other_in_a_circle() -> None:
+    """A package's files and subpackages form a graph without cycles; imports for types alone count as well."""
+    graphs: dict[tuple[str, ...], dict[str, set[str]]] = {}
+    for module in FILES:
+        for other in ours(module, everywhere=True) - {module}:
+            a, b = module.split("."), other.split(".")
+            shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
+            if shared is not None:  # else one is the package of the other
+                graphs.setdefault(tuple(a[:shared]), {}).setdefault(a[shared], set()).add(b[shared])
+    for graph in graphs.values():
+        list(TopologicalSorter(graph).static_order())
+    assert len(graphs) > 20
+
+
+def test_no_folder_holds_more_than_25_modules() -> None:
+    count = Counter(path.parent for path in ROOT.glob("kernel_backend/**/*.py") if path.name != "__init__.py")
+    count += Counter(path.parent for path in ROOT.glob("jupyter_ext/**/*.py") if path.name != "__init__.py")
+    assert max(count.values()) <= 25, count.most_common(3)
 
 
 def test_no_parts_import_each_other_in_a_circle() -> None:
@@ -201,10 +227,10 @@ def test_a_jupyter_server_holds_neither_torch_nor_a_database() -> None:
     assert not loaded("jupyter_ext.server.extension") & heavy
 
 
-def test_the_words_need_only_the_standard_library_and_pydantic() -> None:
+def test_records_need_only_the_standard_library_and_pydantic() -> None:
     allowed = {"pydantic", "kernel_backend", *sys.stdlib_module_names}
     for module in FILES:
-        if part(module) == "words":
+        if part(module) in MODEL:
             assert {each.split(".")[0] for each in imports(FILES[module], everywhere=True)} <= allowed, module
 
 
@@ -215,7 +241,7 @@ def test_what_root_runs_needs_only_the_standard_library() -> None:
 
 def test_neither_the_service_nor_an_agent_unpickles_or_evaluates_what_the_other_says() -> None:
     for module in FILES:
-        if part(module) in ("agent", "accounts", "areas"):
+        if part(module) in ("agent", "unix_users", "workspaces"):
             found = {each.split(".")[0] for each in imports(FILES[module], everywhere=True)}
             assert not found & {"pickle", "marshal", "shelve", "cloudpickle", "torch"}, module
             called = {node.id for node in ast.walk(FILES[module]) if isinstance(node, ast.Name)}

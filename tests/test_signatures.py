@@ -10,10 +10,10 @@ from tests.test_layers import FILES
 MOST = 7
 # Only ever shorter. A dataclass or pydantic record writes no constructor, and is none of these.
 TOO_MANY = {
-    "kernel_backend.launch.search_process.ChildAsker",
+    "kernel_backend.launch.search_process.ChildSearchProcess",
     "kernel_backend.runner.checkpoint.checkpointer.Checkpointer",
     "kernel_backend.runner.data.batches.Batches",
-    "kernel_backend.scheduler.state.Picture",
+    "kernel_backend.scheduler.state.ClusterState",
     "kernel_backend.search.simulation.simulate._World",
 }
 

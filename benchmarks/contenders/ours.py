@@ -22,6 +22,7 @@ from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.first_epoch import code_of
 from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.loop import loop
+from kernel_backend.runner.loop.training import Training
 from kernel_backend.runner.progress import Progress
 from kernel_backend.runner.ranks.backends import choose, connect
 
@@ -38,7 +39,7 @@ def train(step: Any, params: dict[str, Any], **options: Any) -> None:
     loop.train(training)
 
 
-def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> loop.Training:
+def build(folder: Path, source: str, params: dict[str, Any], **options: Any) -> Training:
     """The training that a definition describes, as rank RANK of WORLD_SIZE, at its beginning."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     job = a_job(folder, source, params, slots=size, **options)
@@ -89,7 +90,7 @@ def an_attempt(job: LaunchSpec) -> AttemptFolder:
 class _Telling(Progress):
     """Progress that also calls `step` at the beginning of each."""
 
-    def __init__(self, training: loop.Training, step: Any) -> None:
+    def __init__(self, training: Training, step: Any) -> None:
         super().__init__(Path(tempfile.mkdtemp()), training.ranks.rank)
         self._step = step
 

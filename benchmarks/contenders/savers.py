@@ -13,7 +13,7 @@ from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
-from kernel_backend.runner.loop import loop
+from kernel_backend.runner.loop.training import Training
 
 
 class Way(Protocol):
@@ -32,7 +32,7 @@ class Way(Protocol):
 class Peer:
     """What the peers have in common: a folder for each checkpoint, of which the newest stays."""
 
-    def __init__(self, run: loop.Training, folder: Path) -> None:
+    def __init__(self, run: Training, folder: Path) -> None:
         self._run, self._folder = run, folder
 
     def _state(self) -> dict[str, Any]:

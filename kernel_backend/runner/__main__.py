@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 from kernel_backend.parent_death import die_with
 
 if TYPE_CHECKING:
-    from kernel_backend.runner.loop.loop import Training
+    from kernel_backend.runner.loop.training import Training
 
 LEAVE_S = 300.0  # what threads and exit handlers of the user's get when the work is done
 

@@ -48,8 +48,9 @@ from kernel_backend.runner.ipc import Instructions, Spool
 from kernel_backend.runner.logical_ranks import LogicalRanks
 from kernel_backend.runner.loop.cadence import CadenceTimer
 from kernel_backend.runner.loop.finite import Finite
-from kernel_backend.runner.loop.loop import Training, train
+from kernel_backend.runner.loop.loop import train
 from kernel_backend.runner.loop.target import Target
+from kernel_backend.runner.loop.training import Training
 from kernel_backend.runner.metrics.sums import share
 from kernel_backend.runner.metrics.whole_set import Metrics
 from kernel_backend.runner.progress import Progress

@@ -11,8 +11,8 @@
         def tell(self, trial, params, unit, value):
             ...                           # -> None: it goes on; "pause"; "stop"
 
-The class lives in a process of its own (an `SearchProcess`), and this machine is all that the service sees of it. After a
-restart the new process is told all reports again, in their order, and is asked for nothing that it was asked before:
+The class lives in a process of its own (a `SearchProcess`), and this machine is all that the service sees of it. After
+a restart the new process is told all reports again, in their order, and is asked for nothing that it was asked before:
 what `ask` answers should follow from the number of the trial and from what was told.
 """
 

@@ -67,7 +67,7 @@ Change = Callable[[Experiment], tuple[Mapping[str, Any], AuditEntry | None]]
 
 
 class QuotaStore(Protocol):
-    """What a store knows of who may have what. A change and its deed are one transaction; `AuditEntry.seq` is the store's."""
+    """Keep quotas, drains and priorities; each change and its audit entry are one transaction."""
 
     def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
         """The numbers that were set here, by account: fields of Quota as JSON has them."""

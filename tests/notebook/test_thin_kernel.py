@@ -28,7 +28,10 @@ def thin(python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_the_environment_lacks_what_a_service_needs(python: Path):
-    code = "import daylight, jupyter_ext.magics.magics, importlib.util as u; print(*map(u.find_spec, ['sqlalchemy', 'alembic']))"
+    code = (
+        "import daylight, jupyter_ext.magics.magics, importlib.util as u\n"
+        "print(*map(u.find_spec, ['sqlalchemy', 'alembic']))"
+    )
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["None", "None"]
 

@@ -22,7 +22,7 @@ from kernel_backend.runner.metrics.whole_set import MetricPart
 from kernel_backend.runner.ranks.gather import gather_objects
 
 if TYPE_CHECKING:
-    from kernel_backend.runner.loop.loop import Training
+    from kernel_backend.runner.loop.training import Training
 
 LIMIT = 256_000_000  # bytes of outputs and targets that are worth the comparison
 _TOLERANCE, _OF_SIXTEEN_BITS = 1e-3, 3e-2

@@ -15,7 +15,7 @@ from kernel_backend.runner.metrics.sums import Sums, evaluating
 from kernel_backend.runner.metrics.whole_set import Evaluation, MetricPart
 
 if TYPE_CHECKING:
-    from kernel_backend.runner.loop.loop import Training
+    from kernel_backend.runner.loop.training import Training
 
 
 def validate(run: Training, data: Batches) -> dict[str, float]:

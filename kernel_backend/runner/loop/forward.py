@@ -12,7 +12,7 @@ from kernel_backend.runner.data import Batch
 from kernel_backend.runner.determinism import seeds
 
 if TYPE_CHECKING:
-    from kernel_backend.runner.loop.loop import Training
+    from kernel_backend.runner.loop.training import Training
 
 
 def forward(run: Training, model: nn.Module, batch: Batch, epoch: int) -> dict[str, Any]:

@@ -2,108 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
-import torch
 from torch import Tensor, nn
-from torch.amp import GradScaler
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from kernel_backend.errors import InvalidDefinition
-from kernel_backend.model.experiment import Config
 from kernel_backend.model.reports import Note, Report
-from kernel_backend.runner.checkpoint.checkpointer import Checkpointer, Position
-from kernel_backend.runner.checkpoint.ema import WeightAverage
-from kernel_backend.runner.data import Batch, Batches
-from kernel_backend.runner.definition.functions import BatchRule, loss_and_logged
+from kernel_backend.runner.checkpoint.checkpointer import Position
+from kernel_backend.runner.data import Batch
+from kernel_backend.runner.definition.functions import loss_and_logged
 from kernel_backend.runner.determinism import seeds
-from kernel_backend.runner.determinism.generators import OwnGenerators
-from kernel_backend.runner.determinism.random_states import RandomStates
-from kernel_backend.runner.first_epoch import FirstEpoch
-from kernel_backend.runner.gradients.reducer import ControlFlags, ControlWord, Gradients
-from kernel_backend.runner.ipc import Instructions, Spool
-from kernel_backend.runner.logical_ranks import LogicalRanks
-from kernel_backend.runner.loop.cadence import CadenceTimer
+from kernel_backend.runner.gradients.reducer import ControlFlags, ControlWord
 from kernel_backend.runner.loop.coupled import compares, tell_if_coupled
 from kernel_backend.runner.loop.evaluate import validate
-from kernel_backend.runner.loop.finite import Finite
 from kernel_backend.runner.loop.forward import forward, reseed
 from kernel_backend.runner.loop.nan_origin import whence
-from kernel_backend.runner.loop.target import Target
+from kernel_backend.runner.loop.training import Training
 from kernel_backend.runner.loop.whole_loss import gathers, share_losses
 from kernel_backend.runner.metrics.join import host_copy
 from kernel_backend.runner.metrics.sums import Sums
-from kernel_backend.runner.metrics.whole_set import MetricPart, Metrics
-from kernel_backend.runner.progress import Progress
-from kernel_backend.runner.ranks.backends import Ranks
+from kernel_backend.runner.metrics.whole_set import MetricPart
 
 FINISHED, RELEASED = 0, 85
-
-
-@dataclass
-class Training:
-    """All that the loop needs. `step` counts the steps taken; it is the whole position."""
-
-    config: Config
-    model: nn.Module
-    optimizer: torch.optim.Optimizer
-    schedule: LRScheduler | None
-    scaler: GradScaler
-    average: WeightAverage | None
-    gradients: Gradients
-    logical: LogicalRanks
-    loss: Callable[..., Any]
-    loss_asks: frozenset[str]  # the loop values that it takes
-    metrics: Metrics | None
-    rule: BatchRule
-    precision: Callable[[], AbstractContextManager[None]]
-    train: Batches
-    validation: Batches | None
-    device: torch.device
-    ranks: Ranks
-    streams: RandomStates | None
-    finite: Finite
-    generators: OwnGenerators  # the model's own, the loss function's and the optimizer's
-    first_epoch: FirstEpoch
-    checkpoints: Checkpointer
-    pace: CadenceTimer
-    progress: Progress
-    spool: Spool
-    instructions: Instructions
-    target: Target
-    step: int = 0
-    passes: int = 0  # epochs that have come to their end
-    current: int = 0  # the epoch of the newest step, from 0
-    began: int = 0  # the step at which this attempt began
-    best: float | None = None  # of the metric that `best` means
-    validated: bool = True  # an epoch that has ended has had its validation
-    over: bool = False  # all steps have been taken
-    judged: dict[str, float] = field(default_factory=dict)  # what the validation at this step said
-
-    @property
-    def total_steps(self) -> int | None:
-        """Steps of the whole training; None while the data's length is not known."""
-        if self.config.steps is not None:
-            return self.config.steps
-        return None if self.train.per_epoch is None else self.config.epochs * self.train.per_epoch
-
-    @property
-    def epochs(self) -> int | None:
-        """How often the data is gone through; None where steps are counted instead."""
-        return self.config.epochs if self.config.steps is None else None
-
-    @property
-    def units(self) -> int:
-        """What has come to its end of that which targets count."""
-        return self.passes if self.config.steps is None else self.step
-
-    @property
-    def epoch(self) -> float:
-        """Epochs taken, in fractions where the data's length is known."""
-        return self.step / self.train.per_epoch if self.train.per_epoch else 0.0
 
 
 def train(run: Training) -> int:

@@ -12,7 +12,7 @@ from kernel_backend.runner.loop.finite import bad_parameter, bad_value, first_ba
 from kernel_backend.runner.loop.forward import parts, reseed, to_device
 
 if TYPE_CHECKING:
-    from kernel_backend.runner.loop.loop import Training
+    from kernel_backend.runner.loop.training import Training
 
 
 def whence(run: Training, shares: list[Batch]) -> str:

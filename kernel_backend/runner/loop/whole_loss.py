@@ -23,7 +23,7 @@ from kernel_backend.runner.metrics.whole_set import MetricPart
 from kernel_backend.runner.ranks.gather import gather_objects
 
 if TYPE_CHECKING:
-    from kernel_backend.runner.loop.loop import Training
+    from kernel_backend.runner.loop.training import Training
 
 
 class Whole(NamedTuple):

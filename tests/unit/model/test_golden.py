@@ -1,7 +1,7 @@
 """One set of answers for two languages: Jest asks the front end for what Python says here.
 
-The files in tests/golden/ are made from the functions of this package: `python -m tests.unit.model.test_golden` writes them
-anew after one of those has changed, and `npm test` then tells what the front end has to follow.
+The files in tests/golden/ are made from the functions of this package: `python -m tests.unit.model.test_golden` writes
+them anew after one of those has changed, and `npm test` then tells what the front end has to follow.
 """
 
 from __future__ import annotations

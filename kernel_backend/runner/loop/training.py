@@ -1,0 +1,94 @@
+"""The state of a training in one rank: its parts, its position, and what its newest validation said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.amp import GradScaler
+from torch.optim.lr_scheduler import LRScheduler
+
+from kernel_backend.model.experiment import Config
+from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
+from kernel_backend.runner.checkpoint.ema import WeightAverage
+from kernel_backend.runner.data import Batches
+from kernel_backend.runner.definition.functions import BatchRule
+from kernel_backend.runner.determinism.generators import OwnGenerators
+from kernel_backend.runner.determinism.random_states import RandomStates
+from kernel_backend.runner.first_epoch import FirstEpoch
+from kernel_backend.runner.gradients.reducer import Gradients
+from kernel_backend.runner.ipc import Instructions, Spool
+from kernel_backend.runner.logical_ranks import LogicalRanks
+from kernel_backend.runner.loop.cadence import CadenceTimer
+from kernel_backend.runner.loop.finite import Finite
+from kernel_backend.runner.loop.target import Target
+from kernel_backend.runner.metrics.whole_set import Metrics
+from kernel_backend.runner.progress import Progress
+from kernel_backend.runner.ranks.backends import Ranks
+
+
+@dataclass
+class Training:
+    """All that the loop needs. `step` counts the steps taken; it is the whole position."""
+
+    config: Config
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    schedule: LRScheduler | None
+    scaler: GradScaler
+    average: WeightAverage | None
+    gradients: Gradients
+    logical: LogicalRanks
+    loss: Callable[..., Any]
+    loss_asks: frozenset[str]  # the loop values that it takes
+    metrics: Metrics | None
+    rule: BatchRule
+    precision: Callable[[], AbstractContextManager[None]]
+    train: Batches
+    validation: Batches | None
+    device: torch.device
+    ranks: Ranks
+    streams: RandomStates | None
+    finite: Finite
+    generators: OwnGenerators  # the model's own, the loss function's and the optimizer's
+    first_epoch: FirstEpoch
+    checkpoints: Checkpointer
+    pace: CadenceTimer
+    progress: Progress
+    spool: Spool
+    instructions: Instructions
+    target: Target
+    step: int = 0
+    passes: int = 0  # epochs that have come to their end
+    current: int = 0  # the epoch of the newest step, from 0
+    began: int = 0  # the step at which this attempt began
+    best: float | None = None  # of the metric that `best` means
+    validated: bool = True  # an epoch that has ended has had its validation
+    over: bool = False  # all steps have been taken
+    judged: dict[str, float] = field(default_factory=dict)  # what the validation at this step said
+
+    @property
+    def total_steps(self) -> int | None:
+        """Steps of the whole training; None while the data's length is not known."""
+        if self.config.steps is not None:
+            return self.config.steps
+        return None if self.train.per_epoch is None else self.config.epochs * self.train.per_epoch
+
+    @property
+    def epochs(self) -> int | None:
+        """How often the data is gone through; None where steps are counted instead."""
+        return self.config.epochs if self.config.steps is None else None
+
+    @property
+    def units(self) -> int:
+        """What has come to its end of that which targets count."""
+        return self.passes if self.config.steps is None else self.step
+
+    @property
+    def epoch(self) -> float:
+        """Epochs taken, in fractions where the data's length is known."""
+        return self.step / self.train.per_epoch if self.train.per_epoch else 0.0
