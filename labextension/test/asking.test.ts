@@ -1,6 +1,6 @@
 /** How often a page asks while something changes, whatever becomes of the clock on the wall. */
 
-import { Asking } from '../src/view/search/asking';
+import { Asking } from '../src/view/search/polling';
 
 const pass = (seconds: number): Promise<void> => jest.advanceTimersByTimeAsync(1000 * seconds);
 

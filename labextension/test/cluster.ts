@@ -1,6 +1,6 @@
 /** Records of a shared cluster, for tests of the page. */
 
-import type { Account, Deed, Waiting } from '../src/api/types';
+import type { Account, AuditEntry, Waiting } from '../src/api/types';
 
 export function account(change: Partial<Account> = {}): Account {
   return {
@@ -34,6 +34,6 @@ export function waiting(change: Partial<Waiting> = {}): Waiting {
   };
 }
 
-export function deed(change: Partial<Deed> = {}): Deed {
+export function deed(change: Partial<AuditEntry> = {}): AuditEntry {
   return { seq: 1, at: 0, who: 'ada', act: 'quota', on: 'user bob', detail: 'limit 8 -> 4', ...change };
 }

@@ -2,7 +2,7 @@
 
 import type { NodeUse, Waiting } from '../src/api/types';
 import { Cluster } from '../src/page/cluster';
-import { clearQuota, drain, moveFirst, setPriority, setQuota } from '../src/page/deeds';
+import { clearQuota, drain, moveFirst, setPriority, setQuota } from '../src/page/actions';
 import { fieldText, givenText, heldText, slotHoursText, typedValue, windowText } from '../src/page/fields';
 import type { Asker, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';

@@ -1,6 +1,6 @@
 /** The page of the cluster: what answers change of what it knows, and what a person finds in long lists. */
 
-import { failed, learnt, NOTHING, withAccount, withDeeds, withOlderDeeds } from '../src/page/known';
+import { failed, learnt, NOTHING, withAccount, withDeeds, withOlderDeeds } from '../src/page/clusterstate';
 import { ALL, deedsWith, PAGE, pageOf, personText, priorityText, runText, whatOf } from '../src/page/rows';
 import { linesOf, useText } from '../src/page/usechart';
 import { ownToken } from '../src/page/token';

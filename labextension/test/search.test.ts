@@ -1,6 +1,6 @@
 /** What is drawn of a search: where values stand, who is coloured how, and what is said beside it. */
 
-import type { BracketStanding, ExperimentState, Space, Standing, TrialRow } from '../src/api/types';
+import type { BracketStatus, ExperimentState, Space, SearchStatus, TrialRow } from '../src/api/types';
 import { bars } from '../src/view/search/bars';
 import { ladder, ladderText } from '../src/view/search/ladder';
 import { incumbent, manyCurves } from '../src/view/search/lines';
@@ -10,7 +10,7 @@ import { choiceScale, linear, logarithmic, metricScale, paramScale, ranks, shade
 import type { Connection, Look } from '../src/service/watch';
 import { mayHaveMore, steersFor } from '../src/view/search/steering';
 import { pathOf, type Shape } from '../src/view/search/shapes';
-import { spentText } from '../src/view/search/spent';
+import { spentText } from '../src/view/search/usage';
 import { columnsOf, noteText } from '../src/view/search/columns';
 import { asha, experiment, overview } from './fakes';
 
@@ -56,7 +56,7 @@ function row(trial: number, best: number | null, params: TrialRow['params'] = {}
   };
 }
 
-const BRACKET: BracketStanding = {
+const BRACKET: BracketStatus = {
   rungs: [
     {
       unit: 1,
@@ -75,7 +75,7 @@ const BRACKET: BracketStanding = {
   ]
 };
 
-function standing(trials: TrialRow[], more: Partial<Standing> = {}): Standing {
+function standing(trials: TrialRow[], more: Partial<SearchStatus> = {}): SearchStatus {
   return {
     number: 12,
     search: asha,

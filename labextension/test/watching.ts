@@ -1,7 +1,7 @@
 /** A watch of experiment #12 in time that a test lets pass; what it leaves behind fails the test. */
 
 import type { Saved } from '../src/model/saved';
-import type { Surroundings } from '../src/service/line';
+import type { Surroundings } from '../src/service/connection';
 import type { ServiceError } from '../src/service/source';
 import { Watch } from '../src/service/watch';
 import type { Look } from '../src/service/watch';

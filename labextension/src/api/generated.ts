@@ -797,7 +797,7 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["Standing"];
+                        "application/json": components["schemas"]["SearchStatus"];
                     };
                 };
                 /** @description refused: what happened, and what to do */
@@ -1983,7 +1983,7 @@ export interface paths {
             };
             requestBody: {
                 content: {
-                    "application/json": components["schemas"]["CollectionInput"];
+                    "application/json": components["schemas"]["GarbageRequestInput"];
                 };
             };
             responses: {
@@ -1993,7 +1993,7 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["Collected"];
+                        "application/json": components["schemas"]["GarbageReport"];
                     };
                 };
                 /** @description refused: what happened, and what to do */
@@ -2618,7 +2618,7 @@ export interface paths {
                     };
                     content: {
                         "application/json": {
-                            audit: components["schemas"]["Deed"][];
+                            audit: components["schemas"]["AuditEntry"][];
                         };
                     };
                 };
@@ -2806,6 +2806,20 @@ export interface components {
          */
         AttemptState: "pending" | "placed" | "running" | "ending" | "ended";
         /**
+         * AuditEntry
+         * @description What somebody has done to what is not theirs, or to what all share: a line of the audit log.
+         */
+        AuditEntry: {
+            /** @default 0 */
+            seq: number;
+            at: number;
+            who: string;
+            act: string;
+            on: string;
+            /** @default  */
+            detail: string;
+        };
+        /**
          * Best
          * @description The best value of the experiment's metric that a validation of a trial has had; always a finite number.
          */
@@ -2815,22 +2829,11 @@ export interface components {
             epoch: number;
         };
         /**
-         * Better
-         * @description From here on this trial was the best.
-         */
-        Better: {
-            at: number;
-            units: number;
-            trial: number;
-            unit: number;
-            value: number;
-        };
-        /**
-         * BracketStanding
+         * BracketStatus
          * @description One ladder, its lowest rung first.
          */
-        BracketStanding: {
-            rungs: components["schemas"]["RungStanding"][];
+        BracketStatus: {
+            rungs: components["schemas"]["RungStatus"][];
         };
         /**
          * Cadence
@@ -2843,6 +2846,17 @@ export interface components {
             epochs: number | null;
             /** @default null */
             steps: number | null;
+        };
+        /**
+         * CheckpointDecision
+         * @description A checkpoint of trial `experiment.trial` under the rules.
+         */
+        CheckpointDecision: {
+            experiment: number;
+            trial: number;
+            id: string;
+            bytes: number;
+            reasons: string[];
         };
         /**
          * CheckpointInfo
@@ -2897,20 +2911,6 @@ export interface components {
             type: "closed";
             /** @enum {string} */
             limit: "budget" | "max_time";
-        };
-        /**
-         * Collected
-         * @description What the rules say of an experiment's checkpoints; unless it was a dry run, what goes has gone.
-         */
-        Collected: {
-            /** @default [] */
-            goes: components["schemas"]["Judged"][];
-            /** @default [] */
-            stays: components["schemas"]["Judged"][];
-            /** @default [] */
-            running: string[];
-            /** @default [] */
-            problems: string[];
         };
         /**
          * Complete
@@ -3115,20 +3115,6 @@ export interface components {
             seq: number;
         };
         /**
-         * Deed
-         * @description What somebody has done to what is not theirs, or to what all share: a line of the audit log.
-         */
-        Deed: {
-            /** @default 0 */
-            seq: number;
-            at: number;
-            who: string;
-            act: string;
-            on: string;
-            /** @default  */
-            detail: string;
-        };
-        /**
          * Diff
          * @description Experiment `b` beside experiment `a`.
          */
@@ -3153,17 +3139,6 @@ export interface components {
             detail: string[];
             /** @default false */
             harmless: boolean;
-        };
-        /**
-         * Entry
-         * @description One line of a search's log; the first has number 1.
-         */
-        Entry: {
-            number: number;
-            at: number;
-            event: components["schemas"]["Vacancy"] | components["schemas"]["Reported"] | components["schemas"]["Exited"] | components["schemas"]["Told"] | components["schemas"]["Promoted"] | components["schemas"]["Extended"] | components["schemas"]["Closed"] | components["schemas"]["Failed"];
-            /** @default null */
-            decision: (components["schemas"]["Create"] | components["schemas"]["Resume"] | components["schemas"]["Continue"] | components["schemas"]["Pause"] | components["schemas"]["Prune"] | components["schemas"]["Complete"]) | null;
         };
         /**
          * Environment
@@ -3341,6 +3316,20 @@ export interface components {
             cell_line: number | null;
         };
         /**
+         * GarbageReport
+         * @description What the rules say of an experiment's checkpoints; unless it was a dry run, what goes has gone.
+         */
+        GarbageReport: {
+            /** @default [] */
+            goes: components["schemas"]["CheckpointDecision"][];
+            /** @default [] */
+            stays: components["schemas"]["CheckpointDecision"][];
+            /** @default [] */
+            running: string[];
+            /** @default [] */
+            problems: string[];
+        };
+        /**
          * HistoryEntry
          * @description An experiment, and what has changed since the one before it of the same notebook or name.
          */
@@ -3380,6 +3369,17 @@ export interface components {
             missing: string;
         };
         /**
+         * IncumbentPoint
+         * @description From here on this trial was the best.
+         */
+        IncumbentPoint: {
+            at: number;
+            units: number;
+            trial: number;
+            unit: number;
+            value: number;
+        };
+        /**
          * Instruction
          * @description The answer to a delivery: how far it was taken, and what the ranks shall do.
          */
@@ -3392,17 +3392,6 @@ export interface components {
             instruct: "continue" | "release" | "stop";
             /** @default null */
             until: number | null;
-        };
-        /**
-         * Judged
-         * @description A checkpoint of trial `experiment.trial` under the rules.
-         */
-        Judged: {
-            experiment: number;
-            trial: number;
-            id: string;
-            bytes: number;
-            reasons: string[];
         };
         /**
          * Keep
@@ -3427,6 +3416,17 @@ export interface components {
             offset: number;
             size: number;
             ended: boolean;
+        };
+        /**
+         * LogEntry
+         * @description One line of a search's log; the first has number 1.
+         */
+        LogEntry: {
+            number: number;
+            at: number;
+            event: components["schemas"]["Vacancy"] | components["schemas"]["Reported"] | components["schemas"]["Exited"] | components["schemas"]["ParamsAssigned"] | components["schemas"]["Promoted"] | components["schemas"]["Extended"] | components["schemas"]["Closed"] | components["schemas"]["Failed"];
+            /** @default null */
+            decision: (components["schemas"]["Create"] | components["schemas"]["Resume"] | components["schemas"]["Continue"] | components["schemas"]["Pause"] | components["schemas"]["Prune"] | components["schemas"]["Complete"]) | null;
         };
         /**
          * LogPolicy
@@ -3562,6 +3562,23 @@ export interface components {
             when: components["schemas"]["When"] | null;
             /** @default null */
             each: string | null;
+        };
+        /**
+         * ParamsAssigned
+         * @description The hyperparameters that a trial really has. One of another search has a number below 1.
+         */
+        ParamsAssigned: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "told";
+            trial: number;
+            params: {
+                [key: string]: boolean | number | string | unknown[] | {
+                    [key: string]: unknown;
+                } | null;
+            };
         };
         /**
          * Pause
@@ -3711,10 +3728,10 @@ export interface components {
             until: number;
         };
         /**
-         * RungStanding
+         * RungStatus
          * @description All results at the end of one unit of a ladder.
          */
-        RungStanding: {
+        RungStatus: {
             unit: number;
             results: number;
             went_on: number;
@@ -3793,7 +3810,7 @@ export interface components {
             unit: "epoch" | "step";
             metric: components["schemas"]["Metric"];
             of: number;
-            lines: components["schemas"]["TrialLine"][];
+            lines: components["schemas"]["TrialCurve"][];
         };
         /**
          * SearchMethod
@@ -3844,6 +3861,34 @@ export interface components {
             methods: components["schemas"]["SearchMethod"][];
             /** @default [] */
             problems: string[];
+        };
+        /**
+         * SearchStatus
+         * @description A search as a whole, and a page of its trials.
+         */
+        SearchStatus: {
+            number: number;
+            search: components["schemas"]["Search"];
+            method: string;
+            /** @enum {string} */
+            unit: "epoch" | "step";
+            units: number;
+            metric: components["schemas"]["Metric"];
+            params: string[];
+            limit: number | null;
+            counts: {
+                [key: string]: number;
+            };
+            diverged: number;
+            trained: number;
+            spent: number;
+            elapsed: number;
+            closed: ("budget" | "max_time") | null;
+            over: boolean;
+            best: components["schemas"]["TrialRow"] | null;
+            incumbent: components["schemas"]["IncumbentPoint"][];
+            brackets: components["schemas"]["BracketStatus"][];
+            trials: components["schemas"]["TrialRow"][];
         };
         /**
          * Self
@@ -3901,34 +3946,6 @@ export interface components {
             parameters: components["schemas"]["Parameter"][];
         };
         /**
-         * Standing
-         * @description A search as a whole, and a page of its trials.
-         */
-        Standing: {
-            number: number;
-            search: components["schemas"]["Search"];
-            method: string;
-            /** @enum {string} */
-            unit: "epoch" | "step";
-            units: number;
-            metric: components["schemas"]["Metric"];
-            params: string[];
-            limit: number | null;
-            counts: {
-                [key: string]: number;
-            };
-            diverged: number;
-            trained: number;
-            spent: number;
-            elapsed: number;
-            closed: ("budget" | "max_time") | null;
-            over: boolean;
-            best: components["schemas"]["TrialRow"] | null;
-            incumbent: components["schemas"]["Better"][];
-            brackets: components["schemas"]["BracketStanding"][];
-            trials: components["schemas"]["TrialRow"][];
-        };
-        /**
          * StoredFact
          * @description A fact as it is read back.
          */
@@ -3969,23 +3986,6 @@ export interface components {
             epoch: number;
             metrics: {
                 [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
-            };
-        };
-        /**
-         * Told
-         * @description The hyperparameters that a trial really has. One of another search has a number below 1.
-         */
-        Told: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "told";
-            trial: number;
-            params: {
-                [key: string]: boolean | number | string | unknown[] | {
-                    [key: string]: unknown;
-                } | null;
             };
         };
         /**
@@ -4038,10 +4038,10 @@ export interface components {
             ended_at: number | null;
         };
         /**
-         * TrialLine
+         * TrialCurve
          * @description The metric of one trial over its units; None where it was not finite.
          */
-        TrialLine: {
+        TrialCurve: {
             trial: number;
             state: components["schemas"]["TrialState"];
             unit: number[];
@@ -4166,6 +4166,27 @@ export interface components {
             } | null)[];
         };
         /**
+         * ArtifactSaved
+         * @description An artifact that is in its place; `step` is the one that was being taken. Fields as in `model/artifacts.py`.
+         */
+        ArtifactSavedInput: {
+            /**
+             * @description discriminator enum property added by openapi-typescript
+             * @enum {string}
+             */
+            type: "kept";
+            /** @default 0 */
+            number?: number;
+            /** @default 0 */
+            at?: number;
+            name: string;
+            size: number;
+            digest: string;
+            media: string;
+            file: string;
+            step: number;
+        };
+        /**
          * Cadence
          * @description How often: exactly one of the three is set.
          */
@@ -4190,16 +4211,6 @@ export interface components {
             values: (boolean | number | string | unknown[] | {
                 [key: string]: unknown;
             } | null)[];
-        };
-        /**
-         * Collection
-         * @description The body of `POST /api/gc`: of which experiment (None: of all), and whether to look only.
-         */
-        CollectionInput: {
-            /** @default null */
-            experiment?: number | null;
-            /** @default false */
-            dry_run?: boolean;
         };
         /**
          * Committed
@@ -4353,7 +4364,7 @@ export interface components {
          */
         DeliveryInput: {
             /** @default [] */
-            records?: (components["schemas"]["StartedInput"] | components["schemas"]["ReportInput"] | components["schemas"]["CommittedInput"] | components["schemas"]["NoteInput"] | components["schemas"]["FactInput"] | components["schemas"]["KeptInput"])[];
+            records?: (components["schemas"]["StartedInput"] | components["schemas"]["ReportInput"] | components["schemas"]["CommittedInput"] | components["schemas"]["NoteInput"] | components["schemas"]["FactInput"] | components["schemas"]["ArtifactSavedInput"])[];
             /** @default [] */
             notes?: string[];
         };
@@ -4390,6 +4401,16 @@ export interface components {
             };
         };
         /**
+         * GarbageRequest
+         * @description The body of `POST /api/gc`: of which experiment (None: of all), and whether to look only.
+         */
+        GarbageRequestInput: {
+            /** @default null */
+            experiment?: number | null;
+            /** @default false */
+            dry_run?: boolean;
+        };
+        /**
          * Keep
          * @description Which checkpoints of a trial are kept: the union of these rules. `best_overall` counts over all trials.
          */
@@ -4400,27 +4421,6 @@ export interface components {
             latest?: number;
             /** @default null */
             best_overall?: number | null;
-        };
-        /**
-         * Kept
-         * @description An artifact that is in its place; `step` is the one that was being taken. Fields as in `model/artifacts.py`.
-         */
-        KeptInput: {
-            /**
-             * @description discriminator enum property added by openapi-typescript
-             * @enum {string}
-             */
-            type: "kept";
-            /** @default 0 */
-            number?: number;
-            /** @default 0 */
-            at?: number;
-            name: string;
-            size: number;
-            digest: string;
-            media: string;
-            file: string;
-            step: number;
         };
         /**
          * LabelEdit
@@ -4874,7 +4874,7 @@ export interface components {
             trial: number | null;
             /** @constant */
             type: "search";
-            data: components["schemas"]["Entry"];
+            data: components["schemas"]["LogEntry"];
         };
         Error: {
             error: string;
@@ -4894,24 +4894,22 @@ export type Account = components['schemas']['Account'];
 export type Artifact = components['schemas']['Artifact'];
 export type Attempt = components['schemas']['Attempt'];
 export type AttemptState = components['schemas']['AttemptState'];
+export type AuditEntry = components['schemas']['AuditEntry'];
 export type Best = components['schemas']['Best'];
-export type Better = components['schemas']['Better'];
-export type BracketStanding = components['schemas']['BracketStanding'];
+export type BracketStatus = components['schemas']['BracketStatus'];
 export type Cadence = components['schemas']['Cadence'];
+export type CheckpointDecision = components['schemas']['CheckpointDecision'];
 export type CheckpointInfo = components['schemas']['CheckpointInfo'];
 export type Choices = components['schemas']['Choices'];
 export type Closed = components['schemas']['Closed'];
-export type Collected = components['schemas']['Collected'];
 export type Complete = components['schemas']['Complete'];
 export type Config = components['schemas']['Config'];
 export type Continue = components['schemas']['Continue'];
 export type Create = components['schemas']['Create'];
 export type Curve = components['schemas']['Curve'];
 export type Curves = components['schemas']['Curves'];
-export type Deed = components['schemas']['Deed'];
 export type Diff = components['schemas']['Diff'];
 export type Difference = components['schemas']['Difference'];
-export type Entry = components['schemas']['Entry'];
 export type Environment = components['schemas']['Environment'];
 export type EnvironmentInfo = components['schemas']['EnvironmentInfo'];
 export type Exited = components['schemas']['Exited'];
@@ -4921,13 +4919,15 @@ export type Extended = components['schemas']['Extended'];
 export type Failed = components['schemas']['Failed'];
 export type Failure = components['schemas']['Failure'];
 export type Frame = components['schemas']['Frame'];
+export type GarbageReport = components['schemas']['GarbageReport'];
 export type HistoryEntry = components['schemas']['HistoryEntry'];
 export type Hold = components['schemas']['Hold'];
 export type Importance = components['schemas']['Importance'];
+export type IncumbentPoint = components['schemas']['IncumbentPoint'];
 export type Instruction = components['schemas']['Instruction'];
-export type Judged = components['schemas']['Judged'];
 export type Keep = components['schemas']['Keep'];
 export type LogChunk = components['schemas']['LogChunk'];
+export type LogEntry = components['schemas']['LogEntry'];
 export type LogPolicy = components['schemas']['LogPolicy'];
 export type Message = components['schemas']['Message'];
 export type MethodOption = components['schemas']['MethodOption'];
@@ -4937,6 +4937,7 @@ export type NodeUse = components['schemas']['NodeUse'];
 export type Outcome = components['schemas']['Outcome'];
 export type Overview = components['schemas']['Overview'];
 export type Parameter = components['schemas']['Parameter'];
+export type ParamsAssigned = components['schemas']['ParamsAssigned'];
 export type Pause = components['schemas']['Pause'];
 export type Person = components['schemas']['Person'];
 export type Pool = components['schemas']['Pool'];
@@ -4947,23 +4948,22 @@ export type Range = components['schemas']['Range'];
 export type Reported = components['schemas']['Reported'];
 export type Results = components['schemas']['Results'];
 export type Resume = components['schemas']['Resume'];
-export type RungStanding = components['schemas']['RungStanding'];
+export type RungStatus = components['schemas']['RungStatus'];
 export type Search = components['schemas']['Search'];
 export type SearchCurves = components['schemas']['SearchCurves'];
 export type SearchMethod = components['schemas']['SearchMethod'];
 export type SearchMethods = components['schemas']['SearchMethods'];
+export type SearchStatus = components['schemas']['SearchStatus'];
 export type Self = components['schemas']['Self'];
 export type Server = components['schemas']['Server'];
 export type Share = components['schemas']['Share'];
 export type SlotHours = components['schemas']['SlotHours'];
 export type Space = components['schemas']['Space'];
-export type Standing = components['schemas']['Standing'];
 export type StoredFact = components['schemas']['StoredFact'];
 export type StoredNote = components['schemas']['StoredNote'];
 export type StoredReport = components['schemas']['StoredReport'];
-export type Told = components['schemas']['Told'];
 export type Trial = components['schemas']['Trial'];
-export type TrialLine = components['schemas']['TrialLine'];
+export type TrialCurve = components['schemas']['TrialCurve'];
 export type TrialRow = components['schemas']['TrialRow'];
 export type TrialState = components['schemas']['TrialState'];
 export type Use = components['schemas']['Use'];
@@ -4972,16 +4972,16 @@ export type Vacancy = components['schemas']['Vacancy'];
 export type Wait = components['schemas']['Wait'];
 export type Waiting = components['schemas']['Waiting'];
 export type When = components['schemas']['When'];
+export type ArtifactSavedInput = components['schemas']['ArtifactSavedInput'];
 export type CadenceInput = components['schemas']['CadenceInput'];
 export type ChoicesInput = components['schemas']['ChoicesInput'];
-export type CollectionInput = components['schemas']['CollectionInput'];
 export type CommittedInput = components['schemas']['CommittedInput'];
 export type ConfigInput = components['schemas']['ConfigInput'];
 export type DeliveryInput = components['schemas']['DeliveryInput'];
 export type ExtensionInput = components['schemas']['ExtensionInput'];
 export type FactInput = components['schemas']['FactInput'];
+export type GarbageRequestInput = components['schemas']['GarbageRequestInput'];
 export type KeepInput = components['schemas']['KeepInput'];
-export type KeptInput = components['schemas']['KeptInput'];
 export type LabelEditInput = components['schemas']['LabelEditInput'];
 export type LogPolicyInput = components['schemas']['LogPolicyInput'];
 export type MetricInput = components['schemas']['MetricInput'];

@@ -11,7 +11,7 @@ import type {
   TrialState
 } from '../api/types';
 import { bestFirst, better } from './best';
-import { type Counts, countStates, lookedAt, MOST } from './lookedat';
+import { type Counts, countStates, lookedAt, MOST } from './showntrials';
 
 const ATTEMPTS = 10; // of a trial: as many as the service gives
 

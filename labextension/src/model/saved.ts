@@ -1,10 +1,10 @@
 /** What a notebook's output holds: what `jupyter_ext/views/saved_state.py` writes there. */
 
-import type { Curves, Overview, SearchCurves, Standing } from '../api/types';
+import type { Curves, Overview, SearchCurves, SearchStatus } from '../api/types';
 
 /** How a search stood when a notebook was saved. */
 export interface SavedSearch {
-  standing: Standing;
+  standing: SearchStatus;
   curves: SearchCurves;
 }
 

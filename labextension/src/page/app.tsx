@@ -5,11 +5,11 @@ import * as React from 'react';
 import { Accounts } from './accounts';
 import { Audit } from './audit';
 import type { Cluster } from './cluster';
-import { isView, type Known, type View } from './known';
-import { Mine } from './mine';
+import { isView, type Known, type View } from './clusterstate';
+import { Mine } from './myaccount';
 import { Nodes, Pools } from './nodes';
 import { Queue } from './queue';
-import { Said, Trouble } from './said';
+import { Said, Trouble } from './messages';
 
 const TITLES: Record<View, string> = { cluster: 'Cluster', accounts: 'Users and groups', audit: 'Audit log' };
 

@@ -3,7 +3,7 @@
 import * as React from 'react';
 
 import type { Cluster } from './cluster';
-import type { Known } from './known';
+import type { Known } from './clusterstate';
 import { deedsWith } from './rows';
 import { Row, Table } from './table';
 import { dayText } from './text';

@@ -6,7 +6,7 @@ import uPlot from 'uplot';
 import type { Account, UseOverTime } from '../api/types';
 import { Theme } from '../view/theme';
 import type { Cluster } from './cluster';
-import { nameOf } from './deeds';
+import { nameOf } from './actions';
 import { type Lines, linesOf, SPANS, useText } from './usechart';
 
 const POINTS = 240;

@@ -2,11 +2,11 @@
 
 import { Poll } from '@lumino/polling';
 
-import type { Account, Deed, NodeUse, Overview, Pool, Self, UseOverTime, Waiting } from '../api/types';
+import type { Account, AuditEntry, NodeUse, Overview, Pool, Self, UseOverTime, Waiting } from '../api/types';
 import { ServiceError } from '../service/source';
 import type { Query } from '../service/source';
-import type { Act } from './deeds';
-import { failed, type Known, learnt, NOTHING, type View, withDeeds, withOlderDeeds } from './known';
+import type { Act } from './actions';
+import { failed, type Known, learnt, NOTHING, type View, withDeeds, withOlderDeeds } from './clusterstate';
 import type { Asker } from './source';
 
 const INTERVAL_MS = 3_000;
@@ -125,7 +125,7 @@ export class Cluster {
     }
     try {
       const query = { ...page(search), before };
-      const found = (await this._source.ask('GET', '/audit', query)) as { audit: Deed[] };
+      const found = (await this._source.ask('GET', '/audit', query)) as { audit: AuditEntry[] };
       if (search === this._known.auditOf) {
         this._take(withOlderDeeds(this._known, found.audit, DEEDS));
       }
@@ -159,7 +159,7 @@ export class Cluster {
   }
 
   /** What this view shows; and the newest lines of the log, where it shows that. */
-  private async _asked(): Promise<[Partial<Known>, Deed[] | null]> {
+  private async _asked(): Promise<[Partial<Known>, AuditEntry[] | null]> {
     switch (this._view) {
       case 'cluster': {
         const [me, experiments, queue, nodes, pools] = (await this._all(
@@ -176,7 +176,10 @@ export class Cluster {
         return [{ me, ...accounts }, null];
       }
       case 'audit': {
-        const [me, { audit }] = (await this._all(['/me'], ['/audit', page(this._search)])) as [Self, { audit: Deed[] }];
+        const [me, { audit }] = (await this._all(['/me'], ['/audit', page(this._search)])) as [
+          Self,
+          { audit: AuditEntry[] }
+        ];
         return [{ me }, audit];
       }
     }

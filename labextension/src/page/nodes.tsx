@@ -3,11 +3,11 @@
 import * as React from 'react';
 
 import type { NodeUse } from '../api/types';
-import { Ask } from './ask';
+import { Ask } from './confirm';
 import type { Cluster } from './cluster';
-import { drain } from './deeds';
+import { drain } from './actions';
 import { partOf, plural } from './fields';
-import type { Known } from './known';
+import type { Known } from './clusterstate';
 import { runText } from './rows';
 import { Bar, type Column, Row, Table } from './table';
 

@@ -1,6 +1,6 @@
 /** Long lists as a person goes through them: searched, sorted, a page at a time. */
 
-import type { Account, Deed, NodeRun, Waiting } from '../api/types';
+import type { Account, AuditEntry, NodeRun, Waiting } from '../api/types';
 import { plural } from './fields';
 import { dayText, roughly } from './text';
 
@@ -71,9 +71,9 @@ function names(one: Account, other: Account): number {
 }
 
 /** The lines of the log in which all of these words are. */
-export function deedsWith(deeds: readonly Deed[], search: string): readonly Deed[] {
+export function deedsWith(deeds: readonly AuditEntry[], search: string): readonly AuditEntry[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const text = (deed: Deed): string => `${deed.who} ${deed.act} ${deed.on} ${deed.detail}`.toLowerCase();
+  const text = (deed: AuditEntry): string => `${deed.who} ${deed.act} ${deed.on} ${deed.detail}`.toLowerCase();
   return words.length ? deeds.filter(deed => words.every(word => text(deed).includes(word))) : deeds;
 }
 

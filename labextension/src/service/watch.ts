@@ -1,14 +1,14 @@
 /** One experiment as it goes on, for whoever draws it: what is known, how the line stands, and its verbs. No DOM. */
 
 import type { Curve, LogChunk, Overview } from '../api/types';
-import { Known } from '../model/known';
+import { Known } from '../model/experimentstate';
 import type { Saved, SavedSearch } from '../model/saved';
-import { foreignText, Line, readOverview } from './line';
-import type { Connection, Surroundings } from './line';
+import { foreignText, Line, readOverview } from './connection';
+import type { Connection, Surroundings } from './connection';
 import { ServiceError } from './source';
 import type { Asked, Query, Source } from './source';
 
-export type { Connection } from './line';
+export type { Connection } from './connection';
 
 /** What there is to draw; a new object whenever something has changed. */
 export interface Look {

@@ -5,7 +5,7 @@ import { isPicture, MOST_BYTES, MOST_TILES, savedText, sizeText, tooLarge } from
 import type { Look, Watch } from '../service/watch';
 import { button, changes, h, setAttribute, setChildren, setText, show } from './dom';
 import { Sight } from './frame';
-import { Asking } from './search/asking';
+import { Asking } from './search/polling';
 import { Tile } from './tile';
 
 const EVERY_MS = 1500;

@@ -3,7 +3,7 @@
 import type { Curves as CurvesOf } from '../api/types';
 import { stateOf } from '../model/overview';
 import type { Look, Watch } from '../service/watch';
-import { About } from './about';
+import { About } from './submission';
 import { Actions } from './actions';
 import { Artifacts } from './artifacts';
 import { Curves } from './curves';
@@ -18,7 +18,7 @@ import { newestStep } from './plotted';
 import { Progress } from './progress';
 import { SearchPart } from './search/search';
 import { DEFAULTS, type ViewSettings } from './settings';
-import { Trouble } from './trouble';
+import { Trouble } from './connectionerror';
 
 export { DEFAULTS, type Axis, type ViewSettings } from './settings';
 

@@ -1,6 +1,6 @@
 /** The columns of the table of trials, and what is said of those that it does not show. */
 
-import type { Standing, TrialRow } from '../../api/types';
+import type { SearchStatus, TrialRow } from '../../api/types';
 import { num } from '../../model/curves';
 import { duration, number, valueText } from '../../model/text';
 
@@ -11,7 +11,7 @@ export interface Column {
 }
 
 /** The columns of the table: those of the trial, then one a hyperparameter. */
-export function columnsOf(standing: Standing): Column[] {
+export function columnsOf(standing: SearchStatus): Column[] {
   const { metric, unit, units, number: own } = standing;
   const params = standing.params.map(name => ({
     name,

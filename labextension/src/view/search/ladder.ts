@@ -1,6 +1,6 @@
 /** The rung ladder: at each rung every result, who went on from there, and what it took. */
 
-import type { BracketStanding, Metric, Standing } from '../../api/types';
+import type { BracketStatus, Metric, SearchStatus } from '../../api/types';
 import { number } from '../../model/text';
 import { plane } from './plane';
 import { metricScale, type Scale } from './scale';
@@ -11,8 +11,8 @@ const SPREAD = 0.28; // of a rung's width: results of about the same value stand
 
 /** One ladder, its lowest rung on the left; `chosen` is the trial that is looked at. */
 export function ladder(
-  standing: Standing,
-  bracket: BracketStanding,
+  standing: SearchStatus,
+  bracket: BracketStatus,
   width: number,
   height: number,
   chosen: number | null
@@ -60,7 +60,7 @@ export function ladder(
 }
 
 /** In words, for those who cannot see it. */
-export function ladderText(bracket: BracketStanding, unit: string, metric: Metric): string {
+export function ladderText(bracket: BracketStatus, unit: string, metric: Metric): string {
   const rungs = bracket.rungs.map(rung => {
     const best = rung.best === null ? '' : `, best ${metric.name} ${number(rung.best)}`;
     return `${unit} ${rung.unit}: ${rung.results} results, ${rung.went_on} went on${best}`;
@@ -68,7 +68,7 @@ export function ladderText(bracket: BracketStanding, unit: string, metric: Metri
   return rungs.join('; ');
 }
 
-function rungScale({ unit }: Standing, { rungs }: BracketStanding): Scale {
+function rungScale({ unit }: SearchStatus, { rungs }: BracketStatus): Scale {
   const ticks = rungs.map((rung, index) => ({ at: (index + 0.5) / rungs.length, text: `${unit} ${rung.unit}` }));
   return { place: () => null, ticks, fields: rungs.length };
 }

@@ -1,6 +1,6 @@
 /** Values over time: the best so far, and the learning curves of many trials. */
 
-import type { SearchCurves, Standing } from '../../api/types';
+import type { SearchCurves, SearchStatus } from '../../api/types';
 import { number } from '../../model/text';
 import { SECONDS, secondsText } from '../ticks';
 import { plane } from './plane';
@@ -10,7 +10,7 @@ import { pathOf, type Shape } from './shapes';
 export type Over = 'time' | 'units';
 
 /** Who was the best by when, over the time since the submission or over what had been trained. */
-export function incumbent(standing: Standing, over: Over, width: number, height: number): Shape[] {
+export function incumbent(standing: SearchStatus, over: Over, width: number, height: number): Shape[] {
   const { incumbent: steps, metric, unit } = standing;
   const end = over === 'time' ? standing.elapsed : standing.trained;
   const along = steps.map(step => (over === 'time' ? step.at : step.units));

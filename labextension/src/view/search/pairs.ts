@@ -1,6 +1,6 @@
 /** Two hyperparameters against each other, or one against the metric: every trial, or the best of each field. */
 
-import type { Standing, TrialRow, Value } from '../../api/types';
+import type { SearchStatus, TrialRow, Value } from '../../api/types';
 import { bestRows } from '../../model/best';
 import { number, valueText } from '../../model/text';
 import { type Axis } from './parallel';
@@ -9,7 +9,7 @@ import { ranks, rowText, shade } from './scale';
 import type { Shape } from './shapes';
 
 export function scatter(
-  standing: Standing,
+  standing: SearchStatus,
   across: Axis,
   up: Axis,
   chosen: number | null,
@@ -44,7 +44,11 @@ export interface Field {
 }
 
 /** The trials by fields of a grid, the best first. */
-export function fields(standing: Standing, across: Axis, up: Axis): { columns: number; rows: number; found: Field[] } {
+export function fields(
+  standing: SearchStatus,
+  across: Axis,
+  up: Axis
+): { columns: number; rows: number; found: Field[] } {
   const [columns, rows] = [across.scale.fields, up.scale.fields];
   const found = new Map<string, { column: number; row: number; trials: TrialRow[] }>();
   for (const row of bestRows(standing.trials, standing.metric)) {
@@ -61,7 +65,7 @@ export function fields(standing: Standing, across: Axis, up: Axis): { columns: n
 }
 
 /** The best trial of each field as its colour. */
-export function heat(standing: Standing, across: Axis, up: Axis, width: number, height: number): Shape[] {
+export function heat(standing: SearchStatus, across: Axis, up: Axis, width: number, height: number): Shape[] {
   const { columns, rows, found } = fields(standing, across, up);
   const { x, y, axes } = plane(
     width,

@@ -1,6 +1,6 @@
 /** Parallel coordinates: an axis a hyperparameter, a line a trial, and brushes that choose among them. */
 
-import type { Space, Standing, TrialRow, Value } from '../../api/types';
+import type { Space, SearchStatus, TrialRow, Value } from '../../api/types';
 import { metricScale, paramScale, ranks, rowText, type Scale, shade } from './scale';
 import { pathOf, round, type Shape, text } from './shapes';
 
@@ -18,7 +18,7 @@ export interface Axis {
 }
 
 /** The hyperparameters of the search, and at the end what came of them. */
-export function axesOf(standing: Standing, space: Space): Axis[] {
+export function axesOf(standing: SearchStatus, space: Space): Axis[] {
   const params = standing.params.slice(0, MOST - 1).map(name => {
     const values = standing.trials.flatMap(row => (row.params[name] === undefined ? [] : [row.params[name]]));
     return { name, scale: paramScale(name, space, values), of: (row: TrialRow) => row.params[name] };
@@ -61,7 +61,7 @@ export interface Geometry {
 }
 
 export function parallel(
-  standing: Standing,
+  standing: SearchStatus,
   axes: readonly Axis[],
   brushes: Brushes,
   chosen: number | null,

@@ -1,20 +1,20 @@
 /** A search: in words, drawn in several ways, and as a table; a trial that is clicked is looked at below. */
 
-import type { Curves, Importance, SearchCurves, Standing } from '../../api/types';
+import type { Curves, Importance, SearchCurves, SearchStatus } from '../../api/types';
 import { searchText } from '../../model/text';
 import type { Look, Watch } from '../../service/watch';
 import { button, h, setAttribute, setText, show } from '../dom';
 import { Sight } from '../frame';
-import { Asking } from './asking';
+import { Asking } from './polling';
 import { Tabs } from './tabs';
 import { CurvesTab } from './tabcurves';
 import { ImportanceTab } from './tabimportance';
 import { PairsTab } from './tabpairs';
 import { ParallelTab } from './tabparallel';
 import { ProgressTab } from './tabprogress';
-import type { Seen } from './seen';
-import { spentText } from './spent';
-import { standingOf } from './standingof';
+import type { Seen } from './tabview';
+import { spentText } from './usage';
+import { standingOf } from './savedstatus';
 import { Steering, steersFor } from './steering';
 import { TrialTable } from './trials';
 
@@ -39,7 +39,7 @@ export class SearchPart {
   private readonly _steering: Steering;
   private readonly _parallel: ParallelTab;
   private readonly _sight: Sight;
-  private readonly _standing: Asking<Standing>;
+  private readonly _standing: Asking<SearchStatus>;
   private readonly _curves: Asking<SearchCurves>;
   private readonly _importance: Asking<Importance>;
   private readonly _trialCurves: Asking<Curves>;
@@ -90,7 +90,7 @@ export class SearchPart {
     const failed = (error: unknown): void => this._failed(error);
     const ask = <Answer>(path: string, query = {}): Promise<Answer> => this._watch.ask(path, query) as Promise<Answer>;
     this._standing = new Asking(
-      () => ask<Standing>('/search', { sort: this._table.sort, limit: ROWS }),
+      () => ask<SearchStatus>('/search', { sort: this._table.sort, limit: ROWS }),
       standing => this._know({ standing }),
       failed,
       EVERY_MS

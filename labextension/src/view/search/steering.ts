@@ -1,6 +1,6 @@
 /** What a person may do with a search and its trials: promote, prune, and let it have more. */
 
-import type { Standing, TrialRow } from '../../api/types';
+import type { SearchStatus, TrialRow } from '../../api/types';
 import { ended } from '../../model/overview';
 import type { Act, Look, Steer, Watch } from '../../service/watch';
 import { h, setAttribute, setText, show } from '../dom';
@@ -57,7 +57,7 @@ export class Steering {
     this.more = h('form', { class: 'dl-more', 'aria-label': 'More trials', onsubmit: submitted }, label, this._go);
   }
 
-  update(look: Look, standing: Standing): void {
+  update(look: Look, standing: SearchStatus): void {
     show(this.more, mayHaveMore(look));
     const total = Object.values(standing.counts).reduce((sum, count) => sum + count, 0);
     if (total !== this._total) {

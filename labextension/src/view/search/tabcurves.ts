@@ -3,7 +3,7 @@
 import { h } from '../dom';
 import { Chart } from './chart';
 import { manyCurves } from './lines';
-import type { Seen } from './seen';
+import type { Seen } from './tabview';
 
 const HEIGHT = 320;
 

@@ -3,7 +3,7 @@
 import { h } from '../dom';
 import { bars, barsText } from './bars';
 import { Chart } from './chart';
-import type { Seen } from './seen';
+import type { Seen } from './tabview';
 
 export class ImportanceTab {
   private readonly _chart: Chart;

@@ -4,7 +4,7 @@ import { h, setLines } from '../dom';
 import { Chart } from './chart';
 import { heat, scatter } from './pairs';
 import { axesOf, type Axis } from './parallel';
-import type { Seen } from './seen';
+import type { Seen } from './tabview';
 
 const HEIGHT = 300;
 const KEY = 'The stronger its colour, the better the trial.';

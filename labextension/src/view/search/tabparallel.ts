@@ -4,7 +4,7 @@ import type { TrialRow } from '../../api/types';
 import { button, h, show } from '../dom';
 import { Chart } from './chart';
 import { axesOf, type Axis, type Brushes, geometry, parallel, within } from './parallel';
-import type { Seen } from './seen';
+import type { Seen } from './tabview';
 
 const HEIGHT = 300;
 const LEAST = 0.02; // of an axis: less was a click

@@ -1,12 +1,12 @@
 /** Who was the best by when, and the ladders of rungs. */
 
-import type { BracketStanding } from '../../api/types';
+import type { BracketStatus } from '../../api/types';
 import { number } from '../../model/text';
 import { h, setLines, show } from '../dom';
 import { Chart } from './chart';
 import { ladder, ladderText } from './ladder';
 import { incumbent, type Over } from './lines';
-import type { Seen } from './seen';
+import type { Seen } from './tabview';
 
 const HEIGHT = 250;
 const NO_RESULT = 'no result yet';
@@ -56,7 +56,7 @@ export class ProgressTab {
   }
 
   /** Ladders to choose from, where there are several. */
-  private _offer(brackets: readonly BracketStanding[]): void {
+  private _offer(brackets: readonly BracketStatus[]): void {
     const chosen = Math.max(0, this._which.selectedIndex);
     setLines(this._which, brackets.map(nameOf), () => h('option'));
     this._which.selectedIndex = Math.min(chosen, brackets.length - 1);
@@ -71,7 +71,7 @@ export class ProgressTab {
 }
 
 /** `from epoch 4: 12 results`: what its lowest rung has. */
-function nameOf({ rungs }: BracketStanding): string {
+function nameOf({ rungs }: BracketStatus): string {
   const [first] = rungs;
   return `from ${first?.unit ?? 1}: ${first?.results ?? 0} results`;
 }

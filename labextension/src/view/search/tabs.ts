@@ -1,7 +1,7 @@
 /** Tabs, of which one is shown; only that one is drawn. */
 
 import { h, setAttribute, show } from '../dom';
-import type { Seen } from './seen';
+import type { Seen } from './tabview';
 
 export interface Tab {
   readonly root: HTMLElement;

@@ -1,6 +1,6 @@
 /** The table of a search's trials: the best first, or by the column whose head was pressed. */
 
-import type { Standing, TrialRow } from '../../api/types';
+import type { SearchStatus, TrialRow } from '../../api/types';
 import type { Steer } from '../../service/watch';
 import { changes, h, setChildren, setText, show } from '../dom';
 import { type Column, columnsOf, noteText } from './columns';
@@ -44,7 +44,7 @@ export class TrialTable {
   }
 
   /** Show those of these trials that `shown` lets through. */
-  update(standing: Standing, shown: (row: TrialRow) => boolean, chosen: number | null): void {
+  update(standing: SearchStatus, shown: (row: TrialRow) => boolean, chosen: number | null): void {
     this._columns = columnsOf(standing);
     this._heads();
     const rank = ranks(standing.trials, standing.metric);
@@ -85,7 +85,7 @@ export class TrialTable {
     this._sorted();
   }
 
-  private _row(standing: Standing, row: TrialRow, rank: number | null, chosen: boolean): HTMLElement {
+  private _row(standing: SearchStatus, row: TrialRow, rank: number | null, chosen: boolean): HTMLElement {
     const { trial } = row;
     const known = this._rows.get(trial) ?? new Row(() => this._picked(trial), this._steering(trial));
     this._rows.set(trial, known);

@@ -6,7 +6,7 @@ import type { Account, Overview } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, newestText, titleText, trialsText } from '../model/text';
 import { heldText, partOf, windowText } from './fields';
-import type { Known } from './known';
+import type { Known } from './clusterstate';
 import { Slots } from './slots';
 import { Bar, Row, Table } from './table';
 import { estimateText } from './text';

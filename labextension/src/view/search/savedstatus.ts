@@ -1,12 +1,12 @@
 /** What can be said of a search with no service at all: the trials that a notebook has kept. */
 
-import type { Overview, Standing, Trial, TrialRow, Value } from '../../api/types';
+import type { Overview, SearchStatus, Trial, TrialRow, Value } from '../../api/types';
 import { bestRows } from '../../model/best';
 import { num } from '../../model/curves';
 import { countsOf, ended } from '../../model/overview';
 
 /** Null where it is no search. */
-export function standingOf(overview: Overview): Standing | null {
+export function standingOf(overview: Overview): SearchStatus | null {
   const { experiment, trials } = overview;
   const { search, metric, steps, epochs } = experiment.config;
   if (search === null) {

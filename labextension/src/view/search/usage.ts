@@ -1,11 +1,11 @@
 /** What a search has trained and used, in words. */
 
-import type { Standing } from '../../api/types';
+import type { SearchStatus } from '../../api/types';
 import { num } from '../../model/curves';
 import { duration } from '../../model/text';
 
 /** `asha, 1/4 goes on from each rung · 99 epochs trained in 1 min 21 s of slot time; its budget is used up`. */
-export function spentText(standing: Standing): string {
+export function spentText(standing: SearchStatus): string {
   const { method, search, trained, unit, spent, closed } = standing;
   const of = search.budget === null ? '' : ` of ${duration(num(search.budget))}`;
   const why = closed === null ? '' : `; its ${closed === 'budget' ? 'budget' : 'time'} is used up`;

@@ -2,7 +2,7 @@
 
 import type { Curves, Message, Overview } from '../api/types';
 import { POINTS } from '../model/curves';
-import type { Known } from '../model/known';
+import type { Known } from '../model/experimentstate';
 import { frontOf, overviewIn, stateOf } from '../model/overview';
 import { ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';

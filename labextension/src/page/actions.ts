@@ -2,8 +2,8 @@
 
 import type { Account, NodeUse, Overview, Quota, Waiting } from '../api/types';
 import { FIELDS, fieldText, type FieldName, NONE } from './fields';
-import type { Known } from './known';
-import { withAccount, withNode } from './known';
+import type { Known } from './clusterstate';
+import { withAccount, withNode } from './clusterstate';
 import { priorityText } from './rows';
 import type { Method } from './source';
 

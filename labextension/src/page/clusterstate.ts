@@ -1,6 +1,6 @@
 /** What the page knows of the cluster, and how answers change it: plain folds, no DOM, no clock. */
 
-import type { Account, Deed, NodeUse, Overview, Pool, Self, Waiting } from '../api/types';
+import type { Account, AuditEntry, NodeUse, Overview, Pool, Self, Waiting } from '../api/types';
 import type { ServiceError } from '../service/source';
 
 /** What a person looks at; only what that needs is asked for. */
@@ -16,7 +16,7 @@ export interface Known {
   readonly nodes: readonly NodeUse[];
   readonly pools: readonly Pool[];
   readonly accounts: readonly Account[] | null;
-  readonly audit: readonly Deed[] | null; // newest first
+  readonly audit: readonly AuditEntry[] | null; // newest first
   readonly auditOf: string; // what was searched for in it
   readonly auditEnds: boolean; // whether nothing is older than its last line
 }
@@ -64,7 +64,7 @@ export function withNode(known: Known, node: NodeUse): Known {
  * The newest lines of the log before those that are there already; alone where there is a gap between, or where
  * something else was searched for.
  */
-export function withDeeds(known: Known, newest: readonly Deed[], page: number, search = ''): Known {
+export function withDeeds(known: Known, newest: readonly AuditEntry[], page: number, search = ''): Known {
   const before = known.auditOf === search ? (known.audit ?? []) : [];
   const oldest = newest.at(-1)?.seq ?? 0;
   const joins = before.length > 0 && (before[0]?.seq ?? 0) >= oldest;
@@ -78,7 +78,7 @@ export function withDeeds(known: Known, newest: readonly Deed[], page: number, s
 }
 
 /** Lines that come before all that are there. */
-export function withOlderDeeds(known: Known, older: readonly Deed[], page: number): Known {
+export function withOlderDeeds(known: Known, older: readonly AuditEntry[], page: number): Known {
   const last = known.audit?.at(-1)?.seq ?? Infinity;
   const fresh = older.filter(each => each.seq < last);
   return { ...known, audit: [...(known.audit ?? []), ...fresh], auditEnds: older.length < page };
