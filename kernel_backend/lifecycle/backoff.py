@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from kernel_backend.model.states import Outcome
-from kernel_backend.model.trial import Attempt, Trial, checkpoint_order
+from kernel_backend.model.trial import Attempt, ScheduledTrial, checkpoint_order
 
 LONGEST_S = 60.0
 AT_ONCE_S = 60.0  # what is lost sooner after its start may have been doomed from the start
 
 
-def rest(trial: Trial, attempts: Sequence[Attempt]) -> float:
+def rest(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> float:
     """Seconds from the end of the newest of these attempts to the beginning of the next.
 
     A single crash costs no time. What fails again at once (a full disk, a store that cannot be reached) gets some to
@@ -27,7 +27,7 @@ def pause(times: int) -> float:
     return 0.0 if times < 2 else min(LONGEST_S, 2.0 ** min(times - 1, 10))
 
 
-def lost_at_once(trial: Trial, attempts: Sequence[Attempt]) -> int:
+def lost_at_once(trial: ScheduledTrial, attempts: Sequence[Attempt]) -> int:
     """How many of the newest attempts in a row were lost within a minute, and had committed nothing."""
     committer = checkpoint_order(trial.checkpoint)[1] if trial.checkpoint else 0
     in_vain = takewhile(lambda attempt: attempt.number > committer and _lost_at_once(attempt), reversed(attempts))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kernel_backend.model import events as e
 from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, ExperimentState, Hold, TrialState
-from kernel_backend.model.trial import Trial
+from kernel_backend.model.trial import ScheduledTrial
 
 
 class Action(NamedTuple):
@@ -17,7 +17,7 @@ class Action(NamedTuple):
     changes: dict[str, Any]
 
 
-def align(wanted: ExperimentState, trial: Trial, feasible: bool) -> Action | None:
+def align(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> Action | None:
     """The next thing to do to `trial` while its experiment is in state `wanted`; None when all is as it should be.
 
     `feasible` says whether a gang of its size could ever be placed.
@@ -41,7 +41,7 @@ def align(wanted: ExperimentState, trial: Trial, feasible: bool) -> Action | Non
     return Action(event, changes) if event or changes else None
 
 
-def _holds(wanted: ExperimentState, trial: Trial, feasible: bool) -> frozenset[Hold]:
+def _holds(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> frozenset[Hold]:
     holds = trial.holds - {Hold.USER}
     if wanted is ExperimentState.PAUSED:
         holds |= {Hold.USER}

@@ -211,25 +211,30 @@ class Submission(Record):
         return space
 
 
-class Experiment(Record):
-    """What one submission created; times are seconds since the epoch (UTC)."""
+class ScheduledExperiment(Record):
+    """The part of an experiment that the scheduler reads; times are seconds since the epoch (UTC)."""
 
     number: int
-    name: str
     state: ExperimentState
     owner: str
     group: str
     snapshot: str
     config: Config
+    python: str
+    priority: int | None = None  # given by an admin: it counts instead of the configuration's, whatever quotas allow
+    created_at: FiniteFloat
+
+
+class Experiment(ScheduledExperiment):
+    """What one submission created."""
+
+    name: str
     params: dict[str, Value]  # all but those of the space; of one that does not always count its default
     space: Space = Space()
-    python: str
     cwd: str
     notebook: str | None
     rerun_of: int | None = None
     begins_from: str | None = None
-    priority: int | None = None  # given by an admin: it counts instead of the configuration's, whatever quotas allow
     note: str = ""  # free text of the owner
     tags: tuple[str, ...] = ()
-    created_at: FiniteFloat
     ended_at: FiniteFloat | None = None

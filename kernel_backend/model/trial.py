@@ -76,28 +76,33 @@ class Best(Record):
     epoch: FiniteFloat
 
 
-class Trial(Record):
-    """One point of hyperparameters, trained; `attempt` is its newest attempt's number, 0 before the first."""
+class ScheduledTrial(Record):
+    """The part of a trial that the scheduler reads: of perhaps 100,000 that wait."""
 
     experiment: int
     index: int
     state: TrialState
     holds: frozenset[Hold] = frozenset()
-    params: dict[str, Value]
     attempt: int = 0
     failures: int = 0  # attempts in a row that ended by error and made no progress
     queued_at: FiniteFloat  # kept through faults and preemption: the place in the queue
+    begins_from: str | None = None  # a checkpoint `12.3/<step>-<attempt>` of another trial, or `...:weights` of it
+    checkpoint: str | None = None  # newest committed: "<step>-<attempt>"
+    excluded: frozenset[str] = frozenset()  # nodes that a log policy keeps it from
+
+
+class Trial(ScheduledTrial):
+    """One point of hyperparameters, trained; `attempt` is its newest attempt's number, 0 before the first."""
+
+    params: dict[str, Value]
     step: int = 0  # newest reported
     epoch: FiniteFloat = 0.0
     total_steps: int | None = None
     until: int | None = None  # the unit (epoch or step) at whose end it hears more; None: it trains to its end
-    begins_from: str | None = None  # a checkpoint `12.3/<step>-<attempt>` of another trial, or `...:weights` of it
-    checkpoint: str | None = None  # newest committed: "<step>-<attempt>"
     metrics: dict[str, float] = {}  # newest validation values
     best: Best | None = None  # None: it has not been validated, or never to a finite number
     training: dict[str, float] = {}  # newest training values
     failure: Failure | None = None
-    excluded: frozenset[str] = frozenset()  # nodes that a log policy keeps it from
     ended_at: FiniteFloat | None = None
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -21,14 +22,20 @@ class QueueKey(NamedTuple):
     owner: str
 
 
+def _line_key(ask: SlotRequest) -> QueueKey:
+    return QueueKey(ask.priority, ask.group, ask.owner)
+
+
 class UserQueue:
     """The asks of one user in one group with one priority, in order; and by shape, in order within each."""
 
-    def __init__(self, key: QueueKey, first: SlotRequest) -> None:
-        self.key = key
-        self.asks: list[SlotRequest] = [first]
-        self.shapes: dict[Shape, list[SlotRequest]] = {first.shape: [first]}
-        self.since = max(first.queued_at, first.failed_at)  # when its first ask came to be the first
+    def __init__(self, key: QueueKey, asks: list[SlotRequest]) -> None:
+        """Begin with these asks, at least one, which are in order."""
+        self.key, self.asks = key, asks
+        self.shapes: dict[Shape, list[SlotRequest]] = {}
+        for ask in asks:
+            self.shapes.setdefault(ask.shape, []).append(ask)
+        self.since = max(self.first.queued_at, self.first.failed_at)  # when its first ask came to be the first
 
     def __len__(self) -> int:
         return len(self.asks)
@@ -79,7 +86,7 @@ class Queue:
 
     def line(self, ask: SlotRequest) -> UserQueue | None:
         """The line that it stands in; None while it has no turn."""
-        return self.lines.get(ask.pool, {}).get(QueueKey(ask.priority, ask.group, ask.owner))
+        return self.lines.get(ask.pool, {}).get(_line_key(ask))
 
     def stands(self, ask: SlotRequest) -> bool:
         """Whether it would start now if it could."""
@@ -100,21 +107,36 @@ class Queue:
             before = self.line(self.asks[ask.key])
             since = before.since if before is not None and before.first.key == ask.key else None
             self.remove(ask.key, at)
-        self.asks[ask.key] = ask
-        if ask.preparing:
+        if not self._take_in(ask, at):
             return
-        if ask.rests(at):
-            heapq.heappush(self._wakes, (ask.failed_at + ask.rest, ask.key))
-            return
-        key = QueueKey(ask.priority, ask.group, ask.owner)
+        key = _line_key(ask)
         lines = self.lines.setdefault(ask.pool, {})
         line = lines.get(key)
         if line is None:
-            line = lines[key] = UserQueue(key, ask)
+            lines[key] = line = UserQueue(key, [ask])
         else:
             line.add(ask)
         if since is not None and line.first.key == ask.key:
             line.since = since
+
+    def fill(self, asks: Iterable[SlotRequest], at: float) -> None:
+        """Take in many new asks at once, into an empty queue: they are sorted once, instead of a search for each."""
+        lines: defaultdict[str, defaultdict[QueueKey, list[SlotRequest]]] = defaultdict(lambda: defaultdict(list))
+        for ask in sorted(asks, key=_order):
+            if self._take_in(ask, at):
+                lines[ask.pool][_line_key(ask)].append(ask)
+        for pool, of_pool in lines.items():
+            self.lines[pool] = {key: UserQueue(key, theirs) for key, theirs in of_pool.items()}
+
+    def _take_in(self, ask: SlotRequest, at: float) -> bool:
+        """Remember an ask; return whether it belongs in a line now."""
+        self.asks[ask.key] = ask
+        if ask.preparing:
+            return False
+        if ask.rests(at):
+            heapq.heappush(self._wakes, (ask.failed_at + ask.rest, ask.key))
+            return False
+        return True
 
     def remove(self, key: RequestKey, at: float) -> SlotRequest | None:
         """Forget an ask; it, or None where there was none."""

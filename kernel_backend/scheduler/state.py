@@ -99,8 +99,7 @@ class ClusterState:
             self.set_node(node)
         for run in sorted(runs, key=lambda run: run.since):
             self.hold(run)
-        for ask in asks:
-            self.add(ask)
+        self.fill(asks)
 
     # Time, nodes and asks
 
@@ -135,11 +134,17 @@ class ClusterState:
 
     def add(self, ask: SlotRequest) -> None:
         """Take in a new ask, or one that has changed; nobody asks with a higher priority than is his, or was given."""
-        highest = max(self.users.quota(ask.owner).priority, self.groups.quota(ask.group).priority)
-        if ask.priority > highest and not ask.by_admin:
-            ask = replace(ask, priority=highest)
+        ask = self._limited(ask)
         if self.queue.asks.get(ask.key) != ask:
             self.queue.add(ask, self.at)
+
+    def fill(self, asks: Iterable[SlotRequest]) -> None:
+        """Take in all asks there are, while there are none yet."""
+        self.queue.fill(map(self._limited, asks), self.at)
+
+    def _limited(self, ask: SlotRequest) -> SlotRequest:
+        highest = max(self.users.quota(ask.owner).priority, self.groups.quota(ask.group).priority)
+        return replace(ask, priority=highest) if ask.priority > highest and not ask.by_admin else ask
 
     def withdraw(self, key: RequestKey) -> None:
         """Forget an ask, and what is reserved for it."""

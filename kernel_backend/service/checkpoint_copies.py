@@ -10,7 +10,7 @@ from functools import partial
 from kernel_backend.checkpoints.copy import take_over
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, DaylightError, NotFound, PlaceUnavailable
-from kernel_backend.model.trial import Trial
+from kernel_backend.model.trial import ScheduledTrial
 from kernel_backend.service.lookups import Lookups
 
 AGAIN_S = 60.0  # after a copy that failed by something that may pass, as a full disk
@@ -26,7 +26,7 @@ class CheckpointCopies:
         self._failed: dict[_Trial, tuple[float, DaylightError | OSError]] = {}  # when, and by what
         self.lookups = Lookups(wake)
 
-    def wait(self, owner: str, trial: Trial, source: str | None, *, or_newer: bool = False) -> str:
+    def wait(self, owner: str, trial: ScheduledTrial, source: str | None, *, or_newer: bool = False) -> str:
         """What a trial that begins from a checkpoint `source` waits for; "" for nothing, or where none will come.
 
         `or_newer`: a newer one of the same trial will do where it has been deleted. Returns at once.

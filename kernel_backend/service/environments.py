@@ -12,7 +12,7 @@ from pathlib import Path
 from kernel_backend.environments import uv
 from kernel_backend.errors import DaylightError, Forbidden, NoEnvironment, PlaceUnavailable
 from kernel_backend.model.environments import EnvironmentInfo, packages
-from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.experiment import Experiment, ScheduledExperiment
 from kernel_backend.model.snapshot import Environment
 from kernel_backend.service.lookups import Lookups
 from kernel_backend.snapshots.archive import Archive
@@ -74,7 +74,7 @@ class Preparation:
             built=python and str(python),
         )
 
-    def wait(self, experiment: Experiment) -> str:
+    def wait(self, experiment: ScheduledExperiment) -> str:
         """What an experiment with `--env locked` waits for, whose environment is then being built; "" for nothing.
 
         Returns at once: the environments are their owner's files, and looked at in a thread.

@@ -9,7 +9,7 @@ StoreUnavailable.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ from kernel_backend.model.cluster.accounts import AccountKind, AuditEntry
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
 from kernel_backend.model.events import Event
-from kernel_backend.model.experiment import LONGEST_NAME, Config, Experiment
+from kernel_backend.model.experiment import LONGEST_NAME, Config, Experiment, ScheduledExperiment
 from kernel_backend.model.facts import StoredFact
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.record import Record, Value
@@ -30,7 +30,7 @@ from kernel_backend.model.search.records import LogEntry
 from kernel_backend.model.search.space import Space
 from kernel_backend.model.states import TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.model.trial import Attempt, ScheduledTrial, Trial
 from kernel_backend.model.views.curves import ReportedValues
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import TrialSummary
@@ -57,6 +57,14 @@ class NewExperiment(Record):
     notebook: str | None = None
     rerun_of: int | None = None
     begins_from: str | None = None
+
+
+class Scheduled(NamedTuple):
+    """What the scheduler reads of all that goes on, but for attempts."""
+
+    experiments: list[ScheduledExperiment]  # that have not ended, oldest first; those that search are whole records
+    trials: list[ScheduledTrial]  # the restless ones of these, by experiment and index
+    unreadable: dict[int, str]  # experiments that are left out, for a record of theirs cannot be read: why
 
 
 Held = tuple[float, float | None, int]  # slots were held from, until (None: they still are), and how many
@@ -163,6 +171,12 @@ class Store(QuotaStore, Protocol):
         """The trials that have not ended, but for those that nothing but a search holds, by experiment and index.
 
         Those of one experiment, or of all.
+        """
+
+    def scheduled(self) -> Scheduled:
+        """Return what the scheduler reads of all that goes on; quick, however much there is.
+
+        A record that cannot be read is no error: its experiment is left out, with all of its trials.
         """
 
     def trial_counts(self, number: int) -> dict[TrialState, int]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, case, func, insert, or_, select
+from sqlalchemy import Connection, Select, case, func, insert, select
 from typing_extensions import override
 
 from kernel_backend.errors import NotFound
@@ -25,20 +25,21 @@ from kernel_backend.model.reports import Kind, SpoolRecord, StoredReport
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.search.effects import Added, Effect, Moved
 from kernel_backend.model.search.records import LogEntry
-from kernel_backend.model.states import EXPERIMENT_ENDED, LIVE, AttemptState, ExperimentState, Hold, TrialState
+from kernel_backend.model.states import LIVE, AttemptState, ExperimentState, TrialState
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Trial
 from kernel_backend.model.views.curves import ReportedValues
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import TrialSummary
 from kernel_backend.store import tables
-from kernel_backend.store.base import NewExperiment, Store
+from kernel_backend.store.base import NewExperiment, Scheduled, Store
 from kernel_backend.store.connect import connect, database_url, in_our_words, migrate
 from kernel_backend.store.intake import take_in
 from kernel_backend.store.listing import count_trials, find_before, find_experiments
 from kernel_backend.store.metric_columns import read_told
 from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.quotas import SqlQuotaStore
+from kernel_backend.store.scheduled import OPEN_EXPERIMENT, read_scheduled, restless
 from kernel_backend.store.search_log import append, read_log
 from kernel_backend.store.stream import last_seq, read_changes, read_messages
 from kernel_backend.store.tables import AnyRecord, all_from, rows_of, to_row
@@ -53,7 +54,6 @@ from kernel_backend.store.transaction import (
 )
 from kernel_backend.store.usage import keep_claims, read_claims, read_slot_seconds, read_spells, read_trial_seconds
 
-_OPEN_EXPERIMENT = [state for state in ExperimentState if state not in EXPERIMENT_ENDED]
 _OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.ENDED]
 
 
@@ -153,7 +153,7 @@ class SqlStore(SqlQuotaStore, Store):
     def unfinished_experiments(self) -> list[Experiment]:
         here = tables.experiments.c
         return self._all(
-            Experiment, select(tables.experiments).where(here.state.in_(_OPEN_EXPERIMENT)).order_by(here.number)
+            Experiment, select(tables.experiments).where(here.state.in_(OPEN_EXPERIMENT)).order_by(here.number)
         )
 
     @override
@@ -181,11 +181,15 @@ class SqlStore(SqlQuotaStore, Store):
     @override
     def restless_trials(self, number: int | None = None) -> list[Trial]:
         here = tables.trials.c
-        restless = or_(here.state.in_(LIVE), and_(here.state == TrialState.PAUSED, here.holds != [Hold.SEARCH]))
-        query = rows_of(Trial, tables.trials).where(restless)
+        query = rows_of(Trial, tables.trials).where(restless())
         if number is not None:
             query = query.where(here.experiment == number)
         return self._all(Trial, query.order_by(here.experiment, here.index))
+
+    @override
+    def scheduled(self) -> Scheduled:
+        with self._reading() as db:
+            return read_scheduled(db)
 
     @override
     def trial_counts(self, number: int) -> dict[TrialState, int]:

@@ -80,11 +80,12 @@ class RecordText(TypeDecorator[Any]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Record | None:
         """The record that `process_bind_param` was given the JSON of."""
-        return None if value is None else _record(self.kind, value)
+        return None if value is None else read_record(self.kind, value)
 
 
 @lru_cache(maxsize=4096)
-def _record(kind: type[Record], text: str) -> Record:
+def read_record(kind: type[Record], text: str) -> Record:
+    """Return the record that a text is the JSON of; raises ValueError."""
     return kind.model_validate(json.loads(text))
 
 

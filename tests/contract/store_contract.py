@@ -17,8 +17,9 @@ from sqlalchemy import text
 from kernel_backend.errors import Conflict, InvalidRequest, NotFound
 from kernel_backend.model import events
 from kernel_backend.model.cluster.usage import ReservationRecord, UsageInterval
-from kernel_backend.model.experiment import Config, Experiment, Metric
+from kernel_backend.model.experiment import Config, Experiment, Metric, ScheduledExperiment
 from kernel_backend.model.ids import AttemptId
+from kernel_backend.model.record import Record
 from kernel_backend.model.reports import ArtifactSaved, Committed, Fact, Kind, Note, Report, SpoolRecord, Started
 from kernel_backend.model.resources import Share
 from kernel_backend.model.search.effects import Added, Moved
@@ -36,7 +37,7 @@ from kernel_backend.model.search.records import (
 from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
 from kernel_backend.model.states import AttemptState, ExperimentState, Hold, IllegalTransition, Outcome, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Best, Failure
+from kernel_backend.model.trial import Attempt, Best, Failure, ScheduledTrial
 from kernel_backend.model.views.curves import ReportedValues, join
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.shown_trials import TrialGlance, looked_at
@@ -120,6 +121,11 @@ def check_bests_of_before(url: str) -> None:
     again = SqlStore(url)
     assert [again.trial(number, 1) for number in (1, 2, 3)] == before
     again.close()
+
+
+def parts(record: Record, kind: type[Record]) -> dict[str, Any]:
+    """The fields of a record that one of another kind has, too."""
+    return {name: getattr(record, name) for name in kind.model_fields}
 
 
 def created(number: int) -> LogEntry:
@@ -924,6 +930,18 @@ class StoreContract:
         store.advance_trial(numbers[0], 2, events.Held(), at=3.0, holds={Hold.SEARCH})
         assert [trial.id for trial in store.restless_trials()] == ["1.1", "2.1"]
         assert store.restless_trials() == [each for number in numbers for each in store.restless_trials(number)]
+
+    def test_the_scheduler_reads_what_the_whole_records_say(self, store: Store) -> None:
+        searching, plain = search(store), store.add_experiment(draft(begins_from="1.1/9-1"), at=1.0)[0].number
+        store.record(searching, [created(1), created(2)], [Added(1, {}), Added(2, {})], at=2.0)
+        store.advance_trial(searching, 2, events.Held(), at=3.0, holds={Hold.SEARCH})
+        store.update_trial(plain, 1, at=4.0, excluded={"n1", "n2"}, failures=2)
+        found = store.scheduled()
+        whole = ScheduledExperiment.model_validate(parts(store.experiment(plain), ScheduledExperiment))
+        assert found.experiments == [store.experiment(searching), whole]
+        trials = [store.trial(searching, 1), store.trial(plain, 1)]
+        assert found.trials == [ScheduledTrial.model_validate(parts(each, ScheduledTrial)) for each in trials]
+        assert found.unreadable == {}
 
     def test_garbage_for_text_is_kept_as_it_is_or_refused(self, store: Store, garbage: int) -> None:
         chance = random.Random(0)

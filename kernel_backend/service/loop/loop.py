@@ -10,11 +10,11 @@ from functools import partial
 from kernel_backend.engines.base import GangStatus
 from kernel_backend.lifecycle.reconcile import align, settled
 from kernel_backend.model import events as e
-from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.experiment import Experiment, ScheduledExperiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.search.effects import Moved
 from kernel_backend.model.states import HOLDING_SLOTS, LIVE, AttemptState, ExperimentState, Outcome, TrialState
-from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.model.trial import Attempt, ScheduledTrial
 from kernel_backend.scheduler.budgets import used_up
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Preempt
@@ -178,7 +178,7 @@ class Loop:
                     await self._align_one(experiment, picture)
         return any(experiment.state != "paused" for experiment in mirror.experiments.values())
 
-    async def _align_one(self, experiment: Experiment, picture: ClusterState) -> None:
+    async def _align_one(self, experiment: ScheduledExperiment, picture: ClusterState) -> None:
         """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
         # What only a search holds has nothing to hear, but for the end; there may be thousands.
         ending = experiment.state is ExperimentState.STOPPING
@@ -192,9 +192,10 @@ class Loop:
             some = moves[begin : begin + TOGETHER]
             await asyncio.to_thread(self._store.record, experiment.number, (), some, at=time.time())
             self._bus.ring()
-        over = await self._search_over(experiment)
+        search = self.pictures.mirror.searches.get(experiment.number)
+        over = await self._search_over(search) if search is not None else None
         counts = await asyncio.to_thread(self._store.trial_counts, experiment.number)
-        failed = await asyncio.to_thread(self.searches.failed, experiment) if over else None
+        failed = await asyncio.to_thread(self.searches.failed, search) if search is not None and over else None
         event = settled(experiment.state, counts, over, failed=failed is not None)
         if event is not None:
             ended = await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
@@ -251,7 +252,7 @@ class Loop:
         self._bus.ring()
 
 
-def possible(picture: ClusterState, experiment: Experiment, trial: Trial) -> bool:
+def possible(picture: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
     """Whether a gang for this trial could ever be had."""
     pool = pool_of(experiment.config, picture.nodes.values())
     return impossible(picture, plain_ask(experiment, trial, pool)) is None

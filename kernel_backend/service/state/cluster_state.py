@@ -13,11 +13,11 @@ from typing import Any
 from kernel_backend.engines.base import Engine
 from kernel_backend.model.cluster.quotas import Quota
 from kernel_backend.model.cluster.usage import UsageInterval
-from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.experiment import Experiment, ScheduledExperiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.resources import LOCAL, Node, Placement
 from kernel_backend.model.states import HOLDING_SLOTS, AttemptState, ExperimentState, TrialState
-from kernel_backend.model.trial import Attempt, Trial, checkpoint_order
+from kernel_backend.model.trial import Attempt, ScheduledTrial, checkpoint_order
 from kernel_backend.scheduler.decisions import Decisions, Start
 from kernel_backend.scheduler.notebook_servers import take_in
 from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, RequestKey, Reservation, SlotRequest
@@ -189,7 +189,7 @@ class ClusterStateManager:
         for attempt in sorted(self.mirror.attempts.values(), key=lambda each: each.created_at):
             experiment = self.mirror.experiments.get(attempt.experiment)
             if experiment is None:  # it has ended, and this is still to be closed
-                experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
+                experiment = await asyncio.to_thread(self._ended, attempt.experiment)
             self._hold(picture, attempt, experiment, charged=True)
         take_in(picture, self._roster.servers)
         picture.charge(self._lasting(picture, spells))
@@ -201,6 +201,13 @@ class ClusterStateManager:
             self._touched |= {RequestKey(number, index) for index in trials}
         self.align_all()
         return picture
+
+    def _ended(self, number: int) -> Experiment | None:
+        """An experiment that goes on no more, but for what its attempts hold; None where it cannot be read."""
+        try:
+            return self._store.experiment(number)
+        except (ValueError, TypeError):
+            return None  # the slots of its gangs are taken all the same
 
     def _horizon(self, picture: ClusterState) -> float:
         """From when on it matters what was held."""
@@ -258,12 +265,12 @@ class ClusterStateManager:
         record = change.record
         self.mirror.take_in([change])
         match record:
-            case Experiment():
+            case ScheduledExperiment():
                 self.unaligned.add(record.number)
                 self._touched |= {
                     RequestKey(record.number, index) for index in self.mirror.trials.get(record.number, {})
                 }
-            case Trial():
+            case ScheduledTrial():
                 self.unaligned.add(record.experiment)
                 key = RequestKey(record.experiment, record.index)
                 self._touched.add(key)
@@ -290,7 +297,9 @@ class ClusterStateManager:
             if attempt.experiment in self.mirror.searches:
                 self._asking.got(attempt.experiment, attempt.created_at)
 
-    def _hold(self, picture: ClusterState, attempt: Attempt, experiment: Experiment, *, charged: bool = False) -> None:
+    def _hold(
+        self, picture: ClusterState, attempt: Attempt, experiment: ScheduledExperiment | None, *, charged: bool = False
+    ) -> None:
         key = RequestKey(attempt.experiment, attempt.trial)
         start, claim, trial = self._starting.pop(key, None), self._claims.of(key), self.mirror.trial(*key[:2])
         promised: dict[str, Any] = {}
@@ -301,13 +310,13 @@ class ClusterStateManager:
             asked = claim.leaving is not None and claim.leaving >= attempt.created_at  # and not the attempt before
             if asked and trial is not None and trial.state in LEAVING:
                 promised["leaving"] = claim.leaving
-        max_time = experiment.config.max_time
+        max_time = experiment.config.max_time if experiment is not None else None
         run = Allocation(
             key,
             attempt.placement,
             attempt.created_at,
-            experiment.owner,
-            experiment.group,
+            experiment.owner if experiment is not None else "",
+            experiment.group if experiment is not None else "",
             _pool(picture, attempt.placement),
             ends=None if max_time is None else attempt.created_at + max_time,
             **promised,
@@ -316,7 +325,7 @@ class ClusterStateManager:
         picture.hold(run, charged=charged)
         self._watch(picture, run, trial, self._clock())
 
-    def _watch(self, picture: ClusterState, run: Allocation, trial: Trial | None, at: float) -> None:
+    def _watch(self, picture: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
         """What becomes known of a gang: its first checkpoint, and that it was asked to go."""
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
@@ -338,8 +347,11 @@ class ClusterStateManager:
         searches = [each for each in self.mirror.searches.values() if each.state is ExperimentState.ACTIVE]
         asks, anonymous = await asyncio.to_thread(self._asked, picture, keys, searches)
         self._unsteady = {key for key, (_, unsteady) in asks.items() if unsteady}
-        for key, (ask, _) in asks.items():
-            self._ask(picture, key, ask)
+        if picture.queue.asks or self._owed:
+            for key, (ask, _) in asks.items():
+                self._ask(picture, key, ask)
+        else:
+            picture.fill(ask for ask, _ in asks.values() if ask is not None)
         for number, theirs in anonymous.items():
             for nth in range(len(theirs), self._anonymous.get(number, 0)):
                 picture.withdraw(RequestKey(number, ANY_TRIAL, nth))
@@ -353,7 +365,7 @@ class ClusterStateManager:
         """What each of these asks for now, and whether that becomes something else by itself. Blocks."""
         nodes, usual = picture.nodes.values(), usual_pool(picture.nodes.values())
         asks: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
-        for key in keys:
+        for key in sorted(keys):  # their records lie in memory in this order
             experiment, trial = self.mirror.experiments.get(key.experiment), self.mirror.trial(*key[:2])
             waits = trial is not None and trial.state is TrialState.QUEUED and key not in picture.runs
             if experiment is None or trial is None or not waits:
@@ -388,6 +400,8 @@ def _no_collection() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()
+        gc.unfreeze()  # all are among the old ones now, without one look at each
         if enabled:
             gc.enable()
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kernel_backend.lifecycle.backoff import rest
-from kernel_backend.model.experiment import Config, Experiment
+from kernel_backend.model.experiment import Config, Experiment, ScheduledExperiment
 from kernel_backend.model.resources import LOCAL, Node
-from kernel_backend.model.trial import Trial
+from kernel_backend.model.trial import ScheduledTrial
 from kernel_backend.scheduler.requests import ANY_TRIAL, SlotRequest
 from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.environments import Preparation
@@ -59,7 +59,7 @@ class RequestBuilder:
         """Wait a moment for what users' files are asked for the first time."""
         await asyncio.gather(self._preparation.lookups.settle(), self._beginnings.lookups.settle())
 
-    def for_trial(self, experiment: Experiment, trial: Trial, pool: str) -> SlotRequest:
+    def for_trial(self, experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
         """The ask of a trial that is queued."""
         preparing = self._preparation.wait(experiment) or self._beginnings.wait(
             experiment.owner, trial, trial.begins_from, or_newer=experiment.config.search is not None
@@ -97,7 +97,7 @@ class RequestBuilder:
         """A gang was granted to one of its trials: a search asks for the next from then on."""
         self._granted[experiment] = max(at, self._granted.get(experiment, at))
 
-    def may_change(self, experiment: Experiment, trial: Trial) -> bool:
+    def may_change(self, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
         """Whether an ask may become another by itself, without a word of the store."""
         return (
             experiment.config.env == "locked"
@@ -106,7 +106,7 @@ class RequestBuilder:
         )
 
 
-def plain_ask(experiment: Experiment, trial: Trial, pool: str) -> SlotRequest:
+def plain_ask(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
     """What a trial asks for, whether it may ask just now or not."""
     return _ask(experiment, trial.index, trial.queued_at, pool, trial.excluded)
 
@@ -117,7 +117,7 @@ def draft_ask(config: Config, owner: str, group: str, pool: str) -> SlotRequest:
 
 
 def _ask(
-    experiment: Experiment, trial: int, queued_at: float, pool: str, excluded: Collection[str] = frozenset()
+    experiment: ScheduledExperiment, trial: int, queued_at: float, pool: str, excluded: Collection[str] = frozenset()
 ) -> SlotRequest:
     config = experiment.config
     return SlotRequest(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
-from kernel_backend.model.experiment import Experiment
+from kernel_backend.model.experiment import Experiment, ScheduledExperiment
 from kernel_backend.model.ids import AttemptId
 from kernel_backend.model.states import EXPERIMENT_ENDED, HOLDING_SLOTS, LIVE, AttemptState, Hold, TrialState
 from kernel_backend.model.stream import Message
-from kernel_backend.model.trial import Attempt, Trial
+from kernel_backend.model.trial import Attempt, ScheduledTrial, Trial
 from kernel_backend.store.base import Store
 
 PAGE = 1000  # messages that are read at a time
 
+_Records = ScheduledExperiment | ScheduledTrial | Attempt
+_log = logging.getLogger(__name__)
 _Key = TypeVar("_Key")
 _Record = TypeVar("_Record")
 
@@ -22,7 +25,7 @@ class RecordChange(NamedTuple):
     """A record as it became known."""
 
     at: float
-    record: Experiment | Trial | Attempt
+    record: _Records
 
 
 class StoreCache:
@@ -31,9 +34,9 @@ class StoreCache:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._seq: int | None = None
-        self.experiments: dict[int, Experiment] = {}
+        self.experiments: dict[int, ScheduledExperiment] = {}
         self.searches: dict[int, Experiment] = {}  # those of them that search
-        self.trials: dict[int, dict[int, Trial]] = {}  # by experiment and index
+        self.trials: dict[int, dict[int, ScheduledTrial]] = {}  # by experiment and index
         self.attempts: dict[tuple[int, int], Attempt] = {}  # by experiment and trial: the newest that is open
         self.older: dict[tuple[int, int], Attempt] = {}  # those that were open beside it, and are still to be closed
         self.unsettled: dict[tuple[int, int], Attempt] = {}  # those that have ended, and whose trials have not moved on
@@ -43,7 +46,7 @@ class StoreCache:
         """All that have not ended."""
         return [*self.older.values(), *self.attempts.values()]
 
-    def trial(self, experiment: int, index: int) -> Trial | None:
+    def trial(self, experiment: int, index: int) -> ScheduledTrial | None:
         """One that has something to hear; None where it rests, or has ended."""
         return self.trials.get(experiment, {}).get(index)
 
@@ -56,10 +59,13 @@ class StoreCache:
         store = self._store
         if self._seq is None:
             seq = store.last_seq()  # first: what is said while the rest is read is taken in once more
-            found: list[Experiment | Trial | Attempt] = [*store.unfinished_experiments()]
-            found += (trials := store.restless_trials())
-            found += (attempts := store.open_attempts())
-            found += map(store.attempt, _newest(trials) - {attempt.id for attempt in attempts})
+            scheduled = store.scheduled()
+            for why in scheduled.unreadable.values():
+                _log.error("a record cannot be read, and its experiment is left as it is until the next start: %s", why)
+            attempts, ended = store.open_attempts(), _newest(scheduled.trials)
+            ended -= {attempt.id for attempt in attempts}
+            found: list[_Records] = [*scheduled.experiments, *scheduled.trials]
+            found += [*attempts, *map(store.attempt, ended)]
             self._seq = seq
             return [RecordChange(0.0, record) for record in found]
         changes: list[RecordChange] = []
@@ -72,11 +78,12 @@ class StoreCache:
         """Make what was read part of the mirror."""
         for _, record in changes:
             match record:
-                case Experiment():
+                case ScheduledExperiment():
                     goes_on = record.state not in EXPERIMENT_ENDED
                     _put(self.experiments, record.number, record, goes_on)
-                    _put(self.searches, record.number, record, goes_on and record.config.search is not None)
-                case Trial():
+                    if isinstance(record, Experiment):
+                        _put(self.searches, record.number, record, goes_on and record.config.search is not None)
+                case ScheduledTrial():
                     of_experiment = self.trials.setdefault(record.experiment, {})
                     _put(of_experiment, record.index, record, _restless(record))
                     if not of_experiment:
@@ -101,12 +108,12 @@ class StoreCache:
         _put(self.attempts, key, attempt, is_open)
 
 
-def _is_of(trial: Trial, attempt: Attempt) -> bool:
+def _is_of(trial: ScheduledTrial, attempt: Attempt) -> bool:
     """Whether a trial is where this attempt of it has brought it."""
     return trial.attempt == attempt.number and trial.state in HOLDING_SLOTS
 
 
-def _newest(trials: Iterable[Trial]) -> set[AttemptId]:
+def _newest(trials: Iterable[ScheduledTrial]) -> set[AttemptId]:
     """The attempts that trials are in, or have not moved on from."""
     return {AttemptId(each.experiment, each.index, each.attempt) for each in trials if each.state in HOLDING_SLOTS}
 
@@ -118,7 +125,7 @@ def _put(into: dict[_Key, _Record], key: _Key, record: _Record, kept: bool) -> N
         into.pop(key, None)
 
 
-def _restless(trial: Trial) -> bool:
+def _restless(trial: ScheduledTrial) -> bool:
     return trial.state in LIVE or (trial.state is TrialState.PAUSED and trial.holds != {Hold.SEARCH})
 
 
