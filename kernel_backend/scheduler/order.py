@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from kernel_backend.model.experiment import FIRST
 from kernel_backend.scheduler.fair_share import FairOrder
-from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.scheduler.queue import QueueKey, UserQueue
 from kernel_backend.scheduler.quotas import Ledger
 from kernel_backend.scheduler.requests import RequestKey, Shape, SlotRequest
@@ -21,13 +20,9 @@ def in_order(picture: ClusterState, pool: str) -> Iterator[SlotRequest]:
 
     Those that can never be met are left out: they are in nobody's way.
     """
-    ledger, nodes = Ledger(picture), picture.of_pool(pool)
-    largest: dict[tuple[bool, frozenset[str]], int] = {}
+    ledger = Ledger(picture)
     for ask in _turns(picture, pool):
-        where = ask.one_node, ask.shape.excluded
-        if where not in largest:
-            largest[where] = largest_gang([node for node in nodes if node.name not in ask.excluded], ask.one_node)
-        if ask.slots <= largest[where] and not ledger.never(ask):
+        if ask.slots <= picture.largest_gang(pool, ask.one_node, ask.excluded) and not ledger.never(ask):
             yield ask
 
 

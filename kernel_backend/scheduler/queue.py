@@ -30,7 +30,7 @@ class UserQueue:
     """The asks of one user in one group with one priority, in order; and by shape, in order within each."""
 
     def __init__(self, key: QueueKey, asks: list[SlotRequest]) -> None:
-        """Begin with these asks, at least one, which are in order."""
+        """Begin with these requests, at least one, which are in order."""
         self.key, self.asks = key, asks
         self.shapes: dict[Shape, list[SlotRequest]] = {}
         for ask in asks:
@@ -120,7 +120,7 @@ class Queue:
             line.since = since
 
     def fill(self, asks: Iterable[SlotRequest], at: float) -> None:
-        """Take in many new asks at once, into an empty queue: they are sorted once, instead of a search for each."""
+        """Fill an empty queue with many requests at once: they are sorted once, instead of a search for each."""
         lines: defaultdict[str, defaultdict[QueueKey, list[SlotRequest]]] = defaultdict(lambda: defaultdict(list))
         for ask in sorted(asks, key=_order):
             if self._take_in(ask, at):
@@ -129,7 +129,7 @@ class Queue:
             self.lines[pool] = {key: UserQueue(key, theirs) for key, theirs in of_pool.items()}
 
     def _take_in(self, ask: SlotRequest, at: float) -> bool:
-        """Remember an ask; return whether it belongs in a line now."""
+        """Remember a request; return whether it belongs in a line now."""
         self.asks[ask.key] = ask
         if ask.preparing:
             return False

@@ -14,7 +14,8 @@ from typing import Any
 
 from kernel_backend.model.cluster.quotas import Quota, Use
 from kernel_backend.model.cluster.usage import UsageInterval
-from kernel_backend.model.resources import Node
+from kernel_backend.model.resources import LOCAL, Node
+from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.scheduler.queue import Queue
 from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
@@ -89,6 +90,8 @@ class ClusterState:
         self.at = at
         self.nodes: dict[str, Node] = {}
         self.free: dict[str, list[int]] = {}  # slot indices, by node
+        self._largest: dict[tuple[str, bool, frozenset[str]], int] = {}  # gangs, while the nodes stay as they are
+        self._usual_pool: str | None = None
         self.runs: dict[RequestKey, Allocation] = {}
         self.queue = Queue()
         self.reservations = tuple(reservations)
@@ -113,11 +116,17 @@ class ClusterState:
         shares = (share for run in self.runs.values() for share in run.placement if share.node == node.name)
         held = {slot for share in shares for slot in share.slots}
         self.nodes[node.name] = node
+        self._forget_counts()
         self.free[node.name] = [slot for slot in range(node.slots) if slot not in held]
 
     def remove_node(self, name: str) -> None:
         """A node that is no more. Who ran there is told by its engine."""
         del self.nodes[name], self.free[name]
+        self._forget_counts()
+
+    def _forget_counts(self) -> None:
+        self._largest.clear()
+        self._usual_pool = None
 
     @property
     def pools(self) -> set[str]:
@@ -127,6 +136,22 @@ class ClusterState:
     def of_pool(self, pool: str) -> list[Node]:
         """Its nodes, those included that are away or drained."""
         return [node for node in self.nodes.values() if node.pool == pool]
+
+    @property
+    def usual_pool(self) -> str:
+        """The pool of experiments that name none: the local one, else the first there is."""
+        if self._usual_pool is None:
+            pools = {node.pool for node in self.nodes.values()}
+            self._usual_pool = LOCAL if LOCAL in pools or not pools else min(pools)
+        return self._usual_pool
+
+    def largest_gang(self, pool: str, one_node: bool, excluded: frozenset[str]) -> int:
+        """Return the most slots that one gang can ever have in a pool without the excluded nodes."""
+        kind = pool, one_node, excluded
+        if kind not in self._largest:
+            nodes = [node for node in self.of_pool(pool) if node.name not in excluded]
+            self._largest[kind] = largest_gang(nodes, one_node)
+        return self._largest[kind]
 
     def usable(self, pool: str) -> list[Node]:
         """The nodes on which something may be started."""
@@ -139,7 +164,7 @@ class ClusterState:
             self.queue.add(ask, self.at)
 
     def fill(self, asks: Iterable[SlotRequest]) -> None:
-        """Take in all asks there are, while there are none yet."""
+        """Take in all requests there are, while there are none yet."""
         self.queue.fill(map(self._limited, asks), self.at)
 
     def _limited(self, ask: SlotRequest) -> SlotRequest:

@@ -46,7 +46,7 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
 
 def check_possible(picture: ClusterState, config: Config, owner: str, group: str) -> None:
     """Raise ImpossibleAsk for a gang that can never be had, and InvalidRequest for a pool that there is not."""
-    pool, pools = pool_of(config, picture.nodes.values()), {node.pool for node in picture.nodes.values()}
+    pool, pools = pool_of(config, picture), {node.pool for node in picture.nodes.values()}
     if pools and pool not in pools:
         raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, pools)}; there {_are(sorted(pools))}")
     never = impossible(picture, draft_ask(config, owner, group, pool))

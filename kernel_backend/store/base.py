@@ -167,11 +167,8 @@ class Store(QuotaStore, Protocol):
     def trials(self, number: int, states: Collection[TrialState] | None = None) -> list[Trial]:
         """The trials of an experiment by index, of all states or of these; empty where there is no such experiment."""
 
-    def restless_trials(self, number: int | None = None) -> list[Trial]:
-        """The trials that have not ended, but for those that nothing but a search holds, by experiment and index.
-
-        Those of one experiment, or of all.
-        """
+    def restless_trials(self, number: int) -> list[Trial]:
+        """Return the trials that have not ended, but for those that nothing but a search holds, by index."""
 
     def scheduled(self) -> Scheduled:
         """Return what the scheduler reads of all that goes on; quick, however much there is.

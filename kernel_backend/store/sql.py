@@ -179,12 +179,10 @@ class SqlStore(SqlQuotaStore, Store):
         return self._all(Trial, query.order_by(here.index))
 
     @override
-    def restless_trials(self, number: int | None = None) -> list[Trial]:
+    def restless_trials(self, number: int) -> list[Trial]:
         here = tables.trials.c
-        query = rows_of(Trial, tables.trials).where(restless())
-        if number is not None:
-            query = query.where(here.experiment == number)
-        return self._all(Trial, query.order_by(here.experiment, here.index))
+        query = rows_of(Trial, tables.trials).where(restless(), here.experiment == number)
+        return self._all(Trial, query.order_by(here.index))
 
     @override
     def scheduled(self) -> Scheduled:

@@ -924,18 +924,11 @@ class StoreContract:
         store.keep_claims([], gone=[ran, later])
         assert store.claims() == []
 
-    def test_restless_trials_of_all_experiments_are_those_of_each(self, store: Store) -> None:
-        numbers = [search(store), store.add_experiment(draft(), at=1.0)[0].number]
-        store.record(numbers[0], [created(1), created(2)], [Added(1, {}), Added(2, {})], at=2.0)
-        store.advance_trial(numbers[0], 2, events.Held(), at=3.0, holds={Hold.SEARCH})
-        assert [trial.id for trial in store.restless_trials()] == ["1.1", "2.1"]
-        assert store.restless_trials() == [each for number in numbers for each in store.restless_trials(number)]
-
     def test_the_scheduler_reads_what_the_whole_records_say(self, store: Store) -> None:
         searching, plain = search(store), store.add_experiment(draft(begins_from="1.1/9-1"), at=1.0)[0].number
         store.record(searching, [created(1), created(2)], [Added(1, {}), Added(2, {})], at=2.0)
         store.advance_trial(searching, 2, events.Held(), at=3.0, holds={Hold.SEARCH})
-        store.update_trial(plain, 1, at=4.0, excluded={"n1", "n2"}, failures=2)
+        store.record(plain, (), [Moved(1, None, {"excluded": frozenset({"n1", "n2"}), "failures": 2})], at=4.0)
         found = store.scheduled()
         whole = ScheduledExperiment.model_validate(parts(store.experiment(plain), ScheduledExperiment))
         assert found.experiments == [store.experiment(searching), whole]

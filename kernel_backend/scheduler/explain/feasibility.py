@@ -8,7 +8,6 @@ from typing import NamedTuple
 from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.resources import LOCAL, Node
 from kernel_backend.scheduler.explain.redaction import knows_quota, subject
-from kernel_backend.scheduler.placement import largest_gang
 from kernel_backend.scheduler.requests import SlotRequest
 from kernel_backend.scheduler.state import ClusterState
 
@@ -25,9 +24,9 @@ def impossible(picture: ClusterState, ask: SlotRequest, reader: Person | None = 
 
     In words for `reader`, by default for its owner.
     """
-    nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
-    largest = largest_gang(nodes, ask.one_node)
+    largest = picture.largest_gang(ask.pool, ask.one_node, ask.excluded)
     if ask.slots > largest:
+        nodes = [node for node in picture.of_pool(ask.pool) if node.name not in ask.excluded]
         return Impossible(_too_large(ask, nodes, largest), largest)
     for kind, quota in (("user", picture.users.quota(ask.owner)), ("group", picture.groups.quota(ask.group))):
         if quota.most is not None and ask.slots > quota.most:

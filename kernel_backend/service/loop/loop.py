@@ -169,14 +169,24 @@ class Loop:
             mirror = self.pictures.mirror
             numbers = sorted((self.pictures.unaligned | mirror.searches.keys()) & mirror.experiments.keys())
             self.pictures.unaligned.intersection_update(numbers)  # the others have ended
-            for experiment in [mirror.experiments[number] for number in numbers]:
+            for nth, experiment in enumerate([mirror.experiments[number] for number in numbers], 1):
+                if nth % TOGETHER == 0:
+                    await asyncio.sleep(0)  # requests are answered meanwhile
                 what = f"experiment #{experiment.number}"
                 if self._apart.under_way(experiment.number) or not self._apart.due(what):
                     continue
                 self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
                 with self._apart.errors(what):
-                    await self._align_one(experiment, picture)
+                    if not self._is_aligned(experiment, picture):
+                        await self._align_one(experiment, picture)
         return any(experiment.state != "paused" for experiment in mirror.experiments.values())
+
+    def _is_aligned(self, experiment: ScheduledExperiment, picture: ClusterState) -> bool:
+        """Return whether the cache alone shows that nothing is to be done: after a start there may be 100,000."""
+        trials = self.pictures.mirror.trials.get(experiment.number)
+        if experiment.config.search is not None or not trials:  # without any it may have ended
+            return False
+        return not any(align(experiment.state, each, possible(picture, experiment, each)) for each in trials.values())
 
     async def _align_one(self, experiment: ScheduledExperiment, picture: ClusterState) -> None:
         """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
@@ -254,5 +264,4 @@ class Loop:
 
 def possible(picture: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
     """Whether a gang for this trial could ever be had."""
-    pool = pool_of(experiment.config, picture.nodes.values())
-    return impossible(picture, plain_ask(experiment, trial, pool)) is None
+    return impossible(picture, plain_ask(experiment, trial, pool_of(experiment.config, picture))) is None

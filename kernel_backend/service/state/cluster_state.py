@@ -25,7 +25,7 @@ from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import PastLengths
 from kernel_backend.scheduler.state import FREE, ClusterState, UsageByName
 from kernel_backend.service.effective_quotas import EffectiveQuotas
-from kernel_backend.service.state.requests import RequestBuilder, usual_pool
+from kernel_backend.service.state.requests import RequestBuilder, pool_of
 from kernel_backend.service.state.reservations import StoredReservations, reservation
 from kernel_backend.service.state.store_cache import RecordChange, StoreCache
 from kernel_backend.store.base import Store
@@ -363,7 +363,6 @@ class ClusterStateManager:
         self, picture: ClusterState, keys: Iterable[RequestKey], searches: Iterable[Experiment]
     ) -> tuple[dict[RequestKey, tuple[SlotRequest | None, bool]], dict[int, list[SlotRequest]]]:
         """What each of these asks for now, and whether that becomes something else by itself. Blocks."""
-        nodes, usual = picture.nodes.values(), usual_pool(picture.nodes.values())
         asks: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
         for key in sorted(keys):  # their records lie in memory in this order
             experiment, trial = self.mirror.experiments.get(key.experiment), self.mirror.trial(*key[:2])
@@ -371,12 +370,12 @@ class ClusterStateManager:
             if experiment is None or trial is None or not waits:
                 asks[key] = None, False
             else:
-                ask = self._asking.for_trial(experiment, trial, experiment.config.pool or usual)
+                ask = self._asking.for_trial(experiment, trial, pool_of(experiment.config, picture))
                 asks[key] = ask, self._asking.may_change(experiment, trial)
         anonymous: dict[int, list[SlotRequest]] = {number: [] for number in self._anonymous}
         for each in searches:
-            in_hand, pool = self.mirror.live(each.number), each.config.pool or usual
-            anonymous[each.number] = self._asking.for_search(each, in_hand, nodes, pool)
+            in_hand, pool = self.mirror.live(each.number), pool_of(each.config, picture)
+            anonymous[each.number] = self._asking.for_search(each, in_hand, picture.nodes.values(), pool)
         return asks, anonymous
 
     def _ask(self, picture: ClusterState, key: RequestKey, ask: SlotRequest | None) -> None:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from kernel_backend.lifecycle.backoff import rest
 from kernel_backend.model.experiment import Config, Experiment, ScheduledExperiment
-from kernel_backend.model.resources import LOCAL, Node
+from kernel_backend.model.resources import Node
 from kernel_backend.model.trial import ScheduledTrial
 from kernel_backend.scheduler.requests import ANY_TRIAL, SlotRequest
+from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.checkpoint_copies import CheckpointCopies
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.isolation import RETRY
@@ -137,12 +138,6 @@ def _ask(
     )
 
 
-def pool_of(config: Config, nodes: Iterable[Node]) -> str:
-    """Where an experiment asks for slots: where it was told to, else in the local pool, else in the first there is."""
-    return usual_pool(nodes) if config.pool is None else config.pool
-
-
-def usual_pool(nodes: Iterable[Node]) -> str:
-    """Return the pool of those who name none: the local one, else the first there is."""
-    pools = {node.pool for node in nodes}
-    return LOCAL if LOCAL in pools or not pools else min(pools)
+def pool_of(config: Config, picture: ClusterState) -> str:
+    """Return the pool in which an experiment requests slots."""
+    return picture.usual_pool if config.pool is None else config.pool

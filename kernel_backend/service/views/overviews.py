@@ -83,7 +83,7 @@ def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], pi
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None
-    ask = plain_ask(experiment, held[0], pool_of(experiment.config, picture.nodes.values()))
+    ask = plain_ask(experiment, held[0], pool_of(experiment.config, picture))
     never = impossible(picture, ask, who)
     reason = "possible again, and about to be queued"
     if never is not None:

@@ -3212,16 +3212,20 @@ export interface components {
         };
         /**
          * Experiment
-         * @description What one submission created; times are seconds since the epoch (UTC).
+         * @description What one submission created.
          */
         Experiment: {
             number: number;
-            name: string;
             state: components["schemas"]["ExperimentState"];
             owner: string;
             group: string;
             snapshot: string;
             config: components["schemas"]["Config"];
+            python: string;
+            /** @default null */
+            priority: number | null;
+            created_at: number;
+            name: string;
             params: {
                 [key: string]: boolean | number | string | unknown[] | {
                     [key: string]: unknown;
@@ -3233,20 +3237,16 @@ export interface components {
              *     }
              */
             space: components["schemas"]["Space"];
-            python: string;
             cwd: string;
             notebook: string | null;
             /** @default null */
             rerun_of: number | null;
             /** @default null */
             begins_from: string | null;
-            /** @default null */
-            priority: number | null;
             /** @default  */
             note: string;
             /** @default [] */
             tags: string[];
-            created_at: number;
             /** @default null */
             ended_at: number | null;
         };
@@ -3998,16 +3998,22 @@ export interface components {
             state: components["schemas"]["TrialState"];
             /** @default [] */
             holds: components["schemas"]["Hold"][];
-            params: {
-                [key: string]: boolean | number | string | unknown[] | {
-                    [key: string]: unknown;
-                } | null;
-            };
             /** @default 0 */
             attempt: number;
             /** @default 0 */
             failures: number;
             queued_at: number;
+            /** @default null */
+            begins_from: string | null;
+            /** @default null */
+            checkpoint: string | null;
+            /** @default [] */
+            excluded: string[];
+            params: {
+                [key: string]: boolean | number | string | unknown[] | {
+                    [key: string]: unknown;
+                } | null;
+            };
             /** @default 0 */
             step: number;
             /** @default 0 */
@@ -4016,10 +4022,6 @@ export interface components {
             total_steps: number | null;
             /** @default null */
             until: number | null;
-            /** @default null */
-            begins_from: string | null;
-            /** @default null */
-            checkpoint: string | null;
             /** @default {} */
             metrics: {
                 [key: string]: number | ("NaN" | "Infinity" | "-Infinity");
@@ -4032,8 +4034,6 @@ export interface components {
             };
             /** @default null */
             failure: components["schemas"]["Failure"] | null;
-            /** @default [] */
-            excluded: string[];
             /** @default null */
             ended_at: number | null;
         };
