@@ -16,6 +16,7 @@ from kernel_backend.model.search.space import Choices, Parameter, Range, Space
 if TYPE_CHECKING:
     from kernel_backend.search.asha import sampled
     from kernel_backend.search.base import Plan, Searcher
+    from kernel_backend.search.encoding import Encoder
     from kernel_backend.search.make import make
     from kernel_backend.search.observations import Observations
     from kernel_backend.search.samplers.base import RandomSampler, Sampler, SobolSampler, stream
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Choices",
+    "Encoder",
     "MethodOption",
     "Observations",
     "Parameter",

@@ -8,6 +8,7 @@ from kernel_backend.model.search.records import Settings
 from kernel_backend.model.search.space import Space
 from kernel_backend.search.asha import sampled
 from kernel_backend.search.base import Plan, Searcher
+from kernel_backend.search.encoding import Encoder
 from kernel_backend.search.make import make
 from kernel_backend.search.observations import Observations
 from kernel_backend.search.samplers.base import RandomSampler, Sampler, SobolSampler, stream
@@ -16,6 +17,7 @@ from kernel_backend.search.simulation.simulate import simulate
 from kernel_backend.search.simulation.trace import Trace
 
 __all__ = [
+    "Encoder",
     "MethodOption",
     "Observations",
     "Plan",

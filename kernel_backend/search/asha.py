@@ -146,7 +146,33 @@ class Asha(BaseSearcher[_Climber]):
 
 
 def sampled(settings: Settings, space: Space, sampler: Sampler) -> Asha:
-    """Return a searcher that trains what a sampler proposes, each trial to its end."""
+    """Make a searcher that trains what a sampler proposes, each trial to its end.
+
+    Parameters
+    ----------
+    settings : Settings
+        Number of trials, length of a training, and whether lower or higher values are better.
+    space : Space
+        What is searched.
+    sampler : Sampler
+        What proposes new trials.
+
+    Returns
+    -------
+    Searcher
+        The searcher, with no trial yet.
+
+    Examples
+    --------
+    >>> from daylight.search import Parameter, Range, Settings, Space, sampled
+    >>> class Middle:
+    ...     def ask(self, number, seen):
+    ...         return seen.encoder.decode([0.5 for _ in seen.encoder.dimensions])
+    >>> width = Parameter(name="width", domain=Range(low=1, high=9, whole=True))
+    >>> settings = Settings(method="random", units=10, trials=4)
+    >>> sampled(settings, Space(parameters=(width,)), Middle()).on_vacancy().params
+    {'width': 5}
+    """
     brackets = [Bracket([settings.units], 1.0)]
     return Asha(settings, brackets, sampler, _observations(settings, space, brackets), settings.limit)
 

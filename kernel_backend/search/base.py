@@ -1,8 +1,8 @@
-"""What a searcher is: it is told what happens to trials and answers which trains next, and how far.
+"""Define the interface of a searcher: it decides which trial trains next, and how far.
 
-A searcher reads no clock, does no I/O and draws only from generators that are seeded by (seed, ask). A trial's
-target is a unit (epoch or step); R, the last, is a whole training. Values are as reported; `metric:max` is turned
-round inside. Trials are numbered from 1; numbers below 1 are results of other searches.
+A searcher reads no clock, does no I/O and draws only from generators that are seeded by (seed, trial). A trial's
+target is a unit (epoch or step); R, the last, is a whole training. Values are as reported; a searcher turns
+`metric:max` round inside. Trials are numbered from 1; numbers below 1 are results of other searches.
 """
 
 from __future__ import annotations
@@ -14,47 +14,157 @@ from kernel_backend.model.search.records import Complete, Continue, Create, Paus
 
 
 class Searcher(Protocol):
-    """One search. Whatever it is asked twice about the same thing, the first word stands."""
+    """Decide which trial trains next, and how far: the interface of a search method.
+
+    The service stores each call and each decision, and replays them after a restart. The same calls must therefore lead
+    to the same state: read no clock, do no I/O, and draw from `stream` alone. `sampled` makes a searcher that trains
+    each trial to its end.
+
+    Examples
+    --------
+    >>> from daylight.search import Parameter, Range, Searcher, Settings, Space, make
+    >>> lr = Parameter(name="lr", domain=Range(low=1e-4, high=0.1, scale="log"))
+    >>> searcher: Searcher = make(Settings(method="random", units=3, trials=2), Space(parameters=(lr,)))
+    >>> decision = searcher.on_vacancy()
+    >>> decision.trial, decision.until, searcher.wants()
+    (1, 3, 1)
+    >>> searcher.on_report(1, 3, 0.5).type
+    'complete'
+    """
 
     def wants(self) -> int:
-        """How many gangs it could use now, besides those that its trials hold."""
+        """Return how many more gangs the search could use now.
+
+        Returns
+        -------
+        int
+            Number of gangs, besides those that its trials hold.
+        """
 
     def on_vacancy(self) -> Create | Resume | None:
-        """A gang has been granted: which trial gets it? None where there is nothing to train any more."""
+        """Decide which trial gets a gang that was granted.
+
+        Returns
+        -------
+        Create, Resume or None
+            A new trial, or a paused one; None if there is nothing to train any more.
+        """
 
     def granted(self, decision: Create | Resume) -> None:
-        """Take a decision that `on_vacancy` made before, without making it again: how a log is replayed."""
+        """Take a decision that `on_vacancy` made before, without deciding again: how a log is replayed.
+
+        Parameters
+        ----------
+        decision : Create or Resume
+            The decision that was stored.
+        """
 
     def on_report(self, trial: int, unit: int, value: float) -> Continue | Pause | Prune | Complete:
-        """A trial reports the metric at the end of a unit; what it does next.
+        """Take a report of a trial, and decide what the trial does next.
 
-        Before its target it is told to continue up to the same target.
+        Before its target a trial is told to continue to the same target. Of two reports of one unit the first counts.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        unit : int
+            Unit (epoch or step) at whose end it reports.
+        value : float
+            The metric as reported; it may be NaN or infinite.
+
+        Returns
+        -------
+        Continue, Pause, Prune or Complete
+            What the trial does next.
         """
 
     def on_exit(self, trial: int, reason: Reason) -> None:
-        """A trial has ended otherwise than by a decision; preemption and restarts are not told."""
+        """Take the end of a trial that no decision of the search has caused.
+
+        Preemption and restarts are not reported.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        reason : {"failed", "invalid", "stopped", "pruned"}
+            How it ended.
+        """
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """What hyperparameters a trial really has; one below 1 becomes known by this."""
+        """Take the hyperparameters that a trial really has.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial; a result of another search has a number below 1, and becomes known by this call.
+        params : dict of str to Any
+            Hyperparameters by name.
+        """
 
     def promote(self, trial: int) -> None:
-        """Let a paused trial have the next vacancy, and one that trains go on; raises Conflict where it has ended."""
+        """Let a paused trial have the next gang, and one that trains continue beyond its target.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+
+        Raises
+        ------
+        Conflict
+            The trial has ended.
+        """
 
     def extend(self, trials: int | None) -> None:
-        """Let there be so many trials in all, and open it again if it was closed.
+        """Set the number of trials, and open the search again if it was closed.
 
-        Raises Conflict where that is fewer than there are.
+        Parameters
+        ----------
+        trials : int or None
+            Number of trials in all; None for no limit.
+
+        Raises
+        ------
+        Conflict
+            There are more trials already.
         """
 
     def close(self) -> None:
-        """Want nothing more; trials that train are paused where they are, and go on first if it is extended."""
+        """Want nothing more.
+
+        Trials that train are paused where they are, and continue first if the search is extended.
+        """
 
     def over(self) -> bool:
-        """Whether nothing is left to do: no trial trains, and none will be wanted."""
+        """Return whether the search is at its end.
+
+        Returns
+        -------
+        bool
+            True if no trial trains, and none will be wanted.
+        """
 
 
 class Plan(NamedTuple):
-    """What is known of a search before it runs, for a dry run."""
+    """Tell what is known of a search before it runs, for a dry run.
+
+    Parameters
+    ----------
+    trials : int or None
+        Number of trials at most; None if a budget or the method limits it.
+    shortest : int
+        Units of the trial that is trained least.
+    reports : int
+        Number of reports, of all trials, after which something may be decided; 0 if that is unknown.
+
+    Examples
+    --------
+    >>> from daylight.search import Plan
+    >>> Plan(trials=16, shortest=10, reports=16).shortest
+    10
+    """
 
     trials: int | None  # None: as many as a budget allows, or the method likes
     shortest: int  # units of the trial that is trained least

@@ -42,7 +42,25 @@ class _Place(NamedTuple):
 
 
 class Encoder:
-    """Points and hyperparameters of one space, each made of the other."""
+    """Turn hyperparameters of a space into points of the unit cube, and back.
+
+    A point that is uniform in the cube makes values that are uniform on their scales.
+
+    Parameters
+    ----------
+    space : Space
+        What is searched. It gives the attribute `dimensions`: name and number of choices of each coordinate.
+
+    Examples
+    --------
+    >>> from daylight.search import Encoder, Parameter, Range, Space
+    >>> lr = Parameter(name="lr", domain=Range(low=1e-4, high=1e-2, scale="log"))
+    >>> encoder = Encoder(Space(parameters=(lr,)))
+    >>> [round(at, 6) for at in encoder.encode({"lr": 1e-3})]
+    [0.5]
+    >>> sorted(encoder.decode([1.0]))
+    ['lr']
+    """
 
     def __init__(self, space: Space) -> None:
         dimensions: list[Dimension] = []
@@ -56,9 +74,19 @@ class Encoder:
         self.dimensions: tuple[Dimension, ...] = tuple(dimensions)
 
     def decode(self, point: Sequence[float]) -> dict[str, Value]:
-        """The hyperparameters at a point with coordinates in [0, 1]; those that do not count are ignored.
+        """Return the hyperparameters at a point.
 
         A parameter whose condition does not hold is left out; blocks are a list of dictionaries.
+
+        Parameters
+        ----------
+        point : sequence of float
+            Coordinates from 0 to 1; those that do not count are ignored.
+
+        Returns
+        -------
+        dict of str to Any
+            Hyperparameters by name.
         """
         found = _decoded(self._outer, point)
         for name, blocks in self._lists.items():
@@ -67,10 +95,24 @@ class Encoder:
         return {name: found[name] for name in self._names if name in found}
 
     def encode(self, params: Mapping[str, Value]) -> list[float]:
-        """The point of these hyperparameters, NaN where a coordinate does not count; other names are ignored.
+        """Return the point of these hyperparameters.
 
-        A choice is the middle of its share, (k + 0.5) / n. Raises ValueError for a value outside of its domain
-        and for one that is missing.
+        A choice becomes the middle of its share, (k + 0.5) / n.
+
+        Parameters
+        ----------
+        params : mapping of str to Any
+            Hyperparameters by name; other names are ignored.
+
+        Returns
+        -------
+        list of float
+            Coordinates from 0 to 1; NaN for hyperparameters that do not count.
+
+        Raises
+        ------
+        ValueError
+            A value is missing, or outside of its domain.
         """
         point = [math.nan] * len(self.dimensions)
         counts = {name: len(blocks) for name in self._lists if isinstance(blocks := params.get(name), list)}

@@ -11,10 +11,36 @@ from kernel_backend.search.custom import SearchProcess
 
 
 def make(settings: Settings, space: Space, asker: SearchProcess | None = None) -> Searcher:
-    """The searcher of these settings, at its beginning; the same settings make the same one.
+    """Make the searcher of a method, at its beginning.
 
-    `asker` is the class of the cell, for the method custom. Raises InvalidRequest where the method cannot search this
-    space, or a library of its sampler or the package of the method is missing.
+    The same settings make the same searcher.
+
+    Parameters
+    ----------
+    settings : Settings
+        Method, its options, and the length of a training.
+    space : Space
+        What is searched.
+    asker : SearchProcess, optional
+        Process of the user's class, for the method ``custom`` alone.
+
+    Returns
+    -------
+    Searcher
+        The searcher, with no trial yet.
+
+    Raises
+    ------
+    InvalidRequest
+        There is no such method, it cannot search this space, or its package or a library of its sampler is missing.
+
+    Examples
+    --------
+    >>> from daylight.search import Parameter, Range, Settings, Space, make
+    >>> lr = Parameter(name="lr", domain=Range(low=1e-4, high=0.1, scale="log"))
+    >>> searcher = make(Settings(method="asha", units=16, trials=8), Space(parameters=(lr,)))
+    >>> searcher.on_vacancy().until
+    1
     """
     method = method_of(settings.method)
     factory = function_of(method, method.factory)

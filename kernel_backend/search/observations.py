@@ -1,4 +1,4 @@
-"""What a search has seen: where its trials are in the unit cube, and how good they were at which unit."""
+"""Hold what a search has observed: points in the unit cube, and results by unit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,32 @@ Array = NDArray[np.float64]
 
 
 class Observations:
-    """Points and values: lower is better here whatever the metric's mode, and what is not finite is the worst."""
+    """Hold the trials of a search as points of the unit cube, and their results by unit.
+
+    Lower values are better here, whatever the mode of the metric. A value that is not finite counts as the worst.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Turns hyperparameters into points of the unit cube, and back: `encode`, `decode`, `dimensions`.
+    mode : {"min", "max"}
+        Whether lower or higher values of the metric are better.
+    units : sequence of int
+        Units at which results are ranked.
+
+    Examples
+    --------
+    >>> from daylight.search import Encoder, Observations, Parameter, Range, Space
+    >>> space = Space(parameters=(Parameter(name="x", domain=Range(low=0.0, high=2.0)),))
+    >>> seen = Observations(Encoder(space), "max", units=[3])
+    >>> seen.begin(1, {"x": 1.0})
+    >>> seen.report(1, 3, 0.9)
+    >>> seen.points([1])
+    array([[0.5]])
+    >>> unit, ranking = seen.telling(1)
+    >>> unit, len(ranking)
+    (3, 1)
+    """
 
     def __init__(self, encoder: Encoder, mode: str, units: Sequence[int]) -> None:
         """Results are ranked at each of `units`."""
@@ -30,15 +55,47 @@ class Observations:
         """The last values of trials that train now; WORST before the first."""
 
     def lower(self, value: float) -> float:
-        """A value as it is compared."""
+        """Return a value as it is compared.
+
+        Parameters
+        ----------
+        value : float
+            Value as reported.
+
+        Returns
+        -------
+        float
+            The value, negated if higher is better; `WORST` if it is not finite.
+        """
         return self._sign * value if math.isfinite(value) else WORST
 
     def raw(self, lower: float) -> float:
-        """The value as it was reported; infinite, the bad way, where it diverged."""
+        """Return a compared value as it was reported.
+
+        Parameters
+        ----------
+        lower : float
+            Value that `lower` returned.
+
+        Returns
+        -------
+        float
+            The reported value; infinity of the worse sign if the trial diverged.
+        """
         return self._sign * lower
 
     def begin(self, trial: int, params: Mapping[str, Value]) -> None:
-        """A trial has these hyperparameters; one of another search that lies outside of this space is not seen."""
+        """Take the hyperparameters of a trial.
+
+        A trial of another search (below 1) that lies outside of this space is ignored.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        params : mapping of str to Any
+            Hyperparameters by name.
+        """
         if trial < 1:
             try:
                 self.encoder.encode(params)
@@ -49,11 +106,27 @@ class Observations:
         self._points.pop(trial, None)
 
     def train(self, trial: int) -> None:
-        """A trial trains."""
+        """Take that a trial trains.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        """
         self.training[trial] = WORST
 
     def report(self, trial: int, unit: int, value: float) -> None:
-        """A value at the end of a unit; it counts for every unit of the ranking that was passed without one."""
+        """Take a value of a trial; it counts for each ranked unit that was passed without one.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        unit : int
+            Unit at whose end it was reported.
+        value : float
+            Value as reported.
+        """
         lower = self.lower(value)
         if trial in self.training:
             self.training[trial] = lower
@@ -63,27 +136,69 @@ class Observations:
             above = self._above[trial] = above[1:]
 
     def rest(self, trial: int) -> None:
-        """A trial does not train any more."""
+        """Take that a trial does not train any more.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        """
         self.training.pop(trial, None)
 
     def fail(self, trial: int, unit: int) -> None:
-        """A trial failed on its way to a unit; it counts where that is ranked."""
+        """Record a failed trial as the worst result at its target unit, if that is ranked.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        unit : int
+            Its target.
+        """
         if unit in self.rankings:
             self.rankings[unit].record(trial, WORST)
 
     def forget(self, trial: int) -> None:
-        """A trial never was."""
+        """Drop the results of a trial.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        """
         self.rest(trial)
         for ranking in self.rankings.values():
             ranking.forget(trial)
 
     def telling(self, least: int) -> tuple[int, Ranking] | None:
-        """The highest unit with so many results; None where there is none yet."""
+        """Return the highest unit that has enough results.
+
+        Parameters
+        ----------
+        least : int
+            Number of results that is enough.
+
+        Returns
+        -------
+        tuple of int and Ranking, or None
+            The unit and its results in order; None if no unit has so many.
+        """
         enough = (each for each in reversed(self.rankings.items()) if len(each[1]) >= least)
         return next(enough, None)
 
     def points(self, trials: Sequence[int]) -> Array:
-        """Where trials are: [n, dimensions], NaN in those that do not count."""
+        """Return trials as points of the unit cube.
+
+        Parameters
+        ----------
+        trials : sequence of int
+            Numbers of n trials.
+
+        Returns
+        -------
+        ndarray of float, shape (n, dimensions)
+            Coordinates from 0 to 1; NaN for hyperparameters that do not count in a trial.
+        """
         for trial in trials:
             if trial not in self._points:  # made when it is first needed: a log is replayed without
                 self._points[trial] = np.array(self.encoder.encode(self.params[trial]))

@@ -15,7 +15,32 @@ COMMON = ("trials", "parallel", "budget", "max_time", "warm")  # fields of `Sear
 
 
 class MethodOption(Record):
-    """One option of a method's own, given as `--search-option NAME=VALUE`."""
+    """Describe one option of a search method, given as `--search-option NAME=VALUE`.
+
+    Parameters
+    ----------
+    name : str
+        Lower case letters, digits, ``-`` and ``_``, beginning with a letter.
+    type : {"int", "float", "bool", "str"}
+        Type of its values.
+    default : bool, int, float or str
+        Value if none is given; it must be a value that may be given.
+    summary : str
+        What it does, for help and documentation.
+    least : float, optional
+        Smallest number that may be given.
+    most : float, optional
+        Largest number that may be given.
+    choices : tuple, optional
+        Values that may be given; by default all of the type.
+
+    Examples
+    --------
+    >>> from daylight.search import MethodOption
+    >>> option = MethodOption(name="temperature", type="float", default=0.5, least=0.01, most=1.0)
+    >>> option.refuse(2.0)
+    'must be at most 1'
+    """
 
     name: str = Field(pattern=NAME)
     type: Literal["int", "float", "bool", "str"]
@@ -32,7 +57,18 @@ class MethodOption(Record):
         return self
 
     def refuse(self, value: Value) -> str:
-        """Return what is wrong with a value (`must be at least 1`); empty where it may be given."""
+        """Return what is wrong with a value.
+
+        Parameters
+        ----------
+        value : Any
+            Value that a user has given.
+
+        Returns
+        -------
+        str
+            The reason, such as ``must be at least 1``; empty if the value may be given.
+        """
         kinds = {"int": int, "float": int | float, "bool": bool, "str": str}
         names = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
         if not isinstance(value, kinds[self.type]) or (self.type != "bool" and isinstance(value, bool)):
@@ -50,10 +86,52 @@ class MethodOption(Record):
 
 
 class SearchMethod(Record):
-    """One method of searching: validation, help, dry runs, the service and the views read this record.
+    """Describe a search method for validation, help, dry runs, the service and the views.
 
-    `factory` names a function `(settings, space) -> Searcher` as `package.module:function`. It is imported when a
-    search is made, so that a kernel, which only needs the record, imports nothing else.
+    The factory is imported when a search is made. Whoever needs the record only, such as a notebook kernel, imports
+    nothing else.
+
+    Parameters
+    ----------
+    name : str
+        What `--search` is given. The entry point of another package must have the same name.
+    summary : str
+        What it does, for help and documentation.
+    factory : str
+        ``package.module:function`` of a function ``(settings, space) -> Searcher``.
+    uses : tuple of str
+        Fields of `Settings` that mean something to it, besides those that all methods have. Others are refused.
+    options : tuple of MethodOption
+        Options of its own. The factory finds their values in ``settings.options``.
+    trials : int, optional
+        Number of trials without `--trials`, `--budget` and `--max-time`; None if the factory decides.
+    sampler : str, default "random"
+        Sampler that proposes new trials, unless it uses `sampler` and the user gives another one.
+    learns : bool, default False
+        Whether earlier results change what it proposes, whatever the sampler.
+    space : {"none", "any", "ranges", "counted"}, default "ranges"
+        What must be searched: nothing, anything, at least one range or list, or a finite number of points.
+    judged : {"end", "midway", "rungs"}, default "end"
+        When it decides about a trial. With ``rungs`` the searcher has `brackets`, which the views draw.
+    own_class : bool, default False
+        Reserved for the method ``custom``, which runs a class of the user.
+    plan : str, optional
+        ``package.module:function`` of a function ``(settings, space) -> Plan``, for dry runs.
+    package : str
+        Distribution that adds it, set by the registry; empty for a built-in method.
+
+    Examples
+    --------
+    >>> from daylight.search import MethodOption, SearchMethod
+    >>> METHOD = SearchMethod(
+    ...     name="annealing",
+    ...     summary="steps around the best trial, shorter and shorter ones",
+    ...     factory="annealing.searcher:make",
+    ...     options=(MethodOption(name="temperature", type="float", default=0.5),),
+    ...     trials=12,
+    ... )
+    >>> METHOD.own_options({})
+    {'temperature': 0.5}
     """
 
     name: str = Field(pattern=NAME)
@@ -73,15 +151,37 @@ class SearchMethod(Record):
 
     @property
     def slow(self) -> bool:
-        """Whether nobody else may wait for its searcher: code that is not ours may take its time, and fail."""
+        """Return whether the service runs its searcher in a thread of its own: code of others may be slow, or fail."""
         return self.own_class or bool(self.package)
 
     def may_use(self, field: str) -> bool:
-        """Whether a field of `Search` means something to it."""
+        """Return whether a setting means something to this method.
+
+        Parameters
+        ----------
+        field : str
+            Name of a field of `Settings`, such as ``eta``.
+
+        Returns
+        -------
+        bool
+            False if giving it is an error.
+        """
         return field in self.uses or (field in COMMON and self.space != "none")
 
     def own_options(self, given: dict[str, Value]) -> dict[str, Value]:
-        """Return all options of its own, with defaults for those that are not given."""
+        """Return the values of all its options, with defaults for those that are not given.
+
+        Parameters
+        ----------
+        given : dict of str to Any
+            Values that the user has given, by name.
+
+        Returns
+        -------
+        dict of str to Any
+            A value for each option.
+        """
         return {option.name: given.get(option.name, option.default) for option in self.options}
 
 

@@ -68,7 +68,54 @@ class Search(Record):
 
 
 class Settings(Search):
-    """All that a searcher is built from: what was asked for, and what the rest of the configuration says."""
+    """Hold all that a searcher is made from: the options of the search, and the length of a training.
+
+    Parameters
+    ----------
+    method : str, default "single"
+        Name of the search method.
+    trials : int, optional
+        Number of trials at most; by default as the method or the budget has it.
+    sampler : str, optional
+        What proposes new trials; by default as the method has it.
+    stopping : bool, default False
+        Whether trials are stopped at rungs for good, instead of paused.
+    eta : int, default 4
+        One of `eta` trials continues from a rung to the next.
+    first_rung : int, optional
+        Units of the lowest rung; by default 1/256 of `units`, at least 1.
+    brackets : {"aggressive", "standard", "conservative"}, default "aggressive"
+        How early ASHA stops trials.
+    population : int, optional
+        Number of trials of population-based training.
+    interval : int, optional
+        Units between two rounds of population-based training.
+    parallel : int, optional
+        Number of trials that train at once, at most.
+    budget : float, optional
+        Slot seconds of all trials together.
+    max_time : float, optional
+        Seconds from the submission on.
+    source : str, optional
+        Name of the user's class, for the method ``custom``.
+    options : dict of str to Any
+        The method's own options. A factory finds a value for each of them.
+    warm : tuple of str
+        Experiments whose results are known (``"12"``), or a checkpoint to begin from (``"12.7"``).
+    units : int
+        Length of a whole training, in epochs or steps: the maximum resource R of ASHA.
+    mode : {"min", "max"}, default "min"
+        Whether lower or higher values of the metric are better.
+    seed : int, default 0
+        Seed of all that the search draws.
+
+    Examples
+    --------
+    >>> from daylight.search import Settings
+    >>> settings = Settings(method="asha", units=81)
+    >>> settings.limit, settings.samples_by
+    (64, 'kde')
+    """
 
     units: int = Field(ge=1)  # R: the epochs, or steps, of one whole training
     mode: Literal["min", "max"] = "min"  # of the metric

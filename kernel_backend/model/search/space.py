@@ -20,7 +20,31 @@ _End = Annotated[float, WithJsonSchema({"type": "number"})]  # `Range` refuses w
 
 
 class Range(Record):
-    """Numbers from `low` to `high`, both included."""
+    """Describe numbers from `low` to `high`, both included.
+
+    Parameters
+    ----------
+    type : str
+        Always ``"range"``.
+    low : float
+        Smallest number.
+    high : float
+        Largest number; greater than `low`.
+    whole : bool, default False
+        Whether only integers belong to it.
+    scale : {"linear", "log", "log2"}, default "linear"
+        Scale on which it is searched; ``log2`` holds powers of two only.
+    count : int, optional
+        Number of values that a grid takes from it.
+
+    Examples
+    --------
+    >>> from daylight.search import Range
+    >>> str(Range(low=1e-4, high=0.1, scale="log"))
+    '0.0001..0.1:log'
+    >>> Range(low=1, high=8, whole=True).holds(2.5)
+    False
+    """
 
     type: Literal["range"] = "range"
     low: _End
@@ -67,12 +91,23 @@ class Range(Record):
 
     @property
     def exponents(self) -> tuple[int, int]:
-        """Of the lowest and the highest power of two inside, exactly."""
+        """Return the exponents of the lowest and the highest power of two inside."""
         part, exponent = math.frexp(self.low)  # low is part * 2**exponent, and part is 0.5 or more
         return exponent - (part == 0.5), math.frexp(self.high)[1] - 1
 
     def holds(self, value: Value) -> bool:
-        """Whether it is a number of this range."""
+        """Return whether a value is a number of this range.
+
+        Parameters
+        ----------
+        value : Any
+            Value of a hyperparameter.
+
+        Returns
+        -------
+        bool
+            False also for integers of another scale, and for anything that is no number.
+        """
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.low <= value <= self.high:
             return False
         if self.scale == "log2":
@@ -86,7 +121,21 @@ class Range(Record):
 
 
 class Choices(Record):
-    """One of these values."""
+    """Describe a list of values, one of which is chosen.
+
+    Parameters
+    ----------
+    type : str
+        Always ``"choices"``.
+    values : tuple
+        Numbers, strings, booleans or None, each of them once.
+
+    Examples
+    --------
+    >>> from daylight.search import Choices
+    >>> Choices(values=("adam", "sgd")).holds("sgd")
+    True
+    """
 
     type: Literal["choices"] = "choices"
     values: tuple[Value, ...] = Field(min_length=1)  # one: it is given, and others hang on it
@@ -101,7 +150,18 @@ class Choices(Record):
         return self
 
     def holds(self, value: Value) -> bool:
-        """Whether it is one of them."""
+        """Return whether a value is one of the list.
+
+        Parameters
+        ----------
+        value : Any
+            Value of a hyperparameter.
+
+        Returns
+        -------
+        bool
+            True if the list has a value that equals it.
+        """
         return value in self.values
 
     def __str__(self) -> str:
@@ -124,10 +184,27 @@ class When(Record):
 
 
 class Parameter(Record):
-    """One hyperparameter of a space.
+    """Describe one hyperparameter of a space.
 
-    With `each`, it is one of every block: `each` names the parameter (`blocks`, a whole range) that says how many
-    there are, the functions get a list of dictionaries by that name, and `when` looks within the same block.
+    With `each` it belongs to every block of a list: functions get the list of dictionaries, and `when` refers to the
+    same block.
+
+    Parameters
+    ----------
+    name : str
+        Name of the hyperparameter, such as ``lr``; within a block such as ``kind``.
+    domain : Range or Choices
+        Its values.
+    when : When, optional
+        Condition under which it counts: another parameter has one of some values.
+    each : str, optional
+        Name of the parameter (``blocks``, a range of integers) that says how many blocks there are.
+
+    Examples
+    --------
+    >>> from daylight.search import Parameter, Range
+    >>> str(Parameter(name="lr", domain=Range(low=1e-4, high=0.1, scale="log")))
+    'lr=0.0001..0.1:log'
     """
 
     name: str  # `lr`; of a block: `kind`
@@ -137,7 +214,7 @@ class Parameter(Record):
 
     @property
     def label(self) -> str:
-        """The name on the line: `lr`, `block.kind`."""
+        """Return its name on the line of `%%dlsubmit`: `lr`, `block.kind`."""
         return f"{self.each.removesuffix('s')}.{self.name}" if self.each else self.name
 
     def __str__(self) -> str:
@@ -147,9 +224,22 @@ class Parameter(Record):
 
 
 class Space(Record):
-    """What is searched, in written order.
+    """Describe what is searched: hyperparameters in their written order.
 
-    A parameter with a single choice is given: it is here because others hang on it.
+    A parameter with a single choice is given. It is part of the space because others depend on it.
+
+    Parameters
+    ----------
+    parameters : tuple of Parameter
+        Hyperparameters; names, conditions and blocks must agree.
+
+    Examples
+    --------
+    >>> from daylight.search import Choices, Parameter, Range, Space
+    >>> lr = Parameter(name="lr", domain=Range(low=1e-4, high=0.1, scale="log"))
+    >>> width = Parameter(name="width", domain=Choices(values=(32, 64)))
+    >>> Space(parameters=(lr, width)).names
+    ('lr', 'width')
     """
 
     parameters: tuple[Parameter, ...] = ()
@@ -162,25 +252,57 @@ class Space(Record):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The hyperparameters that the functions get from it; those of blocks are within `blocks`."""
+        """Return the hyperparameters that functions get from it; those of blocks are within `blocks`."""
         return tuple(each.name for each in self.of(None))
 
     def of(self, blocks: str | None) -> tuple[Parameter, ...]:
-        """The parameters of each block of the list of this name, or (None) those outside of all blocks."""
+        """Return the parameters of one list of blocks, or those outside of all blocks.
+
+        Parameters
+        ----------
+        blocks : str or None
+            Name of the list; None for parameters outside of blocks.
+
+        Returns
+        -------
+        tuple of Parameter
+            The parameters in their written order.
+        """
         return tuple(parameter for parameter in self.parameters if parameter.each == blocks)
 
     def most(self, blocks: str) -> int:
-        """The largest number of blocks in the list of this name."""
+        """Return the largest number of blocks in a list.
+
+        Parameters
+        ----------
+        blocks : str
+            Name of the list.
+
+        Returns
+        -------
+        int
+            Largest number of blocks.
+        """
         (domain,) = (parameter.domain for parameter in self.of(None) if parameter.name == blocks)
         if isinstance(domain, Range):
             return int(domain.high)
         return max(each for each in domain.values if isinstance(each, int))
 
     def given(self, values: Mapping[str, Value]) -> Space:
-        """What is left to search where these hyperparameters are given.
+        """Return what is left to search if some hyperparameters are given.
 
-        One that others hang on stays, as its only choice; what never counts then goes, and so do the blocks of a list
-        that is given whole.
+        A parameter that others depend on stays, as its only choice. What can never count then is left out, and so are
+        the blocks of a list that is given whole.
+
+        Parameters
+        ----------
+        values : mapping of str to Any
+            Hyperparameters that are given, by name.
+
+        Returns
+        -------
+        Space
+            The rest of the space.
         """
         lists = {name for name, value in values.items() if isinstance(value, list) and self.of(name)}
         others = [each for each in self.parameters if not {each.name, each.each} & lists]

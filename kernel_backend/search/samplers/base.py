@@ -1,4 +1,7 @@
-"""What a new trial's hyperparameters are: anywhere, or on a list. A draw comes from (seed, number of the ask) alone."""
+"""Propose the hyperparameters of new trials: random points, a Sobol sequence, or a list.
+
+Each draw comes from (seed, number of the trial) alone.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +15,109 @@ from kernel_backend.search.samplers.sobol import Sobol
 
 
 class Sampler(Protocol):
-    """Where to look next. It remembers nothing: what there is to know is in the observations."""
+    """Propose the hyperparameters of new trials: the interface.
+
+    A sampler keeps no state of its own. It may use its seed, the number of the trial, and what was observed.
+
+    Examples
+    --------
+    >>> from daylight.search import RandomSampler, Sampler
+    >>> sampler: Sampler = RandomSampler(seed=0)
+    """
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """The hyperparameters of ask `number`, counted from 1."""
+        """Return the hyperparameters of a new trial.
+
+        Parameters
+        ----------
+        number : int
+            Number of the proposal, from 1.
+        seen : Observations
+            Trials and results so far, and the encoder of the space.
+
+        Returns
+        -------
+        dict of str to Any
+            Hyperparameters by name.
+        """
 
 
 class RandomSampler:
-    """Anywhere, each point of the unit cube being as likely."""
+    """Propose random points of the space, each equally likely.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of all draws.
+
+    Examples
+    --------
+    >>> from daylight.search import Parameter, RandomSampler, Range, Settings, Space, sampled
+    >>> space = Space(parameters=(Parameter(name="depth", domain=Range(low=1, high=9, whole=True)),))
+    >>> searcher = sampled(Settings(units=10, trials=3), space, RandomSampler(seed=0))
+    >>> 1 <= searcher.on_vacancy().params["depth"] <= 9
+    True
+    """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """A point that is drawn from (seed, number)."""
+        """Return a random point.
+
+        Parameters
+        ----------
+        number : int
+            Number of the proposal, from 1.
+        seen : Observations
+            Observations, for the encoder of the space.
+
+        Returns
+        -------
+        dict of str to Any
+            Hyperparameters by name.
+        """
         random = stream(self._seed, number)
         return seen.encoder.decode([random.random() for _ in seen.encoder.dimensions])
 
 
 class SobolSampler:
-    """Evenly everywhere: fewer holes and clusters than random points have."""
+    """Propose the points of a Sobol sequence: spread more evenly than random ones.
+
+    Parameters
+    ----------
+    dimensions : int
+        Number of coordinates of the space.
+    seed : int
+        Seed of the scrambling.
+
+    Examples
+    --------
+    >>> from daylight.search import Parameter, Range, Settings, SobolSampler, Space, sampled
+    >>> space = Space(parameters=(Parameter(name="depth", domain=Range(low=1, high=9, whole=True)),))
+    >>> searcher = sampled(Settings(units=10, trials=3), space, SobolSampler(dimensions=1, seed=0))
+    >>> 1 <= searcher.on_vacancy().params["depth"] <= 9
+    True
+    """
 
     def __init__(self, dimensions: int, seed: int) -> None:
         self._sobol = Sobol(dimensions, seed)
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """The point of this number."""
+        """Return a point of the sequence.
+
+        Parameters
+        ----------
+        number : int
+            Number of the proposal, from 1.
+        seen : Observations
+            Observations, for the encoder of the space.
+
+        Returns
+        -------
+        dict of str to Any
+            Hyperparameters by name.
+        """
         return seen.encoder.decode(self._sobol.point(number - 1))
 
 
@@ -48,10 +128,33 @@ class ListSampler:
         self._points = points
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """The point of this number; raises IndexError beyond the last."""
+        """Return the point of this number; raises IndexError beyond the last."""
         return dict(self._points[number - 1])
 
 
 def stream(seed: int, number: int) -> Random:
-    """The random numbers of one ask, as though no other ask had any."""
+    """Return the random numbers of one proposal.
+
+    They depend on (seed, number) alone, so that a log of decisions can be replayed from any entry.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the search.
+    number : int
+        Number of the proposal, from 1.
+
+    Returns
+    -------
+    random.Random
+        A generator of its own.
+
+    Examples
+    --------
+    >>> from daylight.search import stream
+    >>> stream(0, 7).random() == stream(0, 7).random()
+    True
+    >>> stream(0, 7).random() == stream(0, 8).random()
+    False
+    """
     return Random(f"{seed} {number}")  # of a text it takes the SHA-512: seeds that are near give streams that are not

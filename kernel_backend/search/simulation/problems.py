@@ -1,4 +1,4 @@
-"""What a simulated search trains: trials whose curves are known beforehand."""
+"""Define the learning curves that a simulated search trains."""
 
 from __future__ import annotations
 
@@ -17,28 +17,105 @@ Array = NDArray[np.float64]
 
 
 class Problem(Protocol):
-    """What trials are like: their curves, and the seconds that a unit of their training takes."""
+    """Give the learning curves of trials, and the seconds that a unit of training takes: the interface.
+
+    Examples
+    --------
+    >>> from daylight.search import Problem
+    >>> class Flat:
+    ...     units = 9
+    ...     def begin(self, trial, params, parent):
+    ...         return dict(params)
+    ...     def value(self, trial, unit):
+    ...         return 1.0
+    ...     def seconds(self, trial):
+    ...         return 60.0
+    >>> problem: Problem = Flat()
+    """
 
     units: int
     """R: what a whole training has."""
 
     def begin(self, trial: int, params: Mapping[str, Value], parent: int | None) -> dict[str, Value]:
-        """Begin a trial; the hyperparameters that it really has."""
+        """Begin a trial.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        params : mapping of str to Any
+            Hyperparameters that the search proposes.
+        parent : int or None
+            Trial whose checkpoint it begins from.
+
+        Returns
+        -------
+        dict of str to Any
+            Hyperparameters that the trial really has.
+        """
 
     def value(self, trial: int, unit: int) -> float:
-        """The metric at the end of a unit, from 1 to `units`."""
+        """Return the metric at the end of a unit.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        unit : int
+            Unit, from 1 to `units`.
+
+        Returns
+        -------
+        float
+            Value of the metric; NaN if the training diverged.
+        """
 
     def seconds(self, trial: int) -> float:
-        """What one unit takes."""
+        """Return the time that one unit takes.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
 
 
 class TableProblem:
-    """Recorded curves: a proposal takes the nearest row that none has taken before.
+    """Look the learning curves of trials up in a table of recorded trainings.
 
-    `names` are those of `configs[n, d]`, all numbers; `curves[n, T]` has the metric after unit 1 to T, NaN where the
-    training diverged. A unit takes one second. `space` says within what ranges, and on what scales, rows are near:
-    without it the columns are logarithmic where they are positive and span a factor of 100.
-    Raises ValueError where shapes do not agree, and IndexError at a proposal when all rows are taken.
+    A proposal takes the nearest row that no trial has taken. A unit takes one second.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of d hyperparameters.
+    configs : ndarray of float, shape (n, d)
+        Hyperparameters of n trainings.
+    curves : ndarray of float, shape (n, T)
+        Metric of each training after unit 1 to T; NaN where it diverged.
+    space : Space, optional
+        Ranges and scales that say which rows are near. By default they span the columns, on a logarithmic scale where a
+        column is positive and spans a factor of 100.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not agree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from daylight.search import TableProblem
+    >>> problem = TableProblem(["lr"], np.array([[0.001], [0.1]]), np.array([[0.9, 0.7], [0.8, 0.4]]))
+    >>> problem.begin(1, {"lr": 0.05}, parent=None)
+    {'lr': 0.1}
+    >>> problem.value(1, unit=2)
+    0.4
     """
 
     def __init__(
@@ -60,11 +137,42 @@ class TableProblem:
         """The row of each trial."""
 
     def row(self, index: int) -> dict[str, Value]:
-        """The hyperparameters of a row."""
+        """Return the hyperparameters of a row.
+
+        Parameters
+        ----------
+        index : int
+            Number of the row, from 0.
+
+        Returns
+        -------
+        dict of str to Any
+            Hyperparameters by name.
+        """
         return {name: float(value) for name, value in zip(self.names, self.configs[index], strict=True)}
 
     def begin(self, trial: int, params: Mapping[str, Value], parent: int | None) -> dict[str, Value]:
-        """Take the nearest free row."""
+        """Begin a trial on the nearest free row.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        params : mapping of str to Any
+            Hyperparameters that the search proposes.
+        parent : int or None
+            Ignored: a row is a whole training.
+
+        Returns
+        -------
+        dict of str to Any
+            Hyperparameters of the row.
+
+        Raises
+        ------
+        IndexError
+            All rows are taken.
+        """
         if not self._free.any():
             raise IndexError(f"all {len(self._free)} rows are taken")
         apart = ((self._points - np.array(self._encoder.encode(params))) ** 2).sum(axis=1)
@@ -74,11 +182,35 @@ class TableProblem:
         return self.row(index)
 
     def value(self, trial: int, unit: int) -> float:
-        """What the row's curve has there."""
+        """Return the value that the row of a trial has.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+        unit : int
+            Unit, from 1 to `units`.
+
+        Returns
+        -------
+        float
+            Value of the metric; NaN if the training diverged.
+        """
         return float(self.curves[self.taken[trial], unit - 1])
 
     def seconds(self, trial: int) -> float:
-        """One second a unit."""
+        """Return one second a unit.
+
+        Parameters
+        ----------
+        trial : int
+            Number of the trial.
+
+        Returns
+        -------
+        float
+            Always 1.0.
+        """
         return 1.0
 
 
@@ -111,5 +243,5 @@ class Trained:
         return floor + math.pow(unit, -speed)
 
     def seconds(self, trial: int) -> float:
-        """The same for all."""
+        """Return the same time for all trials."""
         return self._seconds

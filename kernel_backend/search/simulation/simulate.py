@@ -31,12 +31,52 @@ def simulate(
     resume_cost: float = 0.0,
     reports: Literal["units", "targets"] = "units",
 ) -> Trace:
-    """Run a search on `workers` gangs until it is over, `max_time` seconds have passed or a report is `goal` or better.
+    """Run a search against recorded learning curves, on a simulated clock.
 
-    `jitter` is the standard deviation of the logarithm of a trial's speed; `failures` the share of gangs whose trial
-    fails for good before it has come to its target; `resume_cost` the seconds for which a gang loads before it trains,
-    which a trial that keeps its slots is spared. Trials report at the end of each unit, or at their targets alone:
-    then long trainings take no longer than short ones. The same arguments give the same trace.
+    The run ends when the search is over, after `max_time`, or at a report that is as good as `goal`. The same arguments
+    give the same trace.
+
+    Parameters
+    ----------
+    searcher : Searcher
+        Search at its beginning, as `make` returns it.
+    problem : Problem
+        Learning curves of the trials, and the seconds that a unit takes.
+    workers : int
+        Number of gangs.
+    seed : int, default 0
+        Seed of `jitter` and `failures`.
+    mode : {"min", "max"}, default "min"
+        Whether lower or higher values are better, for `goal` and the trace.
+    max_time : float, default inf
+        Seconds on the simulated clock.
+    goal : float, optional
+        Value at which the run ends.
+    jitter : float, default 0.0
+        Standard deviation of the logarithm of a trial's speed.
+    failures : float, default 0.0
+        Share of gangs, from 0 to 1, whose trial fails for good before its target.
+    resume_cost : float, default 0.0
+        Seconds that a gang loads before it trains; a trial that keeps its gang does not pay them.
+    reports : {"units", "targets"}, default "units"
+        Whether trials report at the end of each unit, or at their targets only, which is faster for long trainings.
+
+    Returns
+    -------
+    Trace
+        Trials, reports and use of the workers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from daylight.search import Settings, TableProblem, make, simulate
+    >>> rates = np.logspace(-4, -1, 16)
+    >>> losses = np.abs(np.log10(rates[:, None]) + 2.5) + 1 / np.arange(1, 10)
+    >>> problem = TableProblem(["lr"], rates[:, None], losses)
+    >>> searcher = make(Settings(method="asha", units=9, trials=16, eta=3, sampler="random"), problem.space)
+    >>> trace = simulate(searcher, problem, workers=4)
+    >>> len(trace.trials), round(trace.best_at(trace.ended), 2)
+    (16, 0.21)
     """
     world = _World(searcher, problem, workers, seed, mode, jitter, failures, resume_cost, reports == "units")
     world.fill()
@@ -155,6 +195,6 @@ class _World:
         return value <= goal if self._mode == "min" else value >= goal
 
     def trace(self) -> Trace:
-        """What came of it."""
+        """Return what came of it."""
         times, values = np.array(self._reports, dtype=float).reshape(-1, 2).T
         return Trace(self._mode, self._workers, self._trials, times, values, self._busy, self.now)

@@ -1,4 +1,4 @@
-"""What came of a simulated search."""
+"""Hold the result of a simulated search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,33 @@ class SimulatedTrial:
 
 @dataclass
 class Trace:
-    """All of it: `times[n]` and `values[n]` of the finite reports, in order of time."""
+    """Hold the result of a simulated search: trials, reports and use of the workers.
+
+    Parameters
+    ----------
+    mode : {"min", "max"}
+        Whether lower or higher values are better.
+    workers : int
+        Number of gangs.
+    trials : dict of int to SimulatedTrial
+        Trials by number: hyperparameters, values by unit, state, seconds of training.
+    times : ndarray of float, shape (n,)
+        Seconds of the finite reports, in order.
+    values : ndarray of float, shape (n,)
+        Values of these reports.
+    busy : float
+        Seconds that workers trained or loaded, over all of them.
+    ended : float
+        Seconds until the last trial gave its worker back, or the time was up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from daylight.search import Trace
+    >>> trace = Trace("min", 2, {}, np.array([1.0, 2.0]), np.array([0.9, 0.5]), busy=3.0, ended=2.0)
+    >>> trace.utilisation, trace.time_to(0.6), trace.best_at(1.5)
+    (0.75, 2.0, 0.9)
+    """
 
     mode: Mode
     workers: int
@@ -43,21 +69,49 @@ class Trace:
 
     @property
     def utilisation(self) -> float:
-        """The share of all workers' time in which they had a trial."""
+        """Return the share of all workers' time in which they had a trial, from 0 to 1."""
         return self.busy / (self.workers * self.ended) if self.ended else 0.0
 
     def incumbent(self) -> Array:
-        """The best value reported so far, beside `times`."""
+        """Return the best value reported so far, at each of `times`.
+
+        Returns
+        -------
+        ndarray of float, shape (n,)
+            The best value up to each report.
+        """
         best = np.minimum if self.mode == "min" else np.maximum
         found: Array = best.accumulate(self.values)
         return found
 
     def time_to(self, value: float) -> float:
-        """When a report was first as good as `value`; infinity if none was."""
+        """Return the time of the first report that is as good as a value.
+
+        Parameters
+        ----------
+        value : float
+            Value of the metric.
+
+        Returns
+        -------
+        float
+            Seconds; infinity if there was none.
+        """
         good = self.values <= value if self.mode == "min" else self.values >= value
         return float(self.times[good.argmax()]) if good.any() else float("inf")
 
     def best_at(self, time: float) -> float:
-        """The best value reported up to a time; NaN before the first."""
+        """Return the best value reported up to a time.
+
+        Parameters
+        ----------
+        time : float
+            Seconds on the simulated clock.
+
+        Returns
+        -------
+        float
+            Value of the metric; NaN before the first report.
+        """
         seen = int(np.searchsorted(self.times, time, side="right"))
         return float(self.incumbent()[seen - 1]) if seen else float("nan")

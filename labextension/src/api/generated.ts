@@ -2887,7 +2887,7 @@ export interface components {
         };
         /**
          * Choices
-         * @description One of these values.
+         * @description Describe a list of values, one of which is chosen.
          */
         Choices: {
             /**
@@ -3440,7 +3440,7 @@ export interface components {
         Message: components["schemas"]["ExperimentMessage"] | components["schemas"]["TrialMessage"] | components["schemas"]["AttemptMessage"] | components["schemas"]["ReportMessage"] | components["schemas"]["NoteMessage"] | components["schemas"]["ArtifactMessage"] | components["schemas"]["SearchMessage"];
         /**
          * MethodOption
-         * @description One option of a method's own, given as `--search-option NAME=VALUE`.
+         * @description Describe one option of a search method, given as `--search-option NAME=VALUE`.
          */
         MethodOption: {
             name: string;
@@ -3550,10 +3550,10 @@ export interface components {
         };
         /**
          * Parameter
-         * @description One hyperparameter of a space.
+         * @description Describe one hyperparameter of a space.
          *
-         *     With `each`, it is one of every block: `each` names the parameter (`blocks`, a whole range) that says how many
-         *     there are, the functions get a list of dictionaries by that name, and `when` looks within the same block.
+         *     With `each` it belongs to every block of a list: functions get the list of dictionaries, and `when` refers to the
+         *     same block.
          */
         Parameter: {
             name: string;
@@ -3659,7 +3659,7 @@ export interface components {
         };
         /**
          * Range
-         * @description Numbers from `low` to `high`, both included.
+         * @description Describe numbers from `low` to `high`, both included.
          */
         Range: {
             /**
@@ -3814,10 +3814,10 @@ export interface components {
         };
         /**
          * SearchMethod
-         * @description One method of searching: validation, help, dry runs, the service and the views read this record.
+         * @description Describe a search method for validation, help, dry runs, the service and the views.
          *
-         *     `factory` names a function `(settings, space) -> Searcher` as `package.module:function`. It is imported when a
-         *     search is made, so that a kernel, which only needs the record, imports nothing else.
+         *     The factory is imported when a search is made. Whoever needs the record only, such as a notebook kernel, imports
+         *     nothing else.
          */
         SearchMethod: {
             name: string;
@@ -3937,9 +3937,9 @@ export interface components {
         };
         /**
          * Space
-         * @description What is searched, in written order.
+         * @description Describe what is searched: hyperparameters in their written order.
          *
-         *     A parameter with a single choice is given: it is here because others hang on it.
+         *     A parameter with a single choice is given. It is part of the space because others depend on it.
          */
         Space: {
             /** @default [] */
@@ -4200,7 +4200,7 @@ export interface components {
         };
         /**
          * Choices
-         * @description One of these values.
+         * @description Describe a list of values, one of which is chosen.
          */
         ChoicesInput: {
             /**
@@ -4481,10 +4481,10 @@ export interface components {
         };
         /**
          * Parameter
-         * @description One hyperparameter of a space.
+         * @description Describe one hyperparameter of a space.
          *
-         *     With `each`, it is one of every block: `each` names the parameter (`blocks`, a whole range) that says how many
-         *     there are, the functions get a list of dictionaries by that name, and `when` looks within the same block.
+         *     With `each` it belongs to every block of a list: functions get the list of dictionaries, and `when` refers to the
+         *     same block.
          */
         ParameterInput: {
             name: string;
@@ -4503,7 +4503,7 @@ export interface components {
         };
         /**
          * Range
-         * @description Numbers from `low` to `high`, both included.
+         * @description Describe numbers from `low` to `high`, both included.
          */
         RangeInput: {
             /**
@@ -4646,9 +4646,9 @@ export interface components {
         };
         /**
          * Space
-         * @description What is searched, in written order.
+         * @description Describe what is searched: hyperparameters in their written order.
          *
-         *     A parameter with a single choice is given: it is here because others hang on it.
+         *     A parameter with a single choice is given. It is part of the space because others depend on it.
          */
         SpaceInput: {
             /** @default [] */
