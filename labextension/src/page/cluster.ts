@@ -2,7 +2,7 @@
 
 import { Poll } from '@lumino/polling';
 
-import type { Account, AuditEntry, NodeUse, Overview, Pool, Self, UseOverTime, Waiting } from '../api/types';
+import type { Account, Answer, AuditEntry, ReadRoute, UseOverTime } from '../api/types';
 import { ServiceError } from '../service/source';
 import type { Query } from '../service/source';
 import type { Act } from './actions';
@@ -112,8 +112,8 @@ export class Cluster {
   /** How many slots an account has held in the last so many seconds; throws ServiceError. */
   async use(account: Pick<Account, 'kind' | 'name'>, seconds: number, points: number): Promise<UseOverTime> {
     const until = Math.floor(this._now()); // the service takes whole seconds
-    const path = `/accounts/${account.kind}/${encodeURIComponent(account.name)}/use`;
-    return (await this._source.ask('GET', path, { since: until - seconds, until, points })) as UseOverTime;
+    const query = { since: until - seconds, until, points };
+    return this._get('/api/accounts/{kind}/{name}/use', query, { kind: account.kind, name: account.name });
   }
 
   /** Lines of the log before those that are there. */
@@ -125,7 +125,7 @@ export class Cluster {
     }
     try {
       const query = { ...page(search), before };
-      const found = (await this._source.ask('GET', '/audit', query)) as { audit: AuditEntry[] };
+      const found = await this._get('/api/audit', query);
       if (search === this._known.auditOf) {
         this._take(withOlderDeeds(this._known, found.audit, DEEDS));
       }
@@ -162,31 +162,32 @@ export class Cluster {
   private async _asked(): Promise<[Partial<Known>, AuditEntry[] | null]> {
     switch (this._view) {
       case 'cluster': {
-        const [me, experiments, queue, nodes, pools] = (await this._all(
-          ['/me'],
-          ['/experiments', { state: 'active', limit: MINE }],
-          ['/queue'],
-          ['/nodes'],
-          ['/pools']
-        )) as [Self, { experiments: Overview[] }, { queue: Waiting[] }, { nodes: NodeUse[] }, { pools: Pool[] }];
+        const [me, experiments, queue, nodes, pools] = await Promise.all([
+          this._get('/api/me'),
+          this._get('/api/experiments', { state: 'active', limit: MINE }),
+          this._get('/api/queue'),
+          this._get('/api/nodes'),
+          this._get('/api/pools')
+        ]);
         return [{ me, ...experiments, ...queue, ...nodes, ...pools }, null];
       }
       case 'accounts': {
-        const [me, accounts] = (await this._all(['/me'], ['/accounts'])) as [Self, { accounts: Account[] }];
+        const [me, accounts] = await Promise.all([this._get('/api/me'), this._get('/api/accounts')]);
         return [{ me, ...accounts }, null];
       }
       case 'audit': {
-        const [me, { audit }] = (await this._all(['/me'], ['/audit', page(this._search)])) as [
-          Self,
-          { audit: AuditEntry[] }
-        ];
+        const [me, { audit }] = await Promise.all([this._get('/api/me'), this._get('/api/audit', page(this._search))]);
         return [{ me }, audit];
       }
     }
   }
 
-  private _all(...asked: readonly (readonly [string, Query?])[]): Promise<unknown[]> {
-    return Promise.all(asked.map(([path, query]) => this._source.ask('GET', path, query)));
+  /** What a route answers: the type comes from the OpenAPI document, and what is answered is not checked again. */
+  private async _get<R extends ReadRoute>(route: R, query?: Query, parts: Record<string, string> = {}) {
+    const path = route
+      .slice('/api'.length)
+      .replace(/\{(\w+)\}/g, (_, part: string) => encodeURIComponent(parts[part] ?? ''));
+    return (await this._source.ask('GET', path, query)) as Answer<R>;
   }
 
   private _take(known: Known): void {
