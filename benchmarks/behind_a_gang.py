@@ -34,7 +34,7 @@ GANG = 1_000_000  # the numbers of gangs begin here
 
 
 @dataclass
-class Seen:
+class Observation:
     """Record each gang's reservation: its begin, its idle slots, and its start had nothing been backfilled."""
 
     slots: int
@@ -95,7 +95,7 @@ def trace(slots: int, gangs: int, seed: int, spread: float) -> list[Workload]:
 def measure(slots: int, gangs: int, seed: int, risk: float, spread: float) -> str:
     nodes = [Node(name=f"n{nth:03}", kind="cuda", address="", slots=8) for nth in range(slots // 8)]
     jobs = trace(slots, gangs, seed, spread)
-    seen = Seen(slots, {job.number: job.duration for job in jobs})
+    seen = Observation(slots, {job.number: job.duration for job in jobs})
     until = EVERY * (gangs + 1)
     played = simulate(jobs, nodes, rules=Rules(risk=risk), until=until, watch=seen.watch)
     late = [seconds for seconds in seen.late.values() if seconds > 1.0]

@@ -32,7 +32,7 @@ from contenders import ours
 from contenders.savers import AsyncSave, AsyncStaging, Daylight, Nobody, Timed, TorchSave, Way
 from contenders.turns import ratio
 
-from kernel_backend.checkpoints.storage import open_place
+from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.checkpoints.writer import decode, flatten
 from kernel_backend.runner.loop import loop
 from kernel_backend.runner.loop.training import Training
@@ -140,7 +140,7 @@ def tensors(run: Training) -> dict[str, dict[str, torch.Tensor]]:
 def compare(count: int, folder: Path) -> None:
     """Print how many checkpoints hold what the training held when they were taken."""
     run = ours.build(folder, SOURCE, {"width": 512}, steps=ours.FOR_EVER, checkpoint_every=ours.NEVER)
-    home = open_place(str(folder / "checkpoints"))
+    home = open_storage(str(folder / "checkpoints"))
     way, taken, equal = Daylight(run.checkpoints), steps(run), 0
     next(taken)
     for _ in range(count):

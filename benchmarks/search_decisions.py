@@ -32,7 +32,7 @@ from kernel_backend.model.search.records import (
 )
 from kernel_backend.model.search.space import Parameter, Range, Space
 from kernel_backend.search import make, simulate
-from kernel_backend.search.log import fold, happen
+from kernel_backend.search.log import apply_event, fold
 from kernel_backend.search.simulation.problems import Trained
 
 DOMAIN = Range(low=1e-4, high=1.0, scale="log")
@@ -106,7 +106,7 @@ class Written:
         return int(self._searcher.wants()) if len(self.log) < self._events else 0
 
     def _happen(self, event: Happening) -> Any:
-        decision = happen(self._searcher, event)
+        decision = apply_event(self._searcher, event)
         self.log.append(LogEntry(number=len(self.log) + 1, at=0.0, event=event, decision=decision))
         return decision
 

@@ -40,7 +40,7 @@ def overlay(cwd: Path, targets: Mapping[str, Path], copies: Mapping[str, Path], 
     return Overlay(made.at(cwd), made.linked)
 
 
-def likeness_of(cwd: Path, folder: Path) -> Path:
+def overlay_of(cwd: Path, folder: Path) -> Path:
     """Where `overlay` has put it."""
     cwd = cwd.resolve()
     return folder / cwd.relative_to(cwd.anchor)

@@ -9,7 +9,7 @@ from typing import Any
 from kernel_backend.model.resources import Placement, Share
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
 from kernel_backend.scheduler.placement import Capacity, SlotsByNode
-from kernel_backend.scheduler.preemption import beyond, ripe
+from kernel_backend.scheduler.preemption import beyond, preemptible_now
 from kernel_backend.scheduler.requests import RequestKey, SlotRequest
 from kernel_backend.scheduler.state import ClusterState
 
@@ -84,7 +84,7 @@ class FairShareOfJobs:
         least = min(wanting, key=lambda ask: (self._used[ask.key], ask.order))
         over = [
             run
-            for run in ripe(picture.runs.values(), picture.rules, picture.at)
+            for run in preemptible_now(picture.runs.values(), picture.rules, picture.at)
             if run.since + self._quantum <= picture.at and self._used[run.key] > self._used[least.key]
         ]
         free = sum(map(len, picture.free.values())) - sum(start.ask.slots for start in fitting.starts)

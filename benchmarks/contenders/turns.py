@@ -132,7 +132,7 @@ class Gang:
                 os.killpg(process.pid, number)
 
 
-class Turns:
+class RoundRobin:
     """What a contender calls once a step: it returns at once, or when it is its turn again.
 
     Steps run ahead of a GPU; with one, all steps of a turn get the same share of it.
@@ -167,7 +167,7 @@ def _be_a_rank(contender: Contender, environment: Mapping[str, str], folder: str
     os.environ.update(environment)
     multiprocessing.set_start_method("fork", force=True)  # of loader workers, as in a plain script
     try:
-        contender.train(Turns(commands).step, *contender.arguments)
+        contender.train(RoundRobin(commands).step, *contender.arguments)
     except BaseException:
         traceback.print_exc()
     os._exit(1)  # without a wait for its loader workers: whoever waits for it shall hear of this at once

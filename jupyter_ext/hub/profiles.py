@@ -13,7 +13,7 @@ from kernel_backend.errors import DaylightError, InvalidRequest
 from kernel_backend.model.cluster.accounts import Account
 from kernel_backend.model.cluster.directory import read_quota
 from kernel_backend.model.cluster.quotas import Use
-from kernel_backend.model.cluster.servers import asked
+from kernel_backend.model.cluster.servers import server_request
 
 ANSWER_S = 5.0  # that a form may wait for Daylight
 TOKEN_S = 60  # that the token lives by which it is asked
@@ -36,7 +36,7 @@ def profiles(
     """
 
     async def of(spawner: Any) -> list[dict[str, Any]]:
-        standing = await standing_of(spawner, url)
+        standing = await offer_context(spawner, url)
         return offers(standing, resource=resource, pools=pools or {}, images=images or {}, default=most)
 
     return of
@@ -45,18 +45,19 @@ def profiles(
 def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = None) -> Hook:
     """What `c.Spawner.pre_spawn_hook` wants: refuses a server with more slots than its user may have; `then` goes on.
 
-    A form can be passed by, with the hub's API; this cannot. It holds for every spawner: see `asked` for what counts.
+    A form can be passed by, with the hub's API; this cannot. It holds for every spawner:
+    see `server_request` for what counts.
     """
 
     async def hook(spawner: Any) -> None:
         from jupyterhub.spawner import SpawnException
 
         try:
-            wanted = asked(spawner.user_options)
+            wanted = server_request(spawner.user_options)
         except InvalidRequest as error:
             raise SpawnException(error.message, reason="daylight", status_code=400) from error
         if wanted.slots:
-            refused = refusal(wanted, await standing_of(spawner, url), _beside(spawner))
+            refused = refusal(wanted, await offer_context(spawner, url), _beside(spawner))
             if refused is not None:
                 raise SpawnException(refused, reason="daylight", status_code=403)
         if then is not None and (more := then(spawner)) is not None:
@@ -65,7 +66,7 @@ def check_server(*, url: str | None = None, then: Callable[[Any], Any] | None = 
     return hook
 
 
-async def standing_of(spawner: Any, url: str | None = None) -> OfferContext:
+async def offer_context(spawner: Any, url: str | None = None) -> OfferContext:
     """What the spawner's user may have: as Daylight says, else as the hub's groups do."""
     address = url or spawner.environment.get("DAYLIGHT_URL")
     if address:
@@ -121,7 +122,7 @@ def _beside(spawner: Any) -> int:
     for other in spawner.user.spawners.values():
         if other.name != spawner.name and (other.active or other.pending):
             try:
-                total += asked(other.user_options).slots
+                total += server_request(other.user_options).slots
             except InvalidRequest:
                 continue
     return total

@@ -21,7 +21,7 @@ from jupyter_ext.magics.magic_first import first_line, magic_first
 from jupyter_ext.magics.recorder import Recorder
 from jupyter_ext.submit.dry_run import dry_run
 from jupyter_ext.submit.replacement_cell import offered
-from jupyter_ext.submit.stale_cells import edited
+from jupyter_ext.submit.stale_cells import stale_cells
 from jupyter_ext.submit.submit import PreparedSubmission, Session, SubmitOptions, check, read, send
 from jupyter_ext.submit.waiting import show, wait
 from kernel_backend import discovery
@@ -129,7 +129,7 @@ class DaylightMagics(Magics):
             draws_anew=not wanted.state_check,
         )
         needed = {piece.cell for piece in capture.pieces if piece.cell is not None}
-        changed = edited(notebook_path(self.kernel), cells, needed, self.recorder.started)
+        changed = stale_cells(notebook_path(self.kernel), cells, needed, self.recorder.started)
         return replace(capture, warnings=(*capture.warnings, *changed))
 
     def _define(self, cell: str, definition: Definition) -> None:

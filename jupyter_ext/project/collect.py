@@ -15,7 +15,7 @@ from jupyter_ext.capture.problems import Problem, cell_of
 from jupyter_ext.project.files import Tree
 from jupyter_ext.project.ignored import Ignored
 from jupyter_ext.project.imports import Import, added_folders, imports, touches_path
-from jupyter_ext.project.modules import OURS, FoundModule, Modules, editable_folders, foreign
+from jupyter_ext.project.modules import OURS, FoundModule, Modules, editable_folders, is_third_party
 from jupyter_ext.project.root import ProjectPlace
 from kernel_backend.model.snapshot import PROJECT, Project
 from kernel_backend.text import size as size_text
@@ -101,7 +101,7 @@ class _Collector:
     def _take(self, name: str, own: bool) -> list[Import]:
         """Ship this module if it is local; what it imports for its part."""
         top = self.modules.find(name.split(".")[0])
-        found = None if top is None or top.name in OURS or foreign(top) else self.modules.find(name)
+        found = None if top is None or top.name in OURS or is_third_party(top) else self.modules.find(name)
         if found is None or top is None:
             return []
         bases = [self.place.below(each.parent) for each in top.places if self.place.below(each)]

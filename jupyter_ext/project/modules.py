@@ -69,7 +69,7 @@ class Modules:
             return None
 
 
-def foreign(found: FoundModule) -> bool:
+def is_third_party(found: FoundModule) -> bool:
     """Whether a module belongs to Python or to an installed distribution."""
     return all(is_installed(path) for path in found.places)
 

@@ -13,7 +13,7 @@ import xxhash
 from jupyter_ext.project.modules import is_installed
 
 
-class _Seen(NamedTuple):
+class _Import(NamedTuple):
     spec: ModuleSpec  # `reload` makes a new one
     file: Path
     digest: str | None
@@ -24,7 +24,7 @@ class Imported:
 
     def __init__(self) -> None:
         self._known: dict[str, object] = {}  # what has been looked at: name -> its spec then
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _Import] = {}
 
     def look(self) -> None:
         """Remember the sources of modules that were imported, or loaded again, since the last look."""
@@ -37,7 +37,7 @@ class Imported:
                 if isinstance(spec, ModuleSpec) and spec.has_location:
                     origin = str(spec.origin)
                     if origin.endswith(".py") and not is_installed(origin):
-                        self._seen[name] = _Seen(spec, Path(origin), _digest(Path(origin)))
+                        self._seen[name] = _Import(spec, Path(origin), _digest(Path(origin)))
 
     def changed(self, files: Mapping[str, Path]) -> Iterator[str]:
         """A sentence for each of these modules (name -> file) whose file is another since it was imported."""

@@ -22,7 +22,7 @@ from jupyter_ext.views import bundle
 from jupyter_ext.views.saved_state import SAVED_LINES, SAVED_POINTS, SAVED_TRIALS, SAVED_UNITS, fitted
 from kernel_backend.client.conversation import read_answer
 from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, TooLarge
-from kernel_backend.model.record import Record, complaint
+from kernel_backend.model.record import Record, problem_text
 from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import SearchCurves, SearchStatus
@@ -148,7 +148,7 @@ class Change(Api):
         try:
             asked = self.record.model_validate_json(self.request.body)
         except ValidationError as error:
-            raise InvalidRequest(complaint(error)) from None
+            raise InvalidRequest(problem_text(error)) from None
         await self.relay(parts, asked.model_dump_json(exclude_none=True).encode())
 
 

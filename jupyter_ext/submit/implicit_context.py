@@ -35,7 +35,7 @@ class ImplicitContext:
     warnings: tuple[str, ...] = ()
 
 
-def surroundings(folder: Path, known: Sequence[str], room: ArchiveBudget) -> ImplicitContext:
+def collect_context(folder: Path, known: Sequence[str], room: ArchiveBudget) -> ImplicitContext:
     """Sources of editable distributions, and how the files of `folder` differ from git's commit.
 
     One that holds what looks like a secret, or one of the `known` ones, is left out: nobody asked for it to travel. So

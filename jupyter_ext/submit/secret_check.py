@@ -17,7 +17,7 @@ _UNNAMED = "name the file in .daylightignore and in no --include"
 _BEGINNING = 8192  # bytes that tell a text from anything else
 
 
-def leaks(
+def find_leaks(
     capture: Capture, files: Mapping[str, bytes], given: Mapping[str, Value], known: Sequence[str]
 ) -> Iterator[Problem]:
     """A problem for each line of the definition, of `files` or of `given` that holds what looks like a secret.

@@ -13,7 +13,7 @@ from jupyter_ext.capture import Cell
 _LARGEST = 32 * 2**20  # bytes of a notebook's file that are read: outputs may be huge
 
 
-def edited(path: str | None, cells: Sequence[Cell], needed: Collection[int], started: float = 0.0) -> list[str]:
+def stale_cells(path: str | None, cells: Sequence[Cell], needed: Collection[int], started: float = 0.0) -> list[str]:
     """A warning for each needed cell (by number) whose text in the notebook's file is another than the one that ran.
 
     Silent where the file is not known, not readable or too large, was saved before `started`, when the kernel ran its

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from jupyter_ext.capture import Capture, Problem
 from jupyter_ext.project import LIMIT, Imported, ProjectFiles, collect, place_of
 from jupyter_ext.recognise import recognise
-from jupyter_ext.submit.implicit_context import ArchiveBudget, ImplicitContext, surroundings
+from jupyter_ext.submit.implicit_context import ArchiveBudget, ImplicitContext, collect_context
 from jupyter_ext.submit.process import notebook_process
-from jupyter_ext.submit.secret_check import leaks, without_secrets
+from jupyter_ext.submit.secret_check import find_leaks, without_secrets
 from kernel_backend import NUMERICS, __version__
 from kernel_backend.client import Client
 from kernel_backend.data import Declared, declare
@@ -36,7 +36,7 @@ from kernel_backend.snapshots.archive import MAX_BYTES, MAX_MEMBERS, pack_snapsh
 from kernel_backend.snapshots.environment import record
 from kernel_backend.snapshots.state import state_of
 from kernel_backend.spec.assignments import ParsedAssignments, parse_line
-from kernel_backend.spec.config_text import given_words, size_word, to_config
+from kernel_backend.spec.config_text import size_word, specified_options, to_config
 from kernel_backend.spec.options import OPTIONS
 from kernel_backend.spec.search_rules import check_search
 from kernel_backend.text import size
@@ -123,7 +123,7 @@ def read(options: Namespace, wrong: Sequence[str] = ()) -> ParsedLine:
     asked = tried(lambda: wanted(options), SubmitOptions())
     if not complaints:
         tried(lambda: check_search(config, space), None)
-    return ParsedLine(config, given, space, asked, tuple(complaints), tuple(given_words(options)))
+    return ParsedLine(config, given, space, asked, tuple(complaints), tuple(specified_options(options)))
 
 
 class Session(NamedTuple):
@@ -202,7 +202,7 @@ def check(
         *capture.problems,
         *travelling.problems,
         *_too_large({**files, **declared.files}),
-        *leaks(capture, files, {**given, **_choices(space), **asked.texts}, known_secrets()),
+        *find_leaks(capture, files, {**given, **_choices(space), **asked.texts}, known_secrets()),
         *unreadable,
     ]
     try:
@@ -223,7 +223,7 @@ def check(
     process = notebook_process(capture, files) if compares else None
     sent = {**files, **declared.files}
     room = ArchiveBudget(MAX_MEMBERS - _OURS - len(sent), MAX_BYTES - sum(map(len, sent.values())))
-    around = surroundings(Path.cwd(), known_secrets(), room)
+    around = collect_context(Path.cwd(), known_secrets(), room)
     passing = _passing(capture, travelling, session)
     return PreparedSubmission(
         capture, definition, params, searched, travelling, declared, asked.commits, state, around, passing, process

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from kernel_backend.agent.records import Greeting, ListedCheckpoint
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, Streamed, dump, parse
-from kernel_backend.checkpoints.storage import CheckpointStorage, open_place
+from kernel_backend.checkpoints.storage import CheckpointStorage, open_storage
 from kernel_backend.checkpoints.verify import files_of
 from kernel_backend.engines.local import LocalEngine
 from kernel_backend.home import attempt_folder
@@ -205,7 +205,7 @@ class AgentOperations:
         return job.model_copy(update=here)
 
     def _place(self, experiment: int, trial: int, uid: str) -> Checkpoints:
-        return open_place(self._places.where(experiment, trial), uid)
+        return open_storage(self._places.where(experiment, trial), uid)
 
     def _kept(self, body: Iterator[bytes], experiment: int, trial: int, uid: str) -> tuple[Checkpoints, Manifest]:
         return self._place(experiment, trial, uid), parse(b"".join(body))

@@ -89,7 +89,7 @@ class OperationFailed(PlaceUnavailable):
     """An operation that an agent could not do: it is there, and this time it cannot."""
 
 
-def trouble_of(error: Exception) -> ErrorReply:
+def error_reply(error: Exception) -> ErrorReply:
     """An error as it travels."""
     if isinstance(error, DaylightError):
         return ErrorReply(error=type(error).__name__, message=error.message[:MESSAGE_LIMIT], details=error.details)
@@ -99,8 +99,8 @@ def trouble_of(error: Exception) -> ErrorReply:
     return ErrorReply(error=type(error).__name__, message=f"{type(error).__name__}: {error}"[:MESSAGE_LIMIT])
 
 
-def error_of(trouble: ErrorReply) -> Exception:
-    """The error that `trouble_of` described, where an agent may say it; Failed for any other."""
+def error_from_reply(trouble: ErrorReply) -> Exception:
+    """The error that `error_reply` described, where an agent may say it; Failed for any other."""
     message = trouble.message[:MESSAGE_LIMIT]
     if trouble.error == "OSError" and trouble.number is not None:
         return OSError(trouble.number, message, trouble.file)

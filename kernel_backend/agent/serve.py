@@ -17,12 +17,12 @@ from kernel_backend.agent.protocol import (
     AnswerHead,
     Closed,
     ProtocolError,
+    error_reply,
     receive_bytes,
     receive_question,
     send,
     send_bytes,
     send_frame,
-    trouble_of,
 )
 from kernel_backend.errors import DaylightError
 from kernel_backend.home import home as default_home
@@ -82,7 +82,7 @@ def _answer(link: socket.socket, hands: AgentOperations) -> None:
         if not isinstance(error, DaylightError | OSError):
             _log.exception("%s", question.op)
         deque(body, maxlen=0)  # bytes that nobody has read would cut the answer off
-        send(link, AnswerHead(error=trouble_of(error)))
+        send(link, AnswerHead(error=error_reply(error)))
         return
     if isinstance(found, Contents):
         send(link, AnswerHead(bytes=found.size))
@@ -107,7 +107,7 @@ def _be_asked(link: socket.socket, asked: SearchClassProcess) -> None:
             try:
                 found = getattr(asked, question.op)(**question.arguments)
             except Exception as error:
-                send(link, AnswerHead(error=trouble_of(error)))
+                send(link, AnswerHead(error=error_reply(error)))
             else:
                 send(link, AnswerHead())
                 send_frame(link, to_json(found, inf_nan_mode="constants"))

@@ -19,7 +19,7 @@ from kernel_backend.errors import DaylightError, InvalidRequest, NotFound, Other
 from kernel_backend.identity.base import Browsers, Identity
 from kernel_backend.model import versions
 from kernel_backend.model.cluster.people import Person
-from kernel_backend.model.record import Record, complaint
+from kernel_backend.model.record import Record, problem_text
 from kernel_backend.model.versions import DEFAULTS, VERSION
 
 if TYPE_CHECKING:
@@ -218,10 +218,10 @@ class ApiHandler(AuthenticatedHandler):
             theirs, unknown = self.request.headers.get(VERSION, ""), "extra_forbidden" in str(error)
             if unknown and theirs not in ("", __version__):
                 raise OtherVersion(
-                    f"{complaint(error)}: this service is Daylight {__version__} and does not know what Daylight "
+                    f"{problem_text(error)}: this service is Daylight {__version__} and does not know what Daylight "
                     f"{theirs[:50]} asks for; use what both know, or have the service run by the newer version"
                 ) from None
-            raise InvalidRequest(complaint(error)) from None
+            raise InvalidRequest(problem_text(error)) from None
 
     def reply(self, answer: Record | dict[str, Any]) -> None:
         """Answer with JSON; records within are spelled out."""

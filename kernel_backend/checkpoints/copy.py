@@ -10,7 +10,7 @@ from kernel_backend.errors import CheckpointDamaged, NotFound
 from kernel_backend.model.trial import BEFORE, WEIGHTS, checkpoint_order
 
 
-def take_over(
+def copy_checkpoint(
     places: CheckpointStorage, source: str, place: Checkpoints, experiment: int, trial: int, *, or_newer: bool = False
 ) -> None:
     """Copy checkpoint `41.1/500-2` to the place of a trial, every byte verified; its last act is the commit.

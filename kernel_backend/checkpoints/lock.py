@@ -16,7 +16,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}  # what file systems 
 
 
 @contextlib.contextmanager
-def alone(where: str) -> Iterator[None]:
+def single_writer(where: str) -> Iterator[None]:
     """Nobody else saves into this folder meanwhile; raises Conflict where somebody does. A URL has no lock."""
     if "://" in where:
         yield

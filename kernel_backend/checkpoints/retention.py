@@ -28,7 +28,7 @@ class _Candidate(NamedTuple):
     place: int  # in its trial's list
 
 
-def judge(
+def decide_retention(
     trials: Mapping[int, Sequence[Manifest]], keep: Keep, metric: Metric, may_run: Collection[int]
 ) -> list[RetentionDecision]:
     """A verdict on each checkpoint of an experiment's trials, each trial's list oldest first as a place lists it.
@@ -59,7 +59,7 @@ def expendable(committed: Sequence[Manifest], keep: Keep, metric: Metric) -> lis
 
     It cannot know the other trials, so under `best_overall` it keeps as many of its own.
     """
-    verdicts = judge({0: committed}, keep, metric, may_run={0})
+    verdicts = decide_retention({0: committed}, keep, metric, may_run={0})
     return [verdict.manifest for verdict in verdicts if not verdict.reasons]
 
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest
-from kernel_backend.checkpoints.lock import alone
+from kernel_backend.checkpoints.lock import single_writer
 from kernel_backend.checkpoints.retention import expendable
-from kernel_backend.checkpoints.storage import open_place
+from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import CheckpointDamaged, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Keep, Metric, parse_keep, parse_metric
 
@@ -79,7 +79,7 @@ def save(
     rules = parse_keep(keep) if isinstance(keep, str) else keep
     judge = parse_metric(metric) if isinstance(metric, str) else metric
     place = _place(where)
-    with alone(place.where):
+    with single_writer(place.where):
         number = max((each.attempt for each in place.committed()), default=0) + 1
         place.sweep(number + 1)  # what a killed save has left
         manifest = _write(place, _manifest(step, number, metrics or {}), state)
@@ -172,7 +172,7 @@ def _check_step(step: object) -> None:
 
 
 def _place(where: str | os.PathLike[str]) -> Checkpoints:
-    return open_place(os.path.expanduser(os.fspath(where)))
+    return open_storage(os.path.expanduser(os.fspath(where)))
 
 
 def _as_saved(place: Checkpoints) -> list[Manifest]:

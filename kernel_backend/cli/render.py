@@ -26,7 +26,7 @@ from kernel_backend.text import (
 )
 from kernel_backend.text.compare import diff_lines
 from kernel_backend.text.labels import label_lines
-from kernel_backend.text.provenance import given_line
+from kernel_backend.text.provenance import provenance_line
 from kernel_backend.text.terminal import hand_over
 
 
@@ -114,7 +114,7 @@ class Terminal:
         """Print an experiment in lines."""
         number, front = card.overview.experiment.number, card.overview.front
         facts = card.client.facts(number, front.index if front else 1)
-        given = given_line(known(facts), card.client.source(number)[1])
+        given = provenance_line(known(facts), card.client.source(number)[1])
         tell("\n".join(_card(card.overview, given, card.failures)))
 
     def started(self, started: Started) -> None:

@@ -14,7 +14,7 @@ from kernel_backend import __version__, errors, peers
 from kernel_backend.discovery import Address, CannotStart
 from kernel_backend.errors import DaylightError, InvalidRequest, OtherVersion, ServiceUnreachable
 from kernel_backend.model import versions
-from kernel_backend.model.record import Record, complaint
+from kernel_backend.model.record import Record, problem_text
 from kernel_backend.model.stream import Message
 from kernel_backend.reconnect import SILENCE_S, Reconnection, Say
 
@@ -229,7 +229,7 @@ def read_answer(kind: type[_Answer], body: bytes | Mapping[str, Any], version: s
     try:
         return versions.read(kind, body)
     except ValidationError as error:
-        raise OtherVersion(_versions(version, f"its answer cannot be read: {complaint(error)}")) from None
+        raise OtherVersion(_versions(version, f"its answer cannot be read: {problem_text(error)}")) from None
 
 
 def _known(address: Address, token: str | None = None, record: Record | None = None) -> dict[str, Any]:

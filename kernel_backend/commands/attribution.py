@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from kernel_backend.client import Client
 from kernel_backend.commands.follow import follow
-from kernel_backend.commands.restored_data import RestoredData, Submitted, put_back
+from kernel_backend.commands.restored_data import RestoredData, Submitted, restore_data
 from kernel_backend.definition.code import is_code
 from kernel_backend.differences.attribution import Step, beyond, config, params, steps
 from kernel_backend.errors import DaylightError, InvalidRequest
@@ -78,7 +78,7 @@ def _train(client: Client, a: Submitted, b: Submitted, step: Step, missing: dict
     """Submit a step; what of the data cannot be put back is added to `missing`."""
     seen = RestoredData(params(a.experiment, b.experiment, step.back), b.experiment.config.data_at)
     if "data" in step.back:
-        seen = put_back(a, b, seen.params)
+        seen = restore_data(a, b, seen.params)
         missing |= dict.fromkeys(f"data: {each}" for each in seen.beyond)
     snapshot, files = mixed(a, b, step.back)
     id, data = pack_snapshot(files.pop(DEFINITION).decode(), snapshot, files)

@@ -54,7 +54,7 @@ def _quota(call: Call) -> Answer:
         bare = [label(each) for each, value in given.items() if value is True]
         if bare or not given:
             raise InvalidRequest(f"which {bare[0] if bare else 'number'}? write {command} set {kind} {name} --limit 8")
-        after = client.set_quota(kind, name, words.given_numbers(given))
+        after = client.set_quota(kind, name, words.set_numbers(given))
     else:
         valued = [f"--{label(each)} {value}" for each, value in given.items() if value is not True]
         if valued:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kernel_backend.client import Client
 from kernel_backend.commands.answer import FAILED, OK, Answer, Started, Text
-from kernel_backend.commands.restored_data import RestoredData, Submitted, put_back
+from kernel_backend.commands.restored_data import RestoredData, Submitted, restore_data
 from kernel_backend.commands.verb import JSON, NUMBER, Call, Verb, argument
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.diff import Diff, Rerun
@@ -24,7 +24,7 @@ from kernel_backend.secret_scan import known_secrets, leaks_on_the_line
 from kernel_backend.snapshots.archive import contents
 from kernel_backend.snapshots.environment import record
 from kernel_backend.spec.assignments import parse_assignments
-from kernel_backend.spec.config_text import given_settings
+from kernel_backend.spec.config_text import specified_settings
 from kernel_backend.spec.options import TRUST, rerun_options
 
 NAMED = 4  # packages, in a sentence
@@ -104,10 +104,10 @@ def _data(
     if not snapshot.data and not moved:
         return RestoredData(params, experiment.config.data_at)
     one = Submitted(experiment, snapshot, contents(client.archive(experiment.number)))
-    return put_back(one, one, params, moved)
+    return restore_data(one, one, params, moved)
 
 
-def verdict_text(diff: Diff, verifies: bool = False) -> str:
+def outcome_text(diff: Diff, verifies: bool = False) -> str:
     """`#97 is a rerun of #41: bit-identical: ...`."""
     what = "verifies" if verifies else "is a rerun of"
     return f"#{diff.b} {what} #{diff.a}: {diff.results.text}"
@@ -123,7 +123,7 @@ def _rerun(call: Call) -> Answer:
     options, (number, trial, _) = call.arguments, _reference(call)
     params = parse_assignments(options.words[1:])
     planned = plan(
-        call.client, number, params, given_settings(options), options.name, options.data or (), trial, options.trust
+        call.client, number, params, specified_settings(options), options.name, options.data or (), trial, options.trust
     )
     for note in planned.notes:
         call.console.note(note)
@@ -168,7 +168,7 @@ def _waited(
     assert origin is not None
     found = call.client.diff(origin, overview.experiment.number)
     differs = verifies and not found.results.identical
-    return Answer(found, [Text([verdict_text(found, verifies)])], code=FAILED if differs else OK)
+    return Answer(found, [Text([outcome_text(found, verifies)])], code=FAILED if differs else OK)
 
 
 RERUN = Verb(

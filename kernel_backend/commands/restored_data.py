@@ -44,7 +44,7 @@ class _RestoredPlace(NamedTuple):
     beyond: str = ""  # why it is nowhere as it was
 
 
-def put_back(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> RestoredData:
+def restore_data(a: Submitted, b: Submitted, params: Mapping[str, Value], moved: Sequence[str] = ()) -> RestoredData:
     """Have a training of `b` see the data that `a` declared; each of `moved` is `NAME=PLACE`, where some is now.
 
     Raises InvalidRequest for a place where nothing is, for a name that was not declared, and for an object store's URL

@@ -19,7 +19,7 @@ from kernel_backend.definition.contract import (
     is_role,
     is_step,
 )
-from kernel_backend.definition.unused import bound, hints, taken_as, unused
+from kernel_backend.definition.unused import bound, hints, understood_as, unused
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.record import Value
 from kernel_backend.model.syntax import FunctionNode, module_tree
@@ -61,7 +61,7 @@ def parse(source: str, roles_from: int = 1, contract: int = CONTRACT) -> Definit
 def _parsed(tree: ast.Module, roles_from: int, contract: int) -> Definition:
     nodes = {node.name: node for node in tree.body if isinstance(node, FunctionNode)}
     own = [node for node in nodes.values() if node.lineno >= roles_from]
-    taken = taken_as(tree, own) if contract > 1 else {}
+    taken = understood_as(tree, own) if contract > 1 else {}
     roles = [role for node in sorted(own, key=_line) if (role := taken.get(node.name, node.name)) and is_role(role)]
     nodes |= {role: nodes[name] for name, role in taken.items()}
     _require(tree, roles, roles_from)

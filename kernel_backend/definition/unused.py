@@ -11,7 +11,7 @@ from kernel_backend.model.syntax import FunctionNode
 from kernel_backend.model.values import nearest
 
 
-def taken_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, str]:
+def understood_as(tree: ast.Module, own: Sequence[FunctionNode]) -> dict[str, str]:
     """Functions of the cell that are roles by another name, where there is none of the role's own."""
     names, used = {node.name for node in own}, _used(tree)
     asked = {each.arg for node in own for each in node.args.args}

@@ -16,7 +16,7 @@ def failed(code: int | None) -> bool:
     return code is not None and code not in (FINISHED, RELEASED)
 
 
-def judge(
+def gang_outcome(
     codes: Sequence[int | None],
     failures: Mapping[int, Failure],
     ended_by_us: frozenset[int],

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.gang import Gang
-from kernel_backend.launch.gang_outcome import failed, judge, lost
+from kernel_backend.launch.gang_outcome import failed, gang_outcome, lost
 from kernel_backend.launch.spool_uploader import SpoolUploader
 from kernel_backend.launch.watch.logs import LogWatch
 from kernel_backend.launch.watch.progress import Watch
@@ -78,7 +78,7 @@ def _until_the_end(gang: Gang, folder: AttemptFolder, job: LaunchSpec, asked: th
     logs = LogWatch(folder, ranks, job.config.on_log)
     hung = _watch(gang, folder, asked, watch, logs)
     said, steps, through = folder.failures(), watch.steps(), watch.through()
-    result = judge(gang.codes(), said, gang.ended_by_us, time.time(), steps, hung, through)
+    result = gang_outcome(gang.codes(), said, gang.ended_by_us, time.time(), steps, hung, through)
     if gang.lost and result.outcome == "failed":
         result = lost(result, gang.lost)
     preparing = result.failure is not None and watch.preparing(result.failure.rank)

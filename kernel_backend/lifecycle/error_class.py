@@ -18,7 +18,7 @@ def of_storage(failure: Failure | None) -> TypeGuard[Failure]:
     return failure is not None and failure.of_storage
 
 
-def again(failure: Failure | None, before: Failure | None) -> TypeGuard[Failure]:
+def would_repeat(failure: Failure | None, before: Failure | None) -> TypeGuard[Failure]:
     """Whether it comes from the code or the data, as the error of the attempt before did: it would come once more.
 
     Before the first step only one in the user's own code is. Others are of what a training is begun with, the store of

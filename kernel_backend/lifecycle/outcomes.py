@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernel_backend.errors import InvalidDefinition, NotFinite
-from kernel_backend.lifecycle.error_class import again, of_storage, unsaved
+from kernel_backend.lifecycle.error_class import of_storage, unsaved, would_repeat
 from kernel_backend.model import events as e
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.resources import node_of
@@ -33,7 +33,7 @@ class AttemptEnd:
         return isinstance(self.event, e.Errored) and not self.event.retries_left
 
 
-def ending(
+def attempt_end(
     trial: Trial,
     attempt: Attempt,
     outcome: Outcome,
@@ -76,7 +76,7 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
     counted = not (progress and outcome is Outcome.TIMEOUT)
     failures = (0 if progress else trial.failures) + counted
     changes = {"failures": failures, "failure": failure}
-    if again(failure, trial.failure):
+    if would_repeat(failure, trial.failure):
         return AttemptEnd(e.Errored(retries_left=False), changes, (_repeated(failure),))
     if failures <= max_restarts:
         return AttemptEnd(e.Errored(retries_left=True), changes)

@@ -17,7 +17,7 @@ class Action(NamedTuple):
     changes: dict[str, Any]
 
 
-def align(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> Action | None:
+def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> Action | None:
     """The next thing to do to `trial` while its experiment is in state `wanted`; None when all is as it should be.
 
     `feasible` says whether a gang of its size could ever be placed.
@@ -51,7 +51,7 @@ def _holds(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> fr
     return holds | {Hold.ENGINE} if trial.state in (TrialState.QUEUED, TrialState.PAUSED) else holds
 
 
-def settled(
+def terminal_event(
     wanted: ExperimentState, counts: Mapping[TrialState, int], over: bool | None = None, failed: bool = False
 ) -> e.Event | None:
     """The event by which an experiment ends, once all of its trials have; None before that, and after.

@@ -105,10 +105,10 @@ def checked(kind: type[_Record], **fields: Any) -> _Record:
     try:
         return kind(**fields)
     except ValidationError as error:
-        raise InvalidRequest(complaint(error)) from None
+        raise InvalidRequest(problem_text(error)) from None
 
 
-def complaint(error: ValidationError) -> str:
+def problem_text(error: ValidationError) -> str:
     """Return `config.slots: Input should be greater than or equal to 1, not 0`, for the first few fields."""
     parts = []
     for found in error.errors(include_url=False)[:5]:

@@ -13,12 +13,12 @@ from torch import nn
 from torch.amp import GradScaler
 
 from kernel_backend.artifacts.run import run
-from kernel_backend.checkpoints.storage import open_place
+from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.frames import Call, Sources, users_frame
 from kernel_backend.model.launch.launch_spec import LaunchSpec
-from kernel_backend.model.launch.progress import patience
+from kernel_backend.model.launch.progress import stall_limit
 from kernel_backend.model.reports import Fact, Note, Started
 from kernel_backend.runner.artifacts import ArtifactWriter
 from kernel_backend.runner.checkpoint.checkpointer import Checkpointer
@@ -28,7 +28,7 @@ from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Model, Optimizer, Schedule, Stateful
 from kernel_backend.runner.data import Batches, source
 from kernel_backend.runner.declared_data import DeclaredDataCheck, changes
-from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, modules_beside
+from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, auxiliary_modules
 from kernel_backend.runner.definition.functions import BatchRule, Functions
 from kernel_backend.runner.definition.load import MODULE, Loaded, load
 from kernel_backend.runner.definition.prepare_hook import prepared
@@ -40,7 +40,7 @@ from kernel_backend.runner.determinism import exactness, seeds
 from kernel_backend.runner.determinism.digests import weights
 from kernel_backend.runner.determinism.generators import OwnGenerators
 from kernel_backend.runner.determinism.random_states import RandomStates
-from kernel_backend.runner.determinism.rank_variables import rank_variables_kept
+from kernel_backend.runner.determinism.rank_variables import protected_rank_variables
 from kernel_backend.runner.first_epoch import FirstEpoch, code_of, watch_files
 from kernel_backend.runner.gradients.reducer import Gradients, OwnGradients, SummedGradients
 from kernel_backend.runner.gradients.tree import TreeGradients, shares_of
@@ -76,7 +76,7 @@ def work(
         silence_trackers()
     code_id = code_of(Path(job.code))
     watch_files(job)
-    with rank_variables_kept(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
+    with protected_rank_variables(lambda text: spool.say(Note(text=text)), also=() if spool.speaks else SILENT):
         process = process_check(Path(job.code)) if spool.speaks else ProcessCheck(None, "")
         loaded = load(Path(job.code), Path(job.cwd), process.cell_begins)
     if spool.speaks:
@@ -93,7 +93,7 @@ def work(
         )
     prepared(job, loaded, progress)  # before anybody waits for a peer: it may take long
     choice = choose(config.backend, kind)
-    ranks = connect(choice, kind, patience(config.hang_timeout))
+    ranks = connect(choice, kind, stall_limit(config.hang_timeout))
     run.begin(ArtifactWriter(job, spool, progress) if ranks.rank == 0 else None)
     constants = {"run": run, "device": device, "rank": ranks.rank, "world": ranks.size, "epochs": config.epochs}
     functions = Functions(loaded, job.params, config.seed, constants)
@@ -166,7 +166,7 @@ def build(
     if metrics is not None:
         measured = Metrics(metrics, functions.asked("metrics"), ranks, device)
     unseen = exactness.writes_unseen(model, optimizer, [Path(job.code), Path(job.cwd)])
-    beside = modules_beside(model, loss=loss, metrics=metrics)
+    beside = auxiliary_modules(model, loss=loss, metrics=metrics)
     logical = LogicalRanks(model, mine, count, beside)
     streams = RandomStates() if config.rng == "stream" else None
     parts: dict[str, Stateful | None] = {
@@ -182,7 +182,7 @@ def build(
         job,
         ranks,
         spool,
-        open_place(job.checkpoints, job.uid),
+        open_storage(job.checkpoints, job.uid),
         TrainingContents(stateful, logical, streams, ranks, config.seed),
         numerics,
         HostCopy(device),

@@ -16,11 +16,11 @@ from kernel_backend.scheduler.backfill import Fit, fit
 from kernel_backend.scheduler.backfill_risk import STEPS, Due, due, late, risk_of
 from kernel_backend.scheduler.decisions import Decisions, Preempt, Start
 from kernel_backend.scheduler.fair_share import FairOrder
-from kernel_backend.scheduler.order import kept_for
+from kernel_backend.scheduler.order import reserved_for
 from kernel_backend.scheduler.placement import Capacity, feasible
-from kernel_backend.scheduler.preemption import beyond, ripe, victims
+from kernel_backend.scheduler.preemption import beyond, preemptible_now, victims
 from kernel_backend.scheduler.queue import QueueKey, UserQueue
-from kernel_backend.scheduler.quotas import Ledger, lent
+from kernel_backend.scheduler.quotas import Ledger, borrowed_slots
 from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservation, Shape, SlotRequest
 from kernel_backend.scheduler.reservations import Plan, SlotRelease, plan, releases
 from kernel_backend.scheduler.state import ClusterState, Name
@@ -58,7 +58,7 @@ def _beyond_limits(picture: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
     for kind, name, excess in ledger.excess():
         theirs = [run for run in runs if (run.owner if kind == "user" else run.group) == name and not run.key.server]
         leaving = sum(run.slots for run in theirs if run.leaving is not None)
-        for run in beyond(ripe(theirs, picture.rules, picture.at), excess - leaving - gone[kind, name]):
+        for run in beyond(preemptible_now(theirs, picture.rules, picture.at), excess - leaving - gone[kind, name]):
             gone["user", run.owner] += run.slots
             yield Preempt(run, f"the limit of {kind} {name} is below what is held")
 
@@ -97,7 +97,7 @@ class _Pass:
     def serve_kept(self) -> None:
         """Give those their turn that something is kept for, and the first of lines that starve."""
         since = self._at - self._picture.rules.patience
-        for ask in kept_for(self._picture, self._pool):
+        for ask in reserved_for(self._picture, self._pool):
             reservation = self._reserved.get(ask.key)
             if ask.key not in self._served and len(self._plans) < MOST_KEPT:
                 starves = self._picture.queue.starves(ask, self._at - self._picture.rules.starving)
@@ -143,7 +143,7 @@ class _Pass:
             self._full.add(ask.shape)
             if not guaranteed and self._start_at_risk(ask):
                 return True
-            if guaranteed and self._take_back(ask, lent=True):
+            if guaranteed and self._take_back(ask, borrowed=True):
                 return True
             if not guaranteed and not self._headed:
                 self._keep(ask, firm=ask.priority >= FIRST, at_risk=True)
@@ -230,7 +230,7 @@ class _Pass:
         """Keep what becomes free for this ask; those who have passed it give theirs back."""
         before = self._reserved.get(ask.key)
         risk = self._picture.rules.risk if at_risk and ask.priority < FIRST else 0.0
-        made = self._take_back(ask, lent=False, sticky=before, firm=firm, risk=risk)
+        made = self._take_back(ask, borrowed=False, sticky=before, firm=firm, risk=risk)
         if made is not None:
             self._headed = True
             since, by = (self._at, ask.priority) if before is None else (before.since, before.priority)
@@ -244,7 +244,7 @@ class _Pass:
     def _take_back(
         self,
         ask: SlotRequest,
-        lent: bool,
+        borrowed: bool,
         sticky: Reservation | None = None,
         firm: bool = False,
         risk: float = 0.0,
@@ -253,11 +253,11 @@ class _Pass:
         if not self._feasible(ask):
             return None
         rules, runs = self._picture.rules, self._runs
-        theirs = [run for run in runs if (run.key in self._lent if lent else run.passed)]
+        theirs = [run for run in runs if (run.key in self._borrowed if borrowed else run.passed)]
         leaving = [run for run in runs if run.leaving is not None or run.key in self.preempts]
-        candidates = [run for run in ripe(theirs, rules, self._at) if run.key not in self.preempts]
+        candidates = [run for run in preemptible_now(theirs, rules, self._at) if run.key not in self.preempts]
         chosen = victims(ask, self._rooms, self._nodes, candidates, leaving, self._plans)
-        why = "within a guarantee" if lent else "first in turn"
+        why = "within a guarantee" if borrowed else "first in turn"
         self.preempts |= {run.key: Preempt(run, f"{ask.key} is {why}") for run in chosen}
         coming = self._coming({run.key for run in theirs})
         made = plan(
@@ -268,7 +268,7 @@ class _Pass:
             self._plans,
             self._at,
             sticky,
-            firm=firm or lent,
+            firm=firm or borrowed,
             soon=rules.soon,
             risk=risk,
         )
@@ -297,8 +297,8 @@ class _Pass:
         return found
 
     @cached_property
-    def _lent(self) -> set[RequestKey]:
-        return lent(self._picture)
+    def _borrowed(self) -> set[RequestKey]:
+        return borrowed_slots(self._picture)
 
     def _coming(self, taken_back: set[RequestKey]) -> tuple[SlotRelease, ...]:
         """The gangs whose end is known, those included that start now."""

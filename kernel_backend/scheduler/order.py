@@ -71,7 +71,7 @@ def _turns(picture: ClusterState, pool: str) -> Iterator[SlotRequest]:
             yield from walk(priority, False)
     for priority in priorities:
         yield from walk(priority, True)
-    for ask in kept_for(picture, pool):
+    for ask in reserved_for(picture, pool):
         if ask.key not in served:
             served.add(ask.key)
             ledger.give(ask)
@@ -80,7 +80,7 @@ def _turns(picture: ClusterState, pool: str) -> Iterator[SlotRequest]:
         yield from walk(priority, False)
 
 
-def kept_for(picture: ClusterState, pool: str) -> list[SlotRequest]:
+def reserved_for(picture: ClusterState, pool: str) -> list[SlotRequest]:
     """Those that something is kept for, then the first of the lines that starve, the longest first.
 
     Nobody passes his own line by what is kept for him: who has come back to a place before him goes first.

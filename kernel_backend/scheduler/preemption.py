@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from kernel_backend.model.resources import Node
 from kernel_backend.scheduler.placement import Capacity
 from kernel_backend.scheduler.requests import Allocation, RequestKey, SlotRequest
-from kernel_backend.scheduler.reservations import Plan, ripe_at
+from kernel_backend.scheduler.reservations import Plan, preemptible_at
 from kernel_backend.scheduler.rules import Rules
 
 
-def ripe(runs: Iterable[Allocation], rules: Rules, at: float) -> list[Allocation]:
+def preemptible_now(runs: Iterable[Allocation], rules: Rules, at: float) -> list[Allocation]:
     """Those of `runs` that may be put aside now: idle notebook servers, then the youngest, of equals who hold least.
 
     Stepping aside means to commit a checkpoint and go, so what is lost is what it takes to come back: the same for all.
     """
 
     def may(run: Allocation) -> bool:
-        when = ripe_at(run, rules)
+        when = preemptible_at(run, rules)
         return run.leaving is None and when is not None and when <= at
 
     return sorted(filter(may, runs), key=_youngest)

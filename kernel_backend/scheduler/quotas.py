@@ -145,7 +145,7 @@ class Ledger:
         return [("user", ask.owner, users.quota(ask.owner)), ("group", ask.group, groups.quota(ask.group))]
 
 
-def lent(picture: ClusterState) -> set[RequestKey]:
+def borrowed_slots(picture: ClusterState) -> set[RequestKey]:
     """The gangs that have more than what is guaranteed to their owner or group: the youngest of these.
 
     Of the gangs of each, oldest first, as many are its own as the guarantee covers.

@@ -68,14 +68,14 @@ def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotR
     known = None if run.ends is None else SlotRelease(max(at, run.ends), run, True)
     if not taken_back:
         return known
-    asked = ripe_at(run, rules)
+    asked = preemptible_at(run, rules)
     if asked is None and run.key.server:
         return known
     back = SlotRelease(max(at, at + rules.min_run if asked is None else asked) + rules.grace, run, asked is not None)
     return back if known is None or back.at < known.at else known
 
 
-def ripe_at(run: Allocation, rules: Rules) -> float | None:
+def preemptible_at(run: Allocation, rules: Rules) -> float | None:
     """When it may be put aside: a while after its first checkpoint, a notebook server by its rule; None: not yet."""
     if run.key.server:
         idle = rules.idle_servers

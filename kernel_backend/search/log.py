@@ -27,7 +27,7 @@ from kernel_backend.search.custom import Custom, SearchProcess
 from kernel_backend.search.make import make
 
 
-def happen(searcher: Searcher, event: Happening) -> Decision | None:
+def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
     """Tell a searcher what happens; what it decides. Raises Conflict where a person's wish cannot be met."""
     match event:
         case Vacancy():
@@ -60,7 +60,7 @@ def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
             if isinstance(decision, Create | Resume):
                 searcher.granted(decision)
             continue
-        happen(searcher, event)
+        apply_event(searcher, event)
         if isinstance(searcher, Custom) and isinstance(event, Reported) and isinstance(decision, Verdict):
             searcher.judged(event.trial, decision)
     return searcher

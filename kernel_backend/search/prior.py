@@ -35,7 +35,7 @@ def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
     return found
 
 
-def happenings(trials: Sequence[PriorTrial]) -> Iterator[Happening]:
+def prior_events(trials: Sequence[PriorTrial]) -> Iterator[Happening]:
     """What these trials are and have reported, one after the other."""
     for number, trial in enumerate(trials):
         yield ParamsAssigned(trial=-number, params=dict(trial.params))

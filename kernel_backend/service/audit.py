@@ -11,7 +11,7 @@ from kernel_backend.model.experiment import Experiment
 from kernel_backend.store.base import Store
 
 
-def deed_on(who: Person, experiment: Experiment, act: str, detail: str = "", on: str = "") -> AuditEntry | None:
+def audit_entry(who: Person, experiment: Experiment, act: str, detail: str = "", on: str = "") -> AuditEntry | None:
     """What is kept of an act on an experiment, or on a part of it (`on`); None where it is one's own."""
     if who.name == experiment.owner:
         return None
@@ -19,7 +19,7 @@ def deed_on(who: Person, experiment: Experiment, act: str, detail: str = "", on:
     return AuditEntry(at=time.time(), who=who.name, act=act, on=on or f"#{experiment.number}", detail=about)
 
 
-async def keep_deed(store: Store, deed: AuditEntry | None) -> None:
+async def keep_audit_entry(store: Store, deed: AuditEntry | None) -> None:
     """Keep it where there is one."""
     if deed is not None:
         await asyncio.to_thread(store.write_down, deed)

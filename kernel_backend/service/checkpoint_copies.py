@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from kernel_backend.checkpoints.copy import take_over
+from kernel_backend.checkpoints.copy import copy_checkpoint
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import CheckpointDamaged, DaylightError, NotFound, PlaceUnavailable
 from kernel_backend.model.trial import ScheduledTrial
@@ -65,7 +65,7 @@ class CheckpointCopies:
     def _copy(self, source: str, experiment: int, trial: int, or_newer: bool) -> DaylightError | OSError | None:
         key = experiment, trial
         try:
-            take_over(self._places, source, self._places.open(*key), *key, or_newer=or_newer)
+            copy_checkpoint(self._places, source, self._places.open(*key), *key, or_newer=or_newer)
         except (DaylightError, OSError) as error:
             failed = error
             _log.warning("trial %d.%d: %s", *key, error)

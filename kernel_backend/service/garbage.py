@@ -54,7 +54,7 @@ def reasons(
     }
     may_run = {shelf.trial.index for shelf in found if shelf.trial.state not in TRIAL_ENDED}
     config = experiment.config
-    verdicts = retention.judge(whole, config.keep, config.metric, may_run)
+    verdicts = retention.decide_retention(whole, config.keep, config.metric, may_run)
     said = {(verdict.manifest.trial, verdict.manifest.id): verdict.reasons for verdict in verdicts}
     for shelf in found:
         for each in shelf.manifests:

@@ -31,13 +31,13 @@ from kernel_backend.model.views.curves import Curves
 from kernel_backend.model.views.overview import LogChunk, Overview
 from kernel_backend.service.access import changeable, may_submit, visible
 from kernel_backend.service.admission import check_possible, check_workers
-from kernel_backend.service.audit import deed_on
+from kernel_backend.service.audit import audit_entry
 from kernel_backend.service.context import Context
 from kernel_backend.service.duplicates import DuplicateFinder
 from kernel_backend.service.environments import Preparation
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.service.numbering import Numbering
-from kernel_backend.service.rerun import again, alone, as_asked_by
+from kernel_backend.service.rerun import as_requested_by, rerun_submission, single_trial
 from kernel_backend.service.submission import SubmissionValidator
 from kernel_backend.service.verbs.artifacts import ArtifactVerbs
 from kernel_backend.service.verbs.checkpoints import CheckpointVerbs
@@ -146,9 +146,13 @@ class Service:
         """
         before = await self._before(who, number, asked)
         if asked.trial is None:
-            return await self._add(who, await self._drafts.draft(who, again(before, asked), before.begins_from))
+            return await self._add(
+                who, await self._drafts.draft(who, rerun_submission(before, asked), before.begins_from)
+            )
         trial = await asyncio.to_thread(self._store.trial, number, asked.trial)
-        return await self._add(who, await self._drafts.draft(who, alone(before, trial, asked), trial.begins_from))
+        return await self._add(
+            who, await self._drafts.draft(who, single_trial(before, trial, asked), trial.begins_from)
+        )
 
     async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
         """The first steps from an experiment's first checkpoint again, up to its next: another experiment, queued.
@@ -166,14 +170,16 @@ class Service:
         name = asked.name or f"verification of #{number}"
         until = {**asked.config, "until": first[-1].step}
         params = {**(await asyncio.to_thread(self._store.trial, number, 1)).params, **asked.params}
-        submission = again(before, asked.model_copy(update={"name": name, "config": until, "params": params}))
+        submission = rerun_submission(
+            before, asked.model_copy(update={"name": name, "config": until, "params": params})
+        )
         return await self._add(who, await self._drafts.draft(who, submission, begins_from))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
         """What is trained again, as whoever asks may have it; raises NotFound and Forbidden."""
         before = await self._visible(who, number)
         may_submit(who)
-        return as_asked_by(who, before, asked)
+        return as_requested_by(who, before, asked)
 
     # Looking
 
@@ -275,7 +281,7 @@ class Service:
 
         def change(before: Experiment) -> tuple[dict[str, Any], AuditEntry | None]:
             changes = apply_edit(before, edit)
-            entry = deed_on(who, before, "label", edit_text(before, changes)) if changes else None
+            entry = audit_entry(who, before, "label", edit_text(before, changes)) if changes else None
             return changes, entry
 
         await asyncio.to_thread(self._store.update_experiment, number, time.time(), change)
@@ -324,7 +330,7 @@ class Service:
         experiment = await changeable(self._store, who, number)
         verb = {"Stop": "stop", "Paused": "pause", "Resumed": "resume"}[type(event).__name__]
         if experiment.state not in already:
-            now, deed = time.time(), deed_on(who, experiment, verb)
+            now, deed = time.time(), audit_entry(who, experiment, verb)
             try:
                 await asyncio.to_thread(self._store.advance_experiment, number, event, now, deed, **changes)
             except IllegalTransition:

@@ -32,7 +32,7 @@ def weights(search: Search | None) -> Reference | None:
     return trials[0] if trials else None
 
 
-def known(store: Store, config: Config, space: Space) -> list[PriorTrial]:
+def prior_results(store: Store, config: Config, space: Space) -> list[PriorTrial]:
     """The trials of earlier experiments that a search of this space can learn from, as far as they have come."""
     found = [
         trial for number in named(config.search) for trial in _trials(store, store.experiment(number), config.metric)

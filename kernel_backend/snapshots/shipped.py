@@ -16,7 +16,7 @@ from typing import NamedTuple
 from kernel_backend.model import versions
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.snapshot import DESCRIPTION, EDITABLE, PROJECT, Project, Snapshot
-from kernel_backend.overlay import ENTRIES, can_be_led, likeness_of, overlay
+from kernel_backend.overlay import ENTRIES, can_be_led, overlay, overlay_of
 
 _NAMED = 3  # files, in a sentence
 _NOT_READ = (".py", ".ipynb")  # but imported from elsewhere, or changed by every save
@@ -48,7 +48,7 @@ def working_folder(job: LaunchSpec, stand_in: Path) -> Working:
     """
     cwd, code = Path(job.cwd), Path(job.code)
     if stand_in.is_dir():
-        return Working(str(likeness_of(cwd, stand_in)))
+        return Working(str(overlay_of(cwd, stand_in)))
     project = versions.read(Snapshot, (code / DESCRIPTION).read_bytes()).project
     top = code / PROJECT / (project.cwd if project else ".")
     data_at = {name: Path(at) for name, at in job.config.data_at.items() if can_be_led(name, at, job.cwd)}
@@ -69,7 +69,7 @@ def _likeness(cwd: Path, data_at: Mapping[str, Path], others: Mapping[str, Path]
     shutil.rmtree(making, ignore_errors=True)  # of a service that was killed while it made it
     linked = overlay(cwd, data_at, others, making).linked
     making.replace(stand_in)
-    there = likeness_of(cwd, stand_in)
+    there = overlay_of(cwd, stand_in)
     why = [f"{_changed(cwd, others)} and is read as it was"] if others else []
     why += [f"{name} is read at {place}" for name, place in data_at.items()]
     large = f" Folders beyond {ENTRIES:,} files are links, which os.walk and rglob do not enter." if linked else ""

@@ -40,14 +40,14 @@ BOUNDS |= {"search.max_time": BOUNDS["max_time"], "until": BOUNDS["steps"]}
 
 def to_config(namespace: argparse.Namespace) -> Config:
     """The configuration asked for; raises InvalidRequest such as `--epochs -3: must be at least 1`."""
-    given = given_settings(namespace)
+    given = specified_settings(namespace)
     search = given.get("search", {})
     if search and "method" not in search:
         raise InvalidRequest(f"{_FLAGS[f'search.{next(iter(search))}']} belongs to a search: add --search asha")
     return _validated(given)
 
 
-def given_settings(namespace: argparse.Namespace) -> dict[str, Any]:
+def specified_settings(namespace: argparse.Namespace) -> dict[str, Any]:
     """Only what was given, as fields of Config; raises InvalidRequest as `to_config` does."""
     given: dict[str, Any] = {}
     for option in OPTIONS:
@@ -171,7 +171,7 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def to_words(config: Config) -> list[str]:
+def to_options(config: Config) -> list[str]:
     """The options that give this configuration, all spelled out: `["--slots", "2", "--epochs", "10", ...]`."""
     found: list[str] = []
     for option in OPTIONS:
@@ -199,7 +199,7 @@ def _value(config: Config, path: str) -> Any:
     return None if value == Search.model_fields[field].default else value
 
 
-def given_words(namespace: argparse.Namespace) -> list[str]:
+def specified_options(namespace: argparse.Namespace) -> list[str]:
     """How it is to be called, shown and waited for, as it was given: `["--name", "digits", "--wait"]`."""
     found: list[str] = []
     for option in OPTIONS:

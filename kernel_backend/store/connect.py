@@ -135,7 +135,7 @@ def _revision(db: Connection) -> str | None:
 
 
 @contextmanager
-def in_our_words(engine: Engine) -> Iterator[None]:
+def translated_errors(engine: Engine) -> Iterator[None]:
     """Turns what the database refuses into StoreUnavailable, or InvalidRequest where a value is to blame."""
     try:
         yield

@@ -18,7 +18,7 @@ _TELLING = select(
 ).order_by(reports.c.seq)
 
 
-def read_told(db: Connection, number: int, trial: int, after: int) -> ReportedValues:
+def read_metric_columns(db: Connection, number: int, trial: int, after: int) -> ReportedValues:
     """What the trial's reports above sequence number `after` told."""
     here = reports.c
     rows = db.execute(_TELLING.where(here.experiment == number, here.trial == trial, here.seq > after))

@@ -33,10 +33,10 @@ from kernel_backend.model.views.overview import Overview
 from kernel_backend.model.views.search_status import TrialSummary
 from kernel_backend.store import tables
 from kernel_backend.store.base import NewExperiment, Scheduled, Store
-from kernel_backend.store.connect import connect, database_url, in_our_words, migrate
+from kernel_backend.store.connect import connect, database_url, migrate, translated_errors
 from kernel_backend.store.intake import take_in
 from kernel_backend.store.listing import count_trials, find_before, find_experiments
-from kernel_backend.store.metric_columns import read_told
+from kernel_backend.store.metric_columns import read_metric_columns
 from kernel_backend.store.overviews import read_overviews
 from kernel_backend.store.quotas import SqlQuotaStore
 from kernel_backend.store.scheduled import OPEN_EXPERIMENT, read_scheduled, restless
@@ -69,7 +69,7 @@ class SqlStore(SqlQuotaStore, Store):
         self._writer = self._engine.execution_options(writes=True)
         self._lazy_writer = self._engine.execution_options(writes=True, lazily=True)
         self._lock = threading.Lock()  # writers queue here; polling for the database's own lock is slow and unfair
-        with in_our_words(self._engine):
+        with translated_errors(self._engine):
             migrate(self._engine)
 
     @override
@@ -79,7 +79,7 @@ class SqlStore(SqlQuotaStore, Store):
     @override
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with in_our_words(self._engine), self._engine.connect() as db:
+        with translated_errors(self._engine), self._engine.connect() as db:
             yield db
 
     @override
@@ -87,7 +87,7 @@ class SqlStore(SqlQuotaStore, Store):
     def _writing(self, *, lazily: bool = False) -> Iterator[Transaction]:
         """Write; `lazily` where a loss of power may lose it, for it is told or found out anew."""
         writer = self._lazy_writer if lazily else self._writer
-        with self._lock, in_our_words(self._engine), writer.begin() as db:
+        with self._lock, translated_errors(self._engine), writer.begin() as db:
             transaction = Transaction(db)
             yield transaction
             transaction.finish()
@@ -409,4 +409,4 @@ class SqlStore(SqlQuotaStore, Store):
     @override
     def told(self, number: int, trial: int, after: int = 0) -> ReportedValues:
         with self._reading() as db:
-            return read_told(db, number, trial, after)
+            return read_metric_columns(db, number, trial, after)

@@ -146,7 +146,7 @@ def failure_text(failure: Failure) -> str:
     return "\n".join(lines)
 
 
-def roughly(seconds: float) -> str:
+def approximately(seconds: float) -> str:
     """`a minute`, `12 min`, `3 h`, `2 d`: as exact as an estimate is."""
     minutes = round(seconds / 60)
     if minutes <= 1:
@@ -160,9 +160,9 @@ def estimate_text(wait: Wait) -> str:
     """`in about 20 min (10 min to 40 min)`; empty where nobody can tell."""
     if wait.estimate is None:
         return ""
-    bounds = [roughly(each) for each in (wait.earliest, wait.latest) if each is not None]
-    within = f" ({' to '.join(bounds)})" if set(bounds) - {roughly(wait.estimate)} else ""
-    return f"in about {roughly(wait.estimate)}{within}"
+    bounds = [approximately(each) for each in (wait.earliest, wait.latest) if each is not None]
+    within = f" ({' to '.join(bounds)})" if set(bounds) - {approximately(wait.estimate)} else ""
+    return f"in about {approximately(wait.estimate)}{within}"
 
 
 def state_text(overview: Overview) -> str:

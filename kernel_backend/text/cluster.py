@@ -242,7 +242,7 @@ def audit_row(deed: AuditEntry) -> tuple[str, ...]:
     return str(deed.seq), when, deed.who, deed.act, deed.on, deed.detail
 
 
-def given_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
+def set_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of Quota from the words of a command line: numbers as numbers, what is none as it is."""
     return {name: _number(str(options[name])) for name in Quota.model_fields if options.get(name) is not None}
 

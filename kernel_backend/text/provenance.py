@@ -13,7 +13,7 @@ from kernel_backend.text import size
 MOST_FILES = 20  # of a list that a person reads
 
 
-def given_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> str:
+def provenance_line(known: Mapping[FactName, Mapping[str, Any]], snapshot: Snapshot) -> str:
     """What a training was given: `data: 1,797 samples delivered (digest 5f3a...), 2 files read`, or nothing.
 
     `known` are the facts of a trial by name.

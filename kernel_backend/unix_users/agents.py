@@ -18,7 +18,7 @@ from kernel_backend.agent.protocol import (
     VALUE_LIMIT,
     Closed,
     ProtocolError,
-    error_of,
+    error_from_reply,
     receive,
     receive_bytes,
     receive_head,
@@ -316,7 +316,7 @@ class Link:
             head = receive_head(self._socket, until)
             data = b"" if head.error else receive(self._socket, VALUE_LIMIT, until)
         if head.error is not None:
-            raise error_of(head.error)
+            raise error_from_reply(head.error)
         self._size = head.bytes
         with self._reaching():
             try:

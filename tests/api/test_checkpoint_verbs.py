@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kernel_backend.checkpoints.copy import take_over
+from kernel_backend.checkpoints.copy import copy_checkpoint
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.client import Client
 from kernel_backend.errors import CheckpointDamaged, Conflict, DaylightError, NotFound
@@ -144,7 +144,7 @@ def test_a_trial_whose_beginning_is_gone_before_it_was_copied_fails_and_says_so(
 
     def late(*asked: Any, **more: Any) -> None:
         deleted.wait(60)
-        take_over(*asked, **more)
+        copy_checkpoint(*asked, **more)
 
     monkeypatch.setattr("kernel_backend.service.checkpoint_copies.take_over", late)
     ended(served, client, KEY)

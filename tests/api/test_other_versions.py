@@ -26,7 +26,7 @@ from kernel_backend.model.reports import Delivery
 from kernel_backend.model.versions import DEFAULTS, VERSION, at_defaults
 from kernel_backend.model.views.search_status import Extension
 from kernel_backend.spec.resume import Resumption
-from kernel_backend.text.provenance import given_line
+from kernel_backend.text.provenance import provenance_line
 from tests.api.later import KEY, LATER, SEARCH, Later, told
 from tests.api.served import TOKEN, Served, archive, report, submit, token_of
 
@@ -148,7 +148,7 @@ BODIES: dict[type[Record], dict[str, Any]] = {
 def test_what_a_later_runner_found_out_is_told(served: Served, client: Client, tmp_path: Path) -> None:
     told(served, client, tmp_path)
     facts = {fact.name: fact.value for fact in client.facts(1)}
-    assert "3 samples delivered" in given_line(facts, client.source(1)[1])
+    assert "3 samples delivered" in provenance_line(facts, client.source(1)[1])
 
 
 def test_a_later_service_is_found_by_what_it_has_announced(service: Served) -> None:

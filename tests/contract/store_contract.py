@@ -40,7 +40,7 @@ from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Best, Failure, ScheduledTrial
 from kernel_backend.model.views.curves import ReportedValues, join
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.model.views.shown_trials import TrialGlance, looked_at
+from kernel_backend.model.views.shown_trials import TrialActivity, shown_trials
 from kernel_backend.store import connect as connecting
 from kernel_backend.store.base import NewExperiment, Store
 from kernel_backend.store.connect import connect, database_url
@@ -759,7 +759,7 @@ class StoreContract:
                 store.advance_trial(number, index, events.Held(), at=2.0, holds={hold})
             if index % 7 == 0 and index % 40:
                 store.advance_trial(number, index, events.Prune(), at=3.0)
-        picked = looked_at([TrialGlance.at(trial) for trial in store.trials(number)], metric)
+        picked = shown_trials([TrialActivity.at(trial) for trial in store.trials(number)], metric)
         assert {trial.index for trial in store.overview(number).trials} == picked
 
     def test_the_newest_notes_are_warnings_each_text_once(self, store: Store) -> None:

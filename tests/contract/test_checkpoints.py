@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernel_backend.checkpoints.base import dump, parse
 from kernel_backend.checkpoints.directory import Directory
-from kernel_backend.checkpoints.storage import CheckpointStorage, open_place
+from kernel_backend.checkpoints.storage import CheckpointStorage, open_storage
 from kernel_backend.errors import CheckpointDamaged
 from tests.contract.checkpoints_contract import CheckpointsContract, commit, ids, manifest
 from tests.torture.files import Files
@@ -94,9 +94,9 @@ class writing_no_more_than:  # noqa: N801 - it reads as a sentence
 
 
 def test_a_place_is_a_folder_or_a_url(tmp_path):
-    assert open_place(str(tmp_path)).where == str(tmp_path)
-    assert open_place(f"file://{tmp_path}").where == str(tmp_path)
-    assert open_place("memory://runs/").where == "memory://runs"
+    assert open_storage(str(tmp_path)).where == str(tmp_path)
+    assert open_storage(f"file://{tmp_path}").where == str(tmp_path)
+    assert open_storage("memory://runs/").where == "memory://runs"
     assert CheckpointStorage("memory://runs/").open(12, 1).where == "memory://runs/12/1"
     assert CheckpointStorage(f"{tmp_path}").where(12, 1) == f"{tmp_path}/12/1"
 
@@ -107,7 +107,7 @@ def test_places_know_the_largest_number_that_has_one(tmp_path, root):
     assert places.largest_number() == 0
     for number in (3, 12):
         commit(places.open(number, 1), 10, uid=f"{number}.1")
-    open_place(f"{root or tmp_path}/notes").write("5-1", "model", [b"of no experiment"])
+    open_storage(f"{root or tmp_path}/notes").write("5-1", "model", [b"of no experiment"])
     assert places.largest_number() == 12
     assert ids(places.open(12, 1)) == ["10-1"]
 

@@ -13,7 +13,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from kernel_backend.checkpoints.remote import Remote
-from kernel_backend.checkpoints.storage import open_place
+from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.retry import RetryPolicy
 from tests.contract.checkpoints_contract import CheckpointsContract, commit, ids
@@ -169,4 +169,4 @@ def test_what_is_not_installed_is_named(module):
 @pytest.mark.parametrize("where", ["gopher://bucket/runs", "s3://bucket/runs*"])
 def test_a_url_that_cannot_be_is_refused(where):
     with pytest.raises(InvalidRequest, match="runs"):
-        open_place(where)
+        open_storage(where)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from gang import Trial
 
-from kernel_backend.checkpoints.copy import take_over
+from kernel_backend.checkpoints.copy import copy_checkpoint
 from kernel_backend.checkpoints.storage import CheckpointStorage
 
 pytestmark = pytest.mark.distributed
@@ -30,7 +30,7 @@ def begun_with(parent: Trial, folder: Path, **about: Any) -> Trial:
     assert parent.checkpoints is not None
     shutil.copytree(parent.checkpoints, places.where(1, 1))
     child = Trial(folder / "child", checkpoints=Path(places.where(2, 1)), **about)
-    take_over(places, f"1.1/{parent.newest().id}:weights", child.home, 2, 1)
+    copy_checkpoint(places, f"1.1/{parent.newest().id}:weights", child.home, 2, 1)
     return child
 
 

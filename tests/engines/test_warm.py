@@ -310,7 +310,7 @@ def test_nonsense_at_the_door_harms_nobody(server, ranks):
         stranger = server().door.connect()
         assert stranger is not None
         stranger.send(message)
-        assert line.told(_waiting(stranger)) is None  # hung up on
+        assert line.receive_messages(_waiting(stranger)) is None  # hung up on
     assert others.warm.codes() == (None,)
     others.warm.end()
     assert "this is no request" in server().door.log.read_text()

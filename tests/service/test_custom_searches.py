@@ -10,7 +10,7 @@ import pytest
 
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.search.records import Create
-from kernel_backend.search.log import fold, happen
+from kernel_backend.search.log import apply_event, fold
 from kernel_backend.search.settings import settings_of
 from kernel_backend.store.sql import SqlStore
 from tests.support.world import DEFINITION, World, until
@@ -131,4 +131,4 @@ def test_a_sampler_of_another_library_asks_apart_and_a_log_is_folded_without_it(
     asked = [length for length, each in enumerate(entries) if isinstance(each.decision, Create)]
     for length in asked[-3:]:  # there were enough results to learn from
         searcher = fold(settings_of(experiment.config), experiment.space, entries[:length])
-        assert happen(searcher, entries[length].event) == entries[length].decision
+        assert apply_event(searcher, entries[length].event) == entries[length].decision

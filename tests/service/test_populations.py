@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernel_backend.model.search.records import Create
-from kernel_backend.search.log import fold, happen
+from kernel_backend.search.log import apply_event, fold
 from kernel_backend.search.settings import settings_of
 from kernel_backend.store.sql import SqlStore
 from tests.support.world import World
@@ -47,4 +47,4 @@ def test_the_worst_gives_way_to_a_copy_that_goes_on_from_its_parents_checkpoint(
     experiment = overview.experiment
     for length in range(len(entries)):
         searcher = fold(settings_of(experiment.config), experiment.space, entries[:length])
-        assert happen(searcher, entries[length].event) == entries[length].decision
+        assert apply_event(searcher, entries[length].event) == entries[length].decision

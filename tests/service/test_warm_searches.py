@@ -10,7 +10,7 @@ import pytest
 
 from kernel_backend.errors import InvalidRequest, NotFound
 from kernel_backend.model.search.records import Create, LogEntry, Reported
-from kernel_backend.search.log import happen, replay
+from kernel_backend.search.log import apply_event, replay
 from kernel_backend.search.make import make
 from kernel_backend.search.settings import settings_of
 from kernel_backend.store.sql import SqlStore
@@ -58,7 +58,7 @@ def test_a_search_that_knows_an_earlier_one_begins_with_better_trials(world: Wor
     assert entries[: len(known)] == known
     for length in range(len(entries)):
         search = replay(make(settings_of(overview.experiment.config), overview.experiment.space), entries[:length])
-        assert happen(search, entries[length].event) == entries[length].decision
+        assert apply_event(search, entries[length].event) == entries[length].decision
     cold = make(settings_of(overview.experiment.config), overview.experiment.space)
     assert distance([entry.decision for entry in entries]) < distance([cold.on_vacancy() for _ in range(4)])
 

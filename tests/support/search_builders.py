@@ -27,7 +27,7 @@ from kernel_backend.model.search.records import (
 from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
 from kernel_backend.search import make
 from kernel_backend.search.base import Searcher
-from kernel_backend.search.log import happen
+from kernel_backend.search.log import apply_event
 
 SPACE = Space(
     parameters=(
@@ -64,7 +64,7 @@ class Logged:
         self.log: list[LogEntry] = []
 
     def _happen(self, event: Happening) -> Any:
-        decision = happen(self.inner, event)
+        decision = apply_event(self.inner, event)
         self.log.append(LogEntry(number=len(self.log) + 1, at=0.0, event=event, decision=decision))
         return decision
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 from kernel_backend.checkpoints.base import Checkpoints, Manifest, checkpoint_id
-from kernel_backend.checkpoints.storage import open_place
+from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.checkpoints.writer import pieces
 from tests.torture.files import Files
 
@@ -32,7 +32,7 @@ def run(count: int, seed: int, where: str) -> str:
     Raises AssertionError that names seed and round.
     """
     rng = random.Random(seed)
-    place, files = open_place(where), Files(where)
+    place, files = open_storage(where), Files(where)
     pristine = _committed(place, files, rng)
     done: Counter[str] = Counter()
     rounds = 0

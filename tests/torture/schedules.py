@@ -21,9 +21,9 @@ from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.decisions import Decisions
 from kernel_backend.scheduler.explain.explain import explain
 from kernel_backend.scheduler.explain.feasibility import impossible
-from kernel_backend.scheduler.order import kept_for
+from kernel_backend.scheduler.order import reserved_for
 from kernel_backend.scheduler.placement import Capacity, feasible
-from kernel_backend.scheduler.quotas import Ledger, lent
+from kernel_backend.scheduler.quotas import Ledger, borrowed_slots
 from kernel_backend.scheduler.requests import Allocation, SlotRequest
 from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.simulation.simulate import Outage, SimulationResult, simulate
@@ -113,7 +113,7 @@ def _nothing_is_idle_that_could_be_had(picture: ClusterState, decisions: Decisio
         idle = [ask for ask in waiting if ask.pool == pool and fit(ask, rooms, (), picture.at)]
         kept = [each for each in decisions.reservations if picture.queue.asks[each.key].pool == pool]
         guaranteed = [ask for ask in waiting if ledger.guaranteed(ask)]  # in any pool: its limit is kept for it, too
-        starving = [ask for ask in kept_for(picture, pool) if ask not in waiting]
+        starving = [ask for ask in reserved_for(picture, pool) if ask not in waiting]
         assert not idle or kept or guaranteed or starving, f"{idle} could run"
 
 
@@ -124,7 +124,7 @@ def _guarantees_are_met_or_on_their_way(picture: ClusterState, decisions: Decisi
         ledger.give(start.ask)
     wide = [ask for ask in _waiting(picture, decisions) if not ask.one_node and not ask.excluded]
     guaranteed = [ask for ask in wide if ledger.guaranteed(ask)]
-    borrowed, going = lent(picture), {each.run.key for each in decisions.preempts}
+    borrowed, going = borrowed_slots(picture), {each.run.key for each in decisions.preempts}
     for ask in guaranteed:
         others = sum(other.slots for other in guaranteed if other is not ask and other.pool == ask.pool)
         for kind, room in _rooms(picture, decisions, ask.pool).items():

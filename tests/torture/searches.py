@@ -20,7 +20,7 @@ from kernel_backend.client import Client
 from kernel_backend.model.reports import StoredReport
 from kernel_backend.model.search.records import Create, LogEntry, Reported
 from kernel_backend.model.views.overview import Overview
-from kernel_backend.search.log import happen, replay
+from kernel_backend.search.log import apply_event, replay
 from kernel_backend.search.make import make
 from kernel_backend.service.search.runner import settings_of
 from kernel_backend.store.sql import SqlStore
@@ -75,7 +75,7 @@ def holds_together(world: World, number: int) -> list[LogEntry]:
     experiment, entries = world.overview(number).experiment, logged(world, number)
     for length in range(len(entries)):
         searcher = replay(make(settings_of(experiment), experiment.space), entries[:length])
-        assert happen(searcher, entries[length].event) == entries[length].decision, f"entry {length + 1}"
+        assert apply_event(searcher, entries[length].event) == entries[length].decision, f"entry {length + 1}"
     return entries
 
 

@@ -16,7 +16,7 @@ from kernel_backend.model.search.records import Search, Settings
 from kernel_backend.search.log import fold
 from kernel_backend.search.make import make, plan
 from kernel_backend.spec.assignments import parse_line
-from kernel_backend.spec.config_text import to_config, to_words
+from kernel_backend.spec.config_text import to_config, to_options
 from kernel_backend.spec.options import OptionParser, add_options
 from kernel_backend.spec.search_rules import check_search
 from tests.plugins import ANNEALING, importable, install, written
@@ -74,7 +74,7 @@ def test_a_method_of_a_package_is_asked_for_as_a_built_in_one() -> None:
     assert found == Search(method="annealing", options={"temperature": 0.25})
     assert (found.limit, found.learns) == (12, True)
     assert registry.method_of("annealing").package == "daylight-annealing 1.0"
-    assert to_config(parse_options(to_words(config(line)), "terminal")) == config(line)
+    assert to_config(parse_options(to_options(config(line)), "terminal")) == config(line)
     space = parse_line(["lr=1e-4..1e-1:log"]).space
     assert bounds_text(config(line), space) == (
         "annealing: 12 trials of 4 epochs on 1 slot, that is 48 epochs of a slot"

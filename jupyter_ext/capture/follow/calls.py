@@ -8,7 +8,7 @@ from jupyter_ext.capture.follow import libraries
 from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractObject, Value
 from jupyter_ext.capture.follow.abstract_state import AbstractState, Visits
 from jupyter_ext.capture.follow.builtin import call_builtin
-from jupyter_ext.capture.follow.external_calls import call_outside
+from jupyter_ext.capture.follow.external_calls import call_external
 from jupyter_ext.capture.follow.mutations import change, contain
 from jupyter_ext.capture.follow.objects import apply, attribute, methods_of_bases
 from jupyter_ext.capture.follow.syntax import is_globals, is_super
@@ -53,7 +53,7 @@ def call(world: AbstractState, node: ast.expr, *, dropped: bool) -> Value:
     if isinstance(func, ast.Name) and world.owner(func.id) is None:
         found |= call_builtin(world, func.id, arguments, node)
     if unknown:
-        found |= call_outside(world, node, receiver, callee, arguments, keywords, dropped=dropped)
+        found |= call_external(world, node, receiver, callee, arguments, keywords, dropped=dropped)
     return frozenset(found)
 
 

@@ -31,7 +31,7 @@ _ASKED = (
 _MAKING = {"__init__", "__new__", "__init_subclass__", ELEMENTS}
 
 
-def call_outside(
+def call_external(
     world: AbstractState,
     node: ast.Call,
     receiver: Value,

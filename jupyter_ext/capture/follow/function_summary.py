@@ -16,7 +16,7 @@ from jupyter_ext.capture.follow.syntax import Code, text_of
 _ANY_CLASS = {"cls", "type", "setattr"}
 
 
-def glance(world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
+def summarise(world: AbstractState, thing: AbstractObject, arguments: list[Value], keywords: dict[str, Value]) -> Value:
     """Call a function without running it: whatever it can reach has changed, if it changes anything."""
     assert thing.function is not None
     given = NOTHING.union(*arguments, *keywords.values())

@@ -7,7 +7,7 @@ import ast
 from jupyter_ext.capture.facts import FunctionNode
 from jupyter_ext.capture.follow.abstract_objects import NOTHING, AbstractFunction, AbstractObject, Value
 from jupyter_ext.capture.follow.abstract_state import AbstractState
-from jupyter_ext.capture.follow.function_summary import glance
+from jupyter_ext.capture.follow.function_summary import summarise
 from jupyter_ext.capture.follow.syntax import last_name
 from jupyter_ext.capture.names import body
 
@@ -56,7 +56,7 @@ def enter(world: AbstractState, thing: AbstractObject, arguments: list[Value], k
         return world.memo[key]
     world.memo[key] = NOTHING
     if world.stack >= _DEPTH or world.steps > min(world.left, _STEPS_OF_ONE):
-        world.memo[key] = glance(world, thing, arguments, keywords)
+        world.memo[key] = summarise(world, thing, arguments, keywords)
         return world.memo[key]
     frame = world.open(body(function.node).names, function.frame)
     for name, value in _bindings(world, function.node.args, arguments, keywords, thing):

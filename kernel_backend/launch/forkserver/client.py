@@ -141,10 +141,10 @@ class WarmRanks:
         if self._line is None and not self._over:
             self._line = self._forkserver.connect()
             if self._line is not None:
-                protocol.ask(self._line, self._request)
+                protocol.send_request(self._line, self._request)
         with contextlib.suppress(BlockingIOError):
             while self._line is not None and not self._over:
-                self._take(protocol.told(self._line))
+                self._take(protocol.receive_messages(self._line))
 
     def _take(self, said: protocol.Forked | protocol.Ended | None) -> None:
         if said is None:

@@ -30,7 +30,7 @@ class Ended(NamedTuple):
     code: int
 
 
-def ask(line: socket.socket, request: RankRequest) -> None:
+def send_request(line: socket.socket, request: RankRequest) -> None:
     """Send a request with its open files."""
     environments = [dict(order.env) for order in request.orders]
     text = {"folder": request.folder, "cwd": request.cwd, "environments": environments}
@@ -40,7 +40,7 @@ def ask(line: socket.socket, request: RankRequest) -> None:
         _send(line, b"start", [file.fileno(), *files])
 
 
-def asked(line: socket.socket) -> RankRequest | None:
+def receive_request(line: socket.socket) -> RankRequest | None:
     """The next request, its files open here; None when the launcher has gone. Raises ValueError for anything else."""
     try:
         message, files = _receive(line)
@@ -59,7 +59,7 @@ def asked(line: socket.socket) -> RankRequest | None:
         raise ValueError(f"this is no request: {error!r}") from None
 
 
-def tell(line: socket.socket, said: Forked | Ended) -> None:
+def send_message(line: socket.socket, said: Forked | Ended) -> None:
     """Say something to a launcher; one that has gone misses it."""
     handles = said.handles if isinstance(said, Forked) else ()
     text = {"pids": said.pids} if isinstance(said, Forked) else said._asdict()
@@ -67,7 +67,7 @@ def tell(line: socket.socket, said: Forked | Ended) -> None:
         _send(line, json.dumps(text).encode(), handles, socket.MSG_DONTWAIT)
 
 
-def told(line: socket.socket) -> Forked | Ended | None:
+def receive_messages(line: socket.socket) -> Forked | Ended | None:
     """What the forkserver said next; None when it is gone. Raises BlockingIOError when it has said nothing new."""
     try:
         message, handles = _receive(line, socket.MSG_DONTWAIT)

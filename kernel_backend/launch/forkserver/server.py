@@ -60,7 +60,7 @@ class ForkserverLoop:
 
     def _hear(self, launcher: socket.socket) -> ForkedRank | None:
         try:
-            request = protocol.asked(launcher)
+            request = protocol.receive_request(launcher)
         except ValueError as error:
             _say(error)
             request = None
@@ -89,7 +89,7 @@ class ForkserverLoop:
             self._children[handle] = _Child(pid, rank, launcher)
             self._selector.register(handle, selectors.EVENT_READ, self._reap)
             forked[pid] = handle
-        protocol.tell(launcher, protocol.Forked(tuple(forked), tuple(forked.values())))
+        protocol.send_message(launcher, protocol.Forked(tuple(forked), tuple(forked.values())))
         return None
 
     def _forget(self) -> None:
@@ -105,7 +105,7 @@ class ForkserverLoop:
         os.close(handle)
         _, status = os.waitpid(child.pid, 0)
         self._used = time.monotonic()
-        protocol.tell(child.launcher, protocol.Ended(child.rank, os.waitstatus_to_exitcode(status)))
+        protocol.send_message(child.launcher, protocol.Ended(child.rank, os.waitstatus_to_exitcode(status)))
         self._close_if_done(child.launcher)
 
     def _part(self, launcher: socket.socket) -> None:

@@ -42,11 +42,11 @@ class Server(Record):
 
 
 def profile(slots: int, pool: str | None = None) -> str:
-    """The slug by which `asked` knows a profile again."""
+    """The slug by which `server_request` knows a profile again."""
     return f"daylight-{slots}" if pool is None else f"daylight-{slots}-{pool}"
 
 
-def asked(options: object) -> ServerRequest:
+def server_request(options: object) -> ServerRequest:
     """What a server is to have by its `user_options`, which may be anything; raises InvalidRequest.
 
     A profile of ours says it, and no word beside it counts. Elsewhere `slots` and `pool` do; who says nothing has none.
@@ -77,7 +77,7 @@ def servers_of(users: Iterable[Mapping[str, Any]]) -> tuple[Server, ...]:
     for user in users:
         for server in (user.get("servers") or {}).values():
             try:
-                what = asked(server.get("user_options"))
+                what = server_request(server.get("user_options"))
                 if what.slots and (server.get("ready") or server.get("pending") == "stop"):
                     found.append(_server(user, server, what))
             except (InvalidRequest, AttributeError, KeyError, TypeError, ValueError):

@@ -12,7 +12,7 @@ from kernel_backend import __version__
 from kernel_backend.errors import OtherVersion
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.ids import AttemptId
-from kernel_backend.model.record import Record, Value, complaint
+from kernel_backend.model.record import Record, Value, problem_text
 from kernel_backend.model.resources import Placement
 from kernel_backend.model.versions import changes_nothing, read
 
@@ -65,6 +65,6 @@ def read_job(data: bytes) -> LaunchSpec:
         return read(LaunchSpec, data, changes_nothing(()))
     except ValidationError as error:
         raise OtherVersion(
-            f"the service asks for what Daylight {__version__} in {sys.prefix} does not know ({complaint(error)}): "
+            f"the service asks for what Daylight {__version__} in {sys.prefix} does not know ({problem_text(error)}): "
             "install the service's version of Daylight there"
         ) from None

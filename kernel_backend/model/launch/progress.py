@@ -68,6 +68,6 @@ def limit(phase: Phase, hang_timeout: float) -> float:
     return hang_timeout
 
 
-def patience(hang_timeout: float) -> float:
+def stall_limit(hang_timeout: float) -> float:
     """How many seconds a backend waits for a peer: longer than any limit, so that a hang is named by its cause."""
     return limit("starting", hang_timeout) + _BEYOND_S

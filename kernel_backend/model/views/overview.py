@@ -17,7 +17,7 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, ExperimentState, Trial
 from kernel_backend.model.stream import Message
 from kernel_backend.model.trial import Attempt, Failure, Trial
 from kernel_backend.model.versions import read
-from kernel_backend.model.views.shown_trials import MOST, TrialGlance, looked_at
+from kernel_backend.model.views.shown_trials import MOST, TrialActivity, shown_trials
 
 _T = TypeVar("_T")
 
@@ -163,7 +163,7 @@ class Overview(Record):
         counts[trial.state] += 1
         if before is not None:
             counts[before] -= 1
-        kept = looked_at([TrialGlance.at(each) for each in trials], metric)
+        kept = shown_trials([TrialActivity.at(each) for each in trials], metric)
         return {
             "trials": tuple(each for each in trials if each.index in kept),
             "trial_counts": {state: count for state, count in counts.items() if count > 0},

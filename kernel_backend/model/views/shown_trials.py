@@ -15,7 +15,7 @@ BEST, TROUBLED = 20, 5
 
 
 @dataclass(frozen=True, slots=True)
-class TrialGlance:
+class TrialActivity:
     """What of a trial says whether it is looked at."""
 
     index: int
@@ -24,13 +24,13 @@ class TrialGlance:
     troubled: bool  # an attempt of it has failed, or no node can have it
 
     @classmethod
-    def at(cls, trial: Trial) -> TrialGlance:
+    def at(cls, trial: Trial) -> TrialActivity:
         """Of a whole trial."""
         troubled = trial.failure is not None or Hold.ENGINE in trial.holds
         return cls(trial.index, trial.state, trial.best, troubled)
 
 
-def looked_at(trials: Collection[TrialGlance], metric: Metric) -> set[int]:
+def shown_trials(trials: Collection[TrialActivity], metric: Metric) -> set[int]:
     """The indices of those that neither rest nor have ended, the best, and the newest that are in trouble."""
     live = {trial.index for trial in trials if trial.state in LIVE}
     troubled = sorted((trial for trial in trials if trial.troubled), key=_ended_first)[-TROUBLED:]
@@ -38,5 +38,5 @@ def looked_at(trials: Collection[TrialGlance], metric: Metric) -> set[int]:
     return {*live, *best[:BEST], *(trial.index for trial in troubled)}
 
 
-def _ended_first(trial: TrialGlance) -> tuple[bool, int]:
+def _ended_first(trial: TrialActivity) -> tuple[bool, int]:
     return trial.state is not TrialState.FAILED, trial.index

@@ -44,7 +44,7 @@ class Loading:
         self.workers = source.workers(workers)
         # What a worker sends is in host memory; what the dataset itself gives may be on the device.
         self._pin = device.type == "cuda" and (self.workers > 0 or source.wishes.pin)
-        self._asked = _Asked()
+        self._asked = _Requested()
         self._loader: DataLoader[Any] | None = None
         self._fetched: Iterator[Any] | None = None  # torch's own iterator, which has the workers
         self._reading: Generator[Any] | None = None
@@ -143,7 +143,7 @@ class Loading:
         )
 
 
-class _Asked:
+class _Requested:
     """What torch's loader is to fetch next, and what it has been asked for and has not brought yet."""
 
     def begin(self, wanted: Iterator[Any]) -> None:

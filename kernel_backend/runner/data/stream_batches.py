@@ -49,7 +49,7 @@ class StreamPart(NamedTuple):
     seconds: float  # which that has taken
 
 
-class StreamPasses(Dataset[Any]):
+class StreamEpochs(Dataset[Any]):
     """One pass after the other. It is asked for parts in order: a Start begins anew, None goes on."""
 
     def __init__(self, source: Source, cut: BatchSplit, seed: int, tag: str, digested: bool = False) -> None:

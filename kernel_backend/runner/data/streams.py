@@ -13,7 +13,7 @@ from kernel_backend.checkpoints.writer import flatten, unflatten
 from kernel_backend.runner.data.loading import Loading
 from kernel_backend.runner.data.shares import Batch, BatchSplit
 from kernel_backend.runner.data.source import Source
-from kernel_backend.runner.data.stream_batches import StreamPart, StreamPasses, StreamPosition, StreamStart
+from kernel_backend.runner.data.stream_batches import StreamEpochs, StreamPart, StreamPosition, StreamStart
 
 
 class Stream:
@@ -30,7 +30,7 @@ class Stream:
         digested: bool,
     ) -> None:
         """`note` is told what finding the place has cost; `digested` asks for digests of the first epoch's samples."""
-        self._passes = StreamPasses(source, cut, seed, tag, digested)
+        self._passes = StreamEpochs(source, cut, seed, tag, digested)
         self.loading = loading(self._passes)
         self._cut, self._note = cut, note
         self._place = StreamPosition(length=source.length)

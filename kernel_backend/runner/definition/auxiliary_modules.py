@@ -11,7 +11,7 @@ from torch import nn
 from kernel_backend.runner.determinism.reachability import held_by
 
 
-def modules_beside(model: nn.Module, **things: Any) -> dict[str, nn.Module]:
+def auxiliary_modules(model: nn.Module, **things: Any) -> dict[str, nn.Module]:
     """The modules that the model and these things hold or name, by the way to them; none is a part of another.
 
     A cell makes them in a function, as `def criterion()`, or at its top level.

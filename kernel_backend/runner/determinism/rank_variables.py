@@ -12,7 +12,7 @@ _OF_DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 @contextmanager
-def rank_variables_kept(note: Callable[[str], None], also: Collection[str] = ()) -> Iterator[None]:
+def protected_rank_variables(note: Callable[[str], None], also: Collection[str] = ()) -> Iterator[None]:
     """Give variables of the launcher, and `also` others, their values again that are set within; say which were.
 
     Notebooks that try torch.distributed set RANK=0 and WORLD_SIZE=1: each rank would train alone.

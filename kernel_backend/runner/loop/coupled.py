@@ -37,7 +37,7 @@ def compares(run: Training) -> bool:
     return run.step == 0 and run.logical.count > 1 and not gathers(run) and not keeps
 
 
-def tell_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
+def warn_if_coupled(run: Training, parts: list[MetricPart], mean: float) -> None:
     """Say a warning where the loss of the whole batch is not the mean of its shares' losses; called by all ranks.
 
     `parts` are what the loss function was given for this rank's shares, `mean` is the weighted mean of what it

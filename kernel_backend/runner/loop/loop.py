@@ -15,10 +15,10 @@ from kernel_backend.runner.data import Batch
 from kernel_backend.runner.definition.functions import loss_and_logged
 from kernel_backend.runner.determinism import seeds
 from kernel_backend.runner.gradients.reducer import ControlFlags, ControlWord
-from kernel_backend.runner.loop.coupled import compares, tell_if_coupled
+from kernel_backend.runner.loop.coupled import compares, warn_if_coupled
 from kernel_backend.runner.loop.evaluate import validate
 from kernel_backend.runner.loop.forward import forward, reseed
-from kernel_backend.runner.loop.nan_origin import whence
+from kernel_backend.runner.loop.nan_origin import nan_origin
 from kernel_backend.runner.loop.training import Training
 from kernel_backend.runner.loop.whole_loss import gathers, share_losses
 from kernel_backend.runner.metrics.join import host_copy
@@ -35,7 +35,7 @@ def train(run: Training) -> int:
     if not run.validated and end_epoch(run):
         save(run)
     if run.target.reached(run.units):  # its slots, or the service, went away before it heard more
-        say_again(run)
+        report_again(run)
         if not run.target.moves_on(run.units, run.step):
             return RELEASED
     for shares in batches(run):
@@ -92,8 +92,8 @@ def take_step(run: Training, shares: list[Batch]) -> tuple[ControlWord, Sums]:
     word = run.gradients.finish()
     run.checkpoints.settle()
     if compared is not None:
-        tell_if_coupled(run, compared, float(word.loss))
-    run.finite.take(word.loss, lambda: whence(run, shares))
+        warn_if_coupled(run, compared, float(word.loss))
+    run.finite.take(word.loss, lambda: nan_origin(run, shares))
     with drawing_alike(run):
         update(run)
     return word, logged
@@ -209,11 +209,11 @@ def check(run: Training, between: bool = False) -> bool:
                 aside.enter_context(run.streams.aside())
         run.judged = validate(run, run.validation)
     run.first_epoch.validated()
-    say_again(run)
+    report_again(run)
     return judge(run, between)
 
 
-def say_again(run: Training) -> None:
+def report_again(run: Training) -> None:
     """Say what the validation at this step came to, where there was one; who has heard it takes no notice."""
     if run.judged:
         run.spool.say(Report(kind="validation", step=run.step, epoch=run.epoch, metrics=run.judged))

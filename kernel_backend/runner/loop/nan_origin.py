@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kernel_backend.runner.loop.training import Training
 
 
-def whence(run: Training, shares: list[Batch]) -> str:
+def nan_origin(run: Training, shares: list[Batch]) -> str:
     """Say what made the loss of this step not finite, before its update; called by all ranks. Changes nothing."""
     with torch.no_grad(), RandomStates().aside(), run.logical.aside():
         found = bad_parameter(run.model) or next(filter(None, (_whence(run, *each) for each in parts(run, shares))), "")

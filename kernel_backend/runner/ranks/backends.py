@@ -107,13 +107,13 @@ def connect(choice: Choice, kind: str, patience: float) -> Ranks:
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if size == 1:
-        return Alone()
+        return SingleRank()
     if choice.name == "horovod":
         return HorovodRanks(patience)
     return TorchRanks("nccl" if kind == "cuda" else "gloo", rank, size, local_rank, patience)
 
 
-class Alone:
+class SingleRank:
     """A gang of one: there is nobody to talk to."""
 
     rank, size, local_rank = 0, 1, 0

@@ -11,7 +11,7 @@ from kernel_backend.model.views.overview import Wait
 from kernel_backend.scheduler.explain.feasibility import impossible
 from kernel_backend.scheduler.explain.forecast import FAR, forecast
 from kernel_backend.scheduler.explain.redaction import knows_quota, named, sees, subject
-from kernel_backend.scheduler.order import in_order, kept_for
+from kernel_backend.scheduler.order import in_order, reserved_for
 from kernel_backend.scheduler.placement import feasible, largest, largest_gang
 from kernel_backend.scheduler.quotas import Ledger
 from kernel_backend.scheduler.requests import SlotRequest
@@ -159,7 +159,7 @@ def _reserved(picture: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
     rules, since = picture.rules, {each.key: each.since for each, _ in picture.reserved()}
     for pool in sorted(picture.pools):
         nodes = picture.usable(pool)
-        for ask in kept_for(picture, pool):
+        for ask in reserved_for(picture, pool):
             starves = picture.queue.starves(ask, picture.at - rules.starving)
             firm = starves or since.get(ask.key, picture.at) <= picture.at - rules.patience
             if feasible(nodes, ask.slots, ask.excluded, ask.one_node):

@@ -83,7 +83,7 @@ def simulate(
     checkpoint is lost then; who is preempted saves all, and holds its slots for `stall` seconds to do so. `watch` sees
     every picture and what was decided on it.
     """
-    world = _World(jobs, nodes, policy, ClusterState(nodes, users=users, groups=groups, rules=rules), watch)
+    world = _Simulation(jobs, nodes, policy, ClusterState(nodes, users=users, groups=groups, rules=rules), watch)
     world.faults, world.every, world.stall = faults, checkpoint_every, stall
     world.begin(outages)
     while world.events and world.events[0].at <= until:
@@ -91,7 +91,7 @@ def simulate(
     return world.played(until)
 
 
-class _World:
+class _Simulation:
     """The picture, and what is known of jobs beside it."""
 
     faults: Callable[[int, int], float | None]

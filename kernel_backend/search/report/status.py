@@ -199,7 +199,7 @@ class Page:
     offset: int = 0
 
 
-def standing(
+def search_status(
     experiment: Experiment,
     story: SearchHistory,
     trials: Sequence[TrialSummary],

@@ -78,7 +78,7 @@ def simulate(
     >>> len(trace.trials), round(trace.best_at(trace.ended), 2)
     (16, 0.21)
     """
-    world = _World(searcher, problem, workers, seed, mode, jitter, failures, resume_cost, reports == "units")
+    world = _Simulation(searcher, problem, workers, seed, mode, jitter, failures, resume_cost, reports == "units")
     world.fill()
     while world.due and world.due[0].time <= max_time:
         if world.step() and goal is not None and world.best_is(goal):
@@ -100,7 +100,7 @@ class _Due(NamedTuple):
     fails: int | None
 
 
-class _World:
+class _Simulation:
     """Gangs, and what they train."""
 
     def __init__(

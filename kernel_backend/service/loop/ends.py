@@ -14,7 +14,7 @@ from functools import partial
 from kernel_backend.checkpoints.verify import newest_attempt
 from kernel_backend.engines.base import Unconfirmed
 from kernel_backend.errors import DaylightError
-from kernel_backend.lifecycle.outcomes import ending
+from kernel_backend.lifecycle.outcomes import attempt_end
 from kernel_backend.lifecycle.resume import progressed, remembered
 from kernel_backend.model import events as e
 from kernel_backend.model.ids import AttemptId
@@ -121,7 +121,7 @@ class AttemptEnder:
         outcome, failure = attempt.outcome or Outcome.LOST, attempt.failure
         matched = result.matched if result else ()
         progress = await asyncio.to_thread(self._progressed, trial)
-        what = ending(trial, attempt, outcome, failure, progress, experiment.config.max_restarts, matched)
+        what = attempt_end(trial, attempt, outcome, failure, progress, experiment.config.max_restarts, matched)
         for note in what.notes:
             await asyncio.to_thread(self._store.note, attempt.id, note, time.time())
         if what.pause and experiment.state is ExperimentState.ACTIVE:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from functools import partial
 
 from kernel_backend.engines.base import GangStatus
-from kernel_backend.lifecycle.reconcile import align, settled
+from kernel_backend.lifecycle.reconcile import reconcile, terminal_event
 from kernel_backend.model import events as e
 from kernel_backend.model.experiment import Experiment, ScheduledExperiment
 from kernel_backend.model.ids import AttemptId
@@ -186,7 +186,9 @@ class Loop:
         trials = self.pictures.mirror.trials.get(experiment.number)
         if experiment.config.search is not None or not trials:  # without any it may have ended
             return False
-        return not any(align(experiment.state, each, possible(picture, experiment, each)) for each in trials.values())
+        return not any(
+            reconcile(experiment.state, each, possible(picture, experiment, each)) for each in trials.values()
+        )
 
     async def _align_one(self, experiment: ScheduledExperiment, picture: ClusterState) -> None:
         """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
@@ -196,7 +198,7 @@ class Loop:
         moves = [
             Moved(trial.index, nudge.event, nudge.changes)
             for trial in await asyncio.to_thread(read, experiment.number)
-            if (nudge := align(experiment.state, trial, possible(picture, experiment, trial)))
+            if (nudge := reconcile(experiment.state, trial, possible(picture, experiment, trial)))
         ]
         for begin in range(0, len(moves), TOGETHER):
             some = moves[begin : begin + TOGETHER]
@@ -206,7 +208,7 @@ class Loop:
         over = await self._search_over(search) if search is not None else None
         counts = await asyncio.to_thread(self._store.trial_counts, experiment.number)
         failed = await asyncio.to_thread(self.searches.failed, search) if search is not None and over else None
-        event = settled(experiment.state, counts, over, failed=failed is not None)
+        event = terminal_event(experiment.state, counts, over, failed=failed is not None)
         if event is not None:
             ended = await asyncio.to_thread(self._store.advance_experiment, experiment.number, event, time.time())
             self._bus.ring()

@@ -43,9 +43,9 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, TrialStat
 from kernel_backend.model.trial import Failure, Trial
 from kernel_backend.search import settings
 from kernel_backend.search.effects import created, effect, held
-from kernel_backend.search.log import happen, replay
+from kernel_backend.search.log import apply_event, replay
 from kernel_backend.search.make import make
-from kernel_backend.search.prior import happenings
+from kernel_backend.search.prior import prior_events
 from kernel_backend.search.samplers.optuna import NEEDED
 from kernel_backend.service import warm_start
 from kernel_backend.service.search.custom_process import ClosableProcess, FailedSearchProcess
@@ -59,7 +59,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Trouble(NamedTuple):
+class StoredFailure(NamedTuple):
     """What keeps a search from going on, and when it is tried again."""
 
     message: str
@@ -75,7 +75,7 @@ class Searches:
         self._store, self._process = store, process
         self._known: dict[int, SearchState] = {}
         self._turns: dict[int, threading.Lock] = {}
-        self._troubles: dict[int, Trouble] = {}
+        self._troubles: dict[int, StoredFailure] = {}
         self._failures: dict[int, str | None] = {}  # of searches that are not known any more
 
     # What the loop asks
@@ -239,7 +239,7 @@ class Searches:
         if method is not None and method.package and not expected:
             said = f"its method {method.name} of package {method.package} has raised {said}"
         message = f"the search does not go on: {said[:SAID]}; this is tried again"
-        self._troubles[number] = Trouble(message, pause, time.monotonic() + pause)
+        self._troubles[number] = StoredFailure(message, pause, time.monotonic() + pause)
         _log.error("experiment #%d: %s", number, message, exc_info=None if expected else error)
 
     # Small parts
@@ -288,10 +288,12 @@ class Searches:
     def _begin(self, experiment: Experiment, known: SearchState) -> None:
         """The first lines of the log are what is known of earlier experiments, all of them or none."""
         now, entries = time.time(), list[LogEntry]()
-        trials = warm_start.known(self._store, experiment.config, experiment.space)
+        trials = warm_start.prior_results(self._store, experiment.config, experiment.space)
         with self._believing(experiment):
-            for number, event in enumerate(happenings(trials), 1):
-                entries.append(LogEntry(number=number, at=now, event=event, decision=happen(known.searcher, event)))
+            for number, event in enumerate(prior_events(trials), 1):
+                entries.append(
+                    LogEntry(number=number, at=now, event=event, decision=apply_event(known.searcher, event))
+                )
             self._store.record(experiment.number, entries, at=now)
         for entry in entries:
             known.take(entry)
@@ -351,7 +353,7 @@ class Searches:
     ) -> list[Trial]:
         """Decide, store, and only then believe it."""
         with self._believing(experiment):
-            decision = happen(known.searcher, event)
+            decision = apply_event(known.searcher, event)
             entry = LogEntry(number=known.entries + 1, at=time.time(), event=event, decision=decision)
             trials = self._store.record(experiment.number, [entry], effects(decision), at=entry.at)
         known.take(entry)

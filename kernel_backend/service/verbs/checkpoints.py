@@ -15,7 +15,7 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.experiment import Experiment
 from kernel_backend.model.views.overview import CheckpointInfo
 from kernel_backend.service.access import changeable, visible
-from kernel_backend.service.audit import deed_on, keep_deed
+from kernel_backend.service.audit import audit_entry, keep_audit_entry
 from kernel_backend.service.garbage import collect, reasons, shelves
 from kernel_backend.service.verification import VerificationCache
 from kernel_backend.store.base import Store
@@ -104,7 +104,7 @@ class CheckpointVerbs:
         done = [await _asked(self._collect, each, asked.dry_run) for each in chosen]
         for each, one in zip(chosen, done, strict=True):
             if one.goes and not asked.dry_run:
-                await keep_deed(self._store, deed_on(who, each, "gc", f"{len(one.goes)} checkpoints"))
+                await keep_audit_entry(self._store, audit_entry(who, each, "gc", f"{len(one.goes)} checkpoints"))
         return GarbageReport(
             goes=tuple(each for one in done for each in one.goes),
             stays=tuple(each for one in done for each in one.stays),
@@ -114,7 +114,7 @@ class CheckpointVerbs:
 
     async def _written(self, who: Person, experiment: Experiment, act: str, trial: int, checkpoint: str) -> None:
         about = f"checkpoint {experiment.number}.{trial}/{checkpoint}"
-        await keep_deed(self._store, deed_on(who, experiment, act, on=about))
+        await keep_audit_entry(self._store, audit_entry(who, experiment, act, on=about))
 
     def _listed(self, experiment: Experiment) -> list[CheckpointInfo]:
         found = shelves(self._store, self._places, experiment.number)

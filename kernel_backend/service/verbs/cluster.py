@@ -20,7 +20,7 @@ from kernel_backend.model.views.overview import NodeRun, NodeUse, Overview, Wait
 from kernel_backend.scheduler.explain.explain import explain, explain_in_turn
 from kernel_backend.scheduler.order import in_order
 from kernel_backend.scheduler.requests import ANY_TRIAL, Allocation, Order, RequestKey, SlotRequest
-from kernel_backend.scheduler.reservations import ripe_at
+from kernel_backend.scheduler.reservations import preemptible_at
 from kernel_backend.scheduler.run_lengths import Lengths
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.access import visible
@@ -293,5 +293,5 @@ def _of_gang(key: RequestKey) -> dict[str, Any]:
 
 def _of_server(picture: ClusterState, run: Allocation) -> dict[str, Any]:
     """A notebook server, and what becomes of it where nothing is done there."""
-    back = ripe_at(run, picture.rules)
+    back = preemptible_at(run, picture.rules)
     return {"server": run.key.server, "last_activity": run.last_activity, "take_back_at": back}

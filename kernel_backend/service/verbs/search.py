@@ -18,11 +18,11 @@ from kernel_backend.model.states import EXPERIMENT_ENDED, TRIAL_ENDED, Experimen
 from kernel_backend.model.views.search_status import Extension, Importance, SearchCurves, SearchStatus
 from kernel_backend.scheduler.budgets import used_up
 from kernel_backend.search.effects import effect
-from kernel_backend.search.report.status import Page, SearchHistory, curves, judged, standing
+from kernel_backend.search.report.status import Page, SearchHistory, curves, judged, search_status
 from kernel_backend.search.report.study import importance
 from kernel_backend.search.settings import settings_of
 from kernel_backend.service.access import changeable, may_submit, visible
-from kernel_backend.service.audit import deed_on, keep_deed
+from kernel_backend.service.audit import audit_entry, keep_audit_entry
 from kernel_backend.service.loop.loop import Loop
 from kernel_backend.spec.config_text import check_bounds
 from kernel_backend.store.base import Store
@@ -58,13 +58,13 @@ class SearchVerbs:
             return await asyncio.to_thread(self._standing, experiment, Page(sort, limit, offset))
 
     async def curves(self, who: Person, number: int, limit: int, points: int) -> SearchCurves:
-        """The learning curves of its trials, the best first; raises as `standing` does."""
+        """The learning curves of its trials, the best first; raises as `search_status` does."""
         experiment = await visible(self._store, who, number)
         async with self._turn:
             return await asyncio.to_thread(self._curves, experiment, limit, points)
 
     async def importance(self, who: Person, number: int) -> Importance:
-        """Which hyperparameters make the difference; raises as `standing` does."""
+        """Which hyperparameters make the difference; raises as `search_status` does."""
         experiment = await visible(self._store, who, number)
         async with self._turn:
             return await asyncio.to_thread(self._importance, experiment)
@@ -72,7 +72,7 @@ class SearchVerbs:
     def _standing(self, experiment: Experiment, page: Page) -> SearchStatus:
         story, now = self._story(experiment), time.time()
         trials = self._store.outlines(experiment.number)
-        return standing(experiment, story, trials, self._store.trial_seconds(experiment.number, now), now, page)
+        return search_status(experiment, story, trials, self._store.trial_seconds(experiment.number, now), now, page)
 
     def _curves(self, experiment: Experiment, limit: int, points: int) -> SearchCurves:
         story = self._story(experiment)
@@ -111,7 +111,7 @@ class SearchVerbs:
         if found.state in TRIAL_ENDED:
             raise Conflict(f"trial {found.id} is {found.state}: it cannot go on")
         await asyncio.to_thread(self._loop.searches.promote, experiment, trial)
-        await keep_deed(self._store, deed_on(who, experiment, "promote", on=f"#{found.id}"))
+        await keep_audit_entry(self._store, audit_entry(who, experiment, "promote", on=f"#{found.id}"))
         self._changed()
 
     async def prune(self, who: Person, number: int, trial: int) -> None:
@@ -125,7 +125,7 @@ class SearchVerbs:
             at = time.time()
             await asyncio.to_thread(self._store.advance_trial, number, trial, moved.event, at, **moved.changes)
             await asyncio.to_thread(self._loop.searches.hear, experiment)
-            await keep_deed(self._store, deed_on(who, experiment, "prune", on=f"#{found.id}"))
+            await keep_audit_entry(self._store, audit_entry(who, experiment, "prune", on=f"#{found.id}"))
         self._changed()
 
     async def extend(self, who: Person, number: int, asked: Extension) -> None:
@@ -162,7 +162,7 @@ class SearchVerbs:
                 raise Conflict(f"{elapsed / 3600:.3g} h have passed already: add --max-time with more than that")
         config = before.config.model_copy(update={"search": search})
         self._loop.searches.extend(before, search.limit)
-        deed = deed_on(who, before, "extend", ", ".join(f"{name} {value:g}" for name, value in given.items()))
+        deed = audit_entry(who, before, "extend", ", ".join(f"{name} {value:g}" for name, value in given.items()))
         self._store.advance_experiment(number, e.Extended(), now, deed, config=config)
         self._loop.searches.forget(number)  # it is built anew, with what it may spend now
 

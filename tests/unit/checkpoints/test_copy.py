@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_backend.checkpoints.base import Manifest, checkpoint_id
-from kernel_backend.checkpoints.copy import take_over
+from kernel_backend.checkpoints.copy import copy_checkpoint
 from kernel_backend.checkpoints.directory import Directory
 from kernel_backend.checkpoints.storage import CheckpointStorage
 from kernel_backend.errors import NotFound
@@ -29,7 +29,7 @@ def commit(places: CheckpointStorage, step: int) -> None:
 def taken(places: CheckpointStorage, or_newer: bool = False) -> list[tuple[str, bytes]]:
     """What 12.9 has after it took over 12.3/20-1: ids, and the bytes of the model."""
     place = places.open(12, 9)
-    take_over(places, "12.3/20-1", place, 12, 9, or_newer=or_newer)
+    copy_checkpoint(places, "12.3/20-1", place, 12, 9, or_newer=or_newer)
     assert {(each.experiment, each.trial) for each in place.committed()} == {(12, 9)}
     return [(each.id, place.read(each, "model")) for each in place.committed()]
 
@@ -90,7 +90,7 @@ def test_of_its_weights_alone_nothing_else_is_copied_and_they_are_at_step_0(
     about = {"experiment": 12, "trial": 3, "attempt": 1, "step": 20, "epoch": 1.0, "at": 0.0, "metrics": {"loss": 0.5}}
     state = {name: {"of": name} for name in parts}
     place.commit(Manifest(**about, world=1, seed=0, params={"lr": 0.1}, parts=written, state=state))
-    take_over(places, "12.3/20-1:weights", places.open(13, 1), 13, 1)
+    copy_checkpoint(places, "12.3/20-1:weights", places.open(13, 1), 13, 1)
     (found,) = places.open(13, 1).committed()
     assert (found.id, found.epoch, found.metrics, found.state) == ("0-0", 0.0, {}, {"model": {"of": said.decode()}})
     (part,) = found.parts
@@ -100,7 +100,7 @@ def test_of_its_weights_alone_nothing_else_is_copied_and_they_are_at_step_0(
 def test_of_weights_that_were_deleted_no_newer_ones_are_taken(places: CheckpointStorage) -> None:
     commit(places, 30)
     with pytest.raises(NotFound, match="checkpoint 20-1 of"):
-        take_over(places, "12.3/20-1:weights", places.open(13, 1), 13, 1, or_newer=True)
+        copy_checkpoint(places, "12.3/20-1:weights", places.open(13, 1), 13, 1, or_newer=True)
 
 
 def test_a_copy_names_its_own_trial_and_nothing_is_copied_from_a_trial_of_the_same_numbers(tmp_path: Path) -> None:

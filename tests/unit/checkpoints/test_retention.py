@@ -8,7 +8,7 @@ import random
 import pytest
 
 from kernel_backend.checkpoints.base import Manifest
-from kernel_backend.checkpoints.retention import expendable, judge
+from kernel_backend.checkpoints.retention import decide_retention, expendable
 from kernel_backend.model.experiment import Keep, Metric
 
 HISTORIES = 1000
@@ -24,7 +24,7 @@ def manifest(step: int, loss: float | None = None, trial: int = 1, pinned: bool 
 
 def kept(manifests: list[Manifest], keep: Keep, may_run: bool = False, metric: Metric = LOSS) -> dict[int, tuple]:
     """Reasons by step, of those that stay."""
-    verdicts = judge({1: manifests}, keep, metric, {1} if may_run else set())
+    verdicts = decide_retention({1: manifests}, keep, metric, {1} if may_run else set())
     return {verdict.manifest.step: verdict.reasons for verdict in verdicts if verdict.reasons}
 
 
@@ -59,7 +59,7 @@ def test_the_metric_says_what_best_is():
 
 def test_best_overall_counts_over_all_trials():
     trials = {1: [manifest(10, 0.3), manifest(20, 0.2)], 2: [manifest(10, 0.1, trial=2), manifest(20, 0.25, trial=2)]}
-    verdicts = judge(trials, Keep(best=0, latest=0, best_overall=2), LOSS, set())
+    verdicts = decide_retention(trials, Keep(best=0, latest=0, best_overall=2), LOSS, set())
     stay = [(each.manifest.trial, each.manifest.step, each.reasons) for each in verdicts if each.reasons]
     assert stay == [(1, 20, ("best overall",)), (2, 10, ("best overall",))]
 
@@ -76,7 +76,7 @@ def test_over_random_histories_exactly_the_right_ones_stay(seed, capsys):
     judged = 0
     for number in range(HISTORIES):
         trials, keep, metric, may_run = history(rng)
-        verdicts = judge(trials, keep, metric, may_run)
+        verdicts = decide_retention(trials, keep, metric, may_run)
         assert [each.manifest for each in verdicts] == [each for some in trials.values() for each in some]
         for verdict in verdicts:
             assert set(verdict.reasons) == oracle(verdict.manifest, trials, keep, metric, may_run), (seed, number)

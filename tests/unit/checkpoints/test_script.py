@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from daylight import checkpoints
-from kernel_backend.checkpoints.lock import alone
+from kernel_backend.checkpoints.lock import single_writer
 from kernel_backend.errors import CheckpointDamaged, Conflict, DaylightError, InvalidRequest, NotFound
 from kernel_backend.model.experiment import Keep, Metric
 from tests.torture.files import Files
@@ -212,7 +212,7 @@ def unfinished(where):
 
 def test_two_processes_that_save_into_one_folder_are_told(tmp_path):
     place = tmp_path / "runs"
-    with alone(str(place)), pytest.raises(Conflict, match=f"another process saves to {re.escape(str(place))}"):
+    with single_writer(str(place)), pytest.raises(Conflict, match=f"another process saves to {re.escape(str(place))}"):
         checkpoints.save(place, {"a": 1}, 1)
     assert checkpoints.save(place, {"a": 1}, 1).step == 1
 

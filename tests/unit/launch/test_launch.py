@@ -13,7 +13,7 @@ from kernel_backend.launch import horovod, torch
 from kernel_backend.launch.folder import AttemptFolder, LauncherRecord
 from kernel_backend.launch.forkserver import cache_key
 from kernel_backend.launch.gang import reserved_port
-from kernel_backend.launch.gang_outcome import judge, lost
+from kernel_backend.launch.gang_outcome import gang_outcome, lost
 from kernel_backend.launch.rendezvous import RendezvousInfo, interface_of, process_env, seats
 from kernel_backend.launch.spool import SpoolReader
 from kernel_backend.model.launch.launch_spec import OF_RANKS
@@ -101,36 +101,36 @@ def test_loopback_only_on_one_machine():
 
 @pytest.mark.parametrize(("codes", "outcome"), [([0, 0], "ok"), ([85, 85], "released"), ([85, 0], "released")])
 def test_a_quiet_end(codes, outcome):
-    assert judge(codes, {}, frozenset(), 1.0).outcome == outcome
+    assert gang_outcome(codes, {}, frozenset(), 1.0).outcome == outcome
 
 
 def test_the_first_failure_shown_is_never_a_lost_peer():
     failures = {0: Failure(rank=0, at=1.0, **LOST_PEER), 1: user_error(rank=1, at=2.0)}
-    assert judge([1, 1], failures, frozenset(), 3.0).failure == failures[1]
+    assert gang_outcome([1, 1], failures, frozenset(), 3.0).failure == failures[1]
 
 
 def test_a_kill_is_named_when_its_peer_only_lost_it():
     failures = {0: Failure(rank=0, at=1.0, **LOST_PEER)}
-    failure = judge([1, -9], failures, frozenset(), 3.0).failure
+    failure = gang_outcome([1, -9], failures, frozenset(), 3.0).failure
     assert failure is not None
     assert failure.message == "rank 1 was ended by SIGKILL (kill -9, or out of memory)"
 
 
 def test_a_rank_that_we_killed_is_not_to_blame():
-    failure = judge([-9, -11], {}, frozenset({0}), 3.0).failure
+    failure = gang_outcome([-9, -11], {}, frozenset({0}), 3.0).failure
     assert failure is not None
     assert (failure.rank, failure.type) == (1, "SIGSEGV")
 
 
 def test_a_rank_that_left_early_is_to_blame_for_its_peers():
     failures = {0: Failure(rank=0, at=1.0, **LOST_PEER)}
-    failure = judge([1, 0], failures, frozenset(), 3.0).failure
+    failure = gang_outcome([1, 0], failures, frozenset(), 3.0).failure
     assert failure is not None
     assert failure.message == "rank 1 exited before the others had finished"
 
 
 def test_an_exit_code_is_told():
-    failure = judge([3], {}, frozenset(), 3.0).failure
+    failure = gang_outcome([3], {}, frozenset(), 3.0).failure
     assert failure is not None
     assert failure.message == "rank 0 exited with code 3"
 
@@ -139,11 +139,11 @@ def test_a_taken_port_is_nobodys_fault():
     taken = Failure(
         rank=0, type="DistNetworkError", message="bind: EADDRINUSE, Address already in use", consequence=True
     )
-    assert judge([1], {0: taken}, frozenset(), 3.0).outcome == "lost"
+    assert gang_outcome([1], {0: taken}, frozenset(), 3.0).outcome == "lost"
 
 
 def test_a_gang_whose_forkserver_died_is_lost_and_failed_nowhere():
-    result = lost(judge([0, -9], {}, frozenset(), 3.0), "the forkserver ended, and rank 1 with it")
+    result = lost(gang_outcome([0, -9], {}, frozenset(), 3.0), "the forkserver ended, and rank 1 with it")
     assert (result.outcome, result.exit_codes, result.ended_at) == ("lost", (0, -9), 3.0)
     assert result.failure is not None
     assert (result.failure.type, result.failure.consequence) == ("ForkserverLost", True)

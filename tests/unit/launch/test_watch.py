@@ -15,7 +15,7 @@ from kernel_backend.launch.watch.progress import AWAKE_S, Watch
 from kernel_backend.launch.watch.stacks import main_stack, shortened, waits_for_peers
 from kernel_backend.model.experiment import LOG_POLICIES, LogPolicy
 from kernel_backend.model.frames import Sources
-from kernel_backend.model.launch.progress import BEGINNING, PHASES, Tick, limit, patience
+from kernel_backend.model.launch.progress import BEGINNING, PHASES, Tick, limit, stall_limit
 from kernel_backend.model.snapshot import Environment, Piece, Snapshot
 from kernel_backend.runner.progress import Progress
 
@@ -158,7 +158,7 @@ def test_what_is_slow_by_nature_may_take_longer_and_backends_wait_longer_than_an
     assert {phase for phase in PHASES if limit(phase, 600.0) == 600.0} == {"step", "validation"}
     assert {limit(phase, 600.0) for phase in PHASES} == {600.0, 1800.0}
     assert {limit(phase, 2.0) for phase in PHASES} == {2.0, 120.0}
-    assert all(patience(timeout) > limit(phase, timeout) for timeout in (1.0, 600.0, 1e5) for phase in PHASES)
+    assert all(stall_limit(timeout) > limit(phase, timeout) for timeout in (1.0, 600.0, 1e5) for phase in PHASES)
 
 
 @pytest.fixture

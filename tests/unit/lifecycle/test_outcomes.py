@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from kernel_backend.lifecycle.outcomes import ending
-from kernel_backend.lifecycle.reconcile import Action, align, settled
+from kernel_backend.lifecycle.outcomes import attempt_end
+from kernel_backend.lifecycle.reconcile import Action, reconcile, terminal_event
 from kernel_backend.model import events as e
 from kernel_backend.model.reports import LogMatch
 from kernel_backend.model.states import ExperimentState, Hold, Outcome, TrialState, advance
@@ -38,7 +38,7 @@ ECC = LogMatch(pattern="ECC error", action="exclude_node", rank=2, line="uncorre
 
 def follow(trial_before, outcome, failure=None, progress=False, max_restarts=5):
     """The trial's state after this end, and the changes that went with it."""
-    what = ending(trial_before, attempt(), outcome, failure, progress, max_restarts)
+    what = attempt_end(trial_before, attempt(), outcome, failure, progress, max_restarts)
     return advance(trial_before.state, what.event), what.changes
 
 
@@ -72,7 +72,7 @@ def test_the_same_error_at_the_same_step_twice_ends_it_early():
 
 
 def notes(before, failure, progress=False, max_restarts=5):
-    return ending(before, attempt(), Outcome.FAILED, failure, progress, max_restarts).notes
+    return attempt_end(before, attempt(), Outcome.FAILED, failure, progress, max_restarts).notes
 
 
 def test_why_there_is_no_further_try_is_said():
@@ -88,23 +88,23 @@ def test_why_there_is_no_further_try_is_said():
 
 def test_an_excluded_node_and_the_last_try_are_both_said():
     gang = (share((0, 1), "a"), share((0,), "b"))
-    what = ending(trial(), attempt(placement=gang), Outcome.FAILED, KILLED, False, 0, (ECC,))
+    what = attempt_end(trial(), attempt(placement=gang), Outcome.FAILED, KILLED, False, 0, (ECC,))
     assert [note.split(":")[0] for note in what.notes] == ["not tried again", "node b is left out from now on"]
 
 
 def test_who_was_asked_to_leave_by_others_says_so_and_who_was_asked_here_does_not():
-    said = ending(trial(), attempt(4), Outcome.RELEASED, None, False, 5).notes
+    said = attempt_end(trial(), attempt(4), Outcome.RELEASED, None, False, 5).notes
     assert said == ("attempt 4 was asked to step aside",)
-    nobody_answered = ending(trial(until=3), attempt(4), Outcome.RELEASED, None, False, 5)
+    nobody_answered = attempt_end(trial(until=3), attempt(4), Outcome.RELEASED, None, False, 5)
     assert (nobody_answered.event, nobody_answered.notes) == (e.Released(held=False), ())
-    assert ending(trial(TrialState.RELEASING), attempt(4), Outcome.RELEASED, None, False, 5).notes == ()
+    assert attempt_end(trial(TrialState.RELEASING), attempt(4), Outcome.RELEASED, None, False, 5).notes == ()
 
 
 def test_a_loss_that_is_not_finite_is_not_tried_again():
     """In a search the trial has failed, and counts as the worst at its target."""
     not_finite = user_error().model_copy(update={"type": "NotFinite"})
     assert follow(trial(), Outcome.FAILED, not_finite, progress=True)[0] is TrialState.FAILED
-    (note,) = ending(trial(), attempt(), Outcome.FAILED, not_finite, True, 5).notes
+    (note,) = attempt_end(trial(), attempt(), Outcome.FAILED, not_finite, True, 5).notes
     assert note == "not tried again: the same steps would lead there once more"
 
 
@@ -122,7 +122,7 @@ def test_a_store_that_cannot_be_reached_at_the_start_is_tried_as_often_as_any_fa
 @pytest.mark.parametrize("failure", [UNSAVED, UNREACHABLE])
 def test_storage_that_cannot_be_written_or_reached_is_tried_again_like_any_fault(failure):
     for failures in range(5):
-        what = ending(trial(failures=failures, failure=failure), attempt(), Outcome.FAILED, failure, False, 5)
+        what = attempt_end(trial(failures=failures, failure=failure), attempt(), Outcome.FAILED, failure, False, 5)
         assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
         assert (what.changes["failures"], what.notes, what.pause) == (failures + 1, (), False)
 
@@ -133,15 +133,15 @@ def test_when_its_retries_are_used_up_the_experiment_is_paused_and_the_trial_nev
     failure, failures, max_restarts
 ):
     before = trial(experiment=12, failures=failures, failure=failure)
-    what = ending(before, attempt(), Outcome.FAILED, failure, False, max_restarts)
+    what = attempt_end(before, attempt(), Outcome.FAILED, failure, False, max_restarts)
     assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
     assert what.pause
     assert what.notes == (f"paused: {failure.message}, then resume #12",)
     queued = trial(TrialState.QUEUED, **what.changes)
-    held = align(ExperimentState.PAUSED, queued, feasible=True)
+    held = reconcile(ExperimentState.PAUSED, queued, feasible=True)
     assert held == Action(e.Held(), {"holds": frozenset({Hold.USER})})
     paused = queued.model_copy(update={"state": TrialState.PAUSED, **held.changes})
-    resumed = align(ExperimentState.ACTIVE, paused, feasible=True)
+    resumed = reconcile(ExperimentState.ACTIVE, paused, feasible=True)
     assert resumed == Action(
         e.Lifted(), {"holds": frozenset(), "excluded": frozenset(), "failures": 0, "failure": None}
     )
@@ -149,27 +149,27 @@ def test_when_its_retries_are_used_up_the_experiment_is_paused_and_the_trial_nev
 
 def test_an_invalid_definition_is_not_tried_again():
     invalid = user_error().model_copy(update={"type": "InvalidDefinition", "frames": (), "step": None})
-    what = ending(trial(), attempt(), Outcome.FAILED, invalid, False, 5)
+    what = attempt_end(trial(), attempt(), Outcome.FAILED, invalid, False, 5)
     assert advance(TrialState.RUNNING, what.event) is TrialState.FAILED
     assert what.notes == ("not tried again: the definition must be changed first",)
 
 
 def test_no_other_failure_pauses():
     for failure in (KILLED, HUNG, user_error(), None):
-        assert not ending(trial(failures=9), attempt(), Outcome.FAILED, failure, False, 5).pause
+        assert not attempt_end(trial(failures=9), attempt(), Outcome.FAILED, failure, False, 5).pause
 
 
 def test_no_log_line_fails_a_trial_whose_work_only_waits_to_be_saved():
-    plain = ending(trial(), attempt(), Outcome.FAILED, UNSAVED, False, 0)
-    assert ending(trial(), attempt(), Outcome.FAILED, UNSAVED, False, 0, (OUT_OF_MEMORY,)) == plain
+    plain = attempt_end(trial(), attempt(), Outcome.FAILED, UNSAVED, False, 0)
+    assert attempt_end(trial(), attempt(), Outcome.FAILED, UNSAVED, False, 0, (OUT_OF_MEMORY,)) == plain
 
 
 @pytest.mark.parametrize("state", [TrialState.RELEASING, TrialState.STOPPING])
 def test_who_leaves_when_asked_and_cannot_save_its_steps_says_so(state):
-    assert ending(trial(state), attempt(), Outcome.FAILED, UNSAVED, False, 5).notes == (
+    assert attempt_end(trial(state), attempt(), Outcome.FAILED, UNSAVED, False, 5).notes == (
         "its newest steps are not saved: " + UNSAVED.message,
     )
-    assert ending(trial(state), attempt(), Outcome.FAILED, KILLED, False, 5).notes == ()
+    assert attempt_end(trial(state), attempt(), Outcome.FAILED, KILLED, False, 5).notes == ()
 
 
 def test_two_kills_in_a_row_are_no_proof_of_a_fault_in_the_code():
@@ -181,7 +181,7 @@ def test_two_hangs_at_the_same_step_are_no_proof_either():
 
 
 def test_a_log_line_that_cancels_retries_fails_the_trial_at_once_and_is_quoted():
-    what = ending(trial(), attempt(), Outcome.FAILED, KILLED, False, 5, (OUT_OF_MEMORY,))
+    what = attempt_end(trial(), attempt(), Outcome.FAILED, KILLED, False, 5, (OUT_OF_MEMORY,))
     assert advance(TrialState.RUNNING, what.event) is TrialState.FAILED
     assert what.changes["failure"].type == "SIGKILL"
     assert what.changes["failure"].message == (
@@ -192,7 +192,7 @@ def test_a_log_line_that_cancels_retries_fails_the_trial_at_once_and_is_quoted()
 
 def test_a_log_line_that_excludes_a_node_names_the_node_of_its_rank():
     gang = (share((0, 1), "a"), share((0,), "b"))
-    what = ending(trial(excluded={"c"}), attempt(placement=gang), Outcome.FAILED, KILLED, False, 5, (ECC,))
+    what = attempt_end(trial(excluded={"c"}), attempt(placement=gang), Outcome.FAILED, KILLED, False, 5, (ECC,))
     assert advance(TrialState.RUNNING, what.event) is TrialState.QUEUED
     assert what.changes["excluded"] == {"b", "c"}
     assert what.notes == (
@@ -202,8 +202,8 @@ def test_a_log_line_that_excludes_a_node_names_the_node_of_its_rank():
 
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.LOST, Outcome.RELEASED])
 def test_log_lines_of_an_attempt_that_did_not_fail_change_nothing(outcome):
-    plain = ending(trial(), attempt(), outcome, None, False, 5)
-    assert ending(trial(), attempt(), outcome, None, False, 5, (OUT_OF_MEMORY, ECC)) == plain
+    plain = attempt_end(trial(), attempt(), outcome, None, False, 5)
+    assert attempt_end(trial(), attempt(), outcome, None, False, 5, (OUT_OF_MEMORY, ECC)) == plain
 
 
 def test_invalid_hyperparameters_are_not_tried_again():
@@ -237,41 +237,41 @@ def test_an_impossible_gang_is_queued_held_and_then_paused():
     state, changes = follow(trial(TrialState.STARTING), Outcome.INFEASIBLE)
     assert state is TrialState.QUEUED
     queued = trial(state, **changes)
-    assert align(ExperimentState.ACTIVE, queued, feasible=False) == Action(e.Held(), {})
+    assert reconcile(ExperimentState.ACTIVE, queued, feasible=False) == Action(e.Held(), {})
 
 
 def test_pausing_releases_what_runs_and_resuming_lifts_the_hold():
-    assert align(ExperimentState.PAUSED, trial(), True) == Action(e.Release(), {"holds": frozenset({Hold.USER})})
+    assert reconcile(ExperimentState.PAUSED, trial(), True) == Action(e.Release(), {"holds": frozenset({Hold.USER})})
     paused = trial(TrialState.PAUSED, holds=frozenset({Hold.USER}))
-    assert align(ExperimentState.ACTIVE, paused, True) == Action(e.Lifted(), {"holds": frozenset()})
+    assert reconcile(ExperimentState.ACTIVE, paused, True) == Action(e.Lifted(), {"holds": frozenset()})
 
 
 def test_resuming_while_the_gang_still_leaves_only_lifts_the_hold():
     leaving = trial(TrialState.RELEASING, holds=frozenset({Hold.USER}))
-    assert align(ExperimentState.ACTIVE, leaving, True) == Action(None, {"holds": frozenset()})
+    assert reconcile(ExperimentState.ACTIVE, leaving, True) == Action(None, {"holds": frozenset()})
 
 
 def test_resuming_gives_excluded_nodes_another_chance_and_all_retries_back():
     holds = frozenset({Hold.USER, Hold.ENGINE})
     paused = trial(TrialState.PAUSED, holds=holds, excluded={"here"}, failures=3)
-    nudge = align(ExperimentState.ACTIVE, paused, feasible=False)
+    nudge = reconcile(ExperimentState.ACTIVE, paused, feasible=False)
     assert nudge == Action(
         None, {"holds": frozenset({Hold.ENGINE}), "excluded": frozenset(), "failures": 0, "failure": None}
     )
-    lifted = align(ExperimentState.ACTIVE, paused.model_copy(update=nudge.changes), feasible=True)
+    lifted = reconcile(ExperimentState.ACTIVE, paused.model_copy(update=nudge.changes), feasible=True)
     assert lifted == Action(e.Lifted(), {"holds": frozenset()})
 
 
 def test_the_users_hold_leaves_the_searchs_alone():
     held = trial(TrialState.PAUSED, holds=frozenset({Hold.USER, Hold.SEARCH}))
-    assert align(ExperimentState.ACTIVE, held, True) == Action(None, {"holds": frozenset({Hold.SEARCH})})
+    assert reconcile(ExperimentState.ACTIVE, held, True) == Action(None, {"holds": frozenset({Hold.SEARCH})})
 
 
 def test_an_ask_that_became_impossible_is_held_until_it_fits_again():
-    held = align(ExperimentState.ACTIVE, trial(TrialState.QUEUED), feasible=False)
+    held = reconcile(ExperimentState.ACTIVE, trial(TrialState.QUEUED), feasible=False)
     assert held == Action(e.Held(), {"holds": frozenset({Hold.ENGINE})})
     paused = trial(TrialState.PAUSED, holds=frozenset({Hold.ENGINE}))
-    assert align(ExperimentState.ACTIVE, paused, feasible=True) == Action(e.Lifted(), {"holds": frozenset()})
+    assert reconcile(ExperimentState.ACTIVE, paused, feasible=True) == Action(e.Lifted(), {"holds": frozenset()})
 
 
 @pytest.mark.parametrize("wanted", list(ExperimentState))
@@ -281,7 +281,7 @@ def test_an_ask_that_became_impossible_is_held_until_it_fits_again():
 def test_aligning_comes_to_rest_and_never_asks_the_impossible(wanted, state, holds, feasible):
     current = trial(state, holds=holds)
     for _ in range(5):
-        nudge = align(wanted, current, feasible)
+        nudge = reconcile(wanted, current, feasible)
         if nudge is None:
             return
         after = advance(current.state, nudge.event) if nudge.event else current.state
@@ -291,8 +291,8 @@ def test_aligning_comes_to_rest_and_never_asks_the_impossible(wanted, state, hol
 
 def test_an_experiment_ends_when_its_trials_have():
     done, failed, running = TrialState.COMPLETED, TrialState.FAILED, TrialState.RUNNING
-    assert settled(ExperimentState.ACTIVE, Counter([done, running])) is None
-    assert settled(ExperimentState.ACTIVE, Counter([done, failed])) == e.Completed()
-    assert settled(ExperimentState.ACTIVE, Counter([failed])) == e.Failed()
-    assert settled(ExperimentState.STOPPING, Counter([TrialState.STOPPED])) == e.Ended()
-    assert settled(ExperimentState.COMPLETED, Counter([done])) is None
+    assert terminal_event(ExperimentState.ACTIVE, Counter([done, running])) is None
+    assert terminal_event(ExperimentState.ACTIVE, Counter([done, failed])) == e.Completed()
+    assert terminal_event(ExperimentState.ACTIVE, Counter([failed])) == e.Failed()
+    assert terminal_event(ExperimentState.STOPPING, Counter([TrialState.STOPPED])) == e.Ended()
+    assert terminal_event(ExperimentState.COMPLETED, Counter([done])) is None

@@ -86,7 +86,9 @@ def _of_numbers() -> Iterator[dict[str, Any]]:
     chance = random.Random(7)
     seconds = [-1, 0, 0.04, 0.05, 0.25, 0.35, 9.949, 9.95, 9.99, 10, 10.5, 11.5, 59.4, 59.5, 60, 119.5, 185, 3599.5]
     yield from said(text.duration, *zip([*seconds, 3600, 7620, 86399.5, 86400, 97200, 999999.5]))
-    yield from said(text.roughly, *zip([*seconds, 90, 150, 5369, 5399.5, 5400, 9000, 129_599, 129_600, 216_000, 1e6]))
+    yield from said(
+        text.approximately, *zip([*seconds, 90, 150, 5369, 5399.5, 5400, 9000, 129_599, 129_600, 216_000, 1e6])
+    )
     values = [0.0, -0.0, 1.0, -3, 12.125, 12.375, 0.41234, 0.00012345, 0.0001, 0.00001, 1.23e-5, -1e-5, 9999.5, 99995.5]
     values += [999999.0, 1e6, 1e9, 1.5e300, 5e-324, 0.99995, 9.9995, 123456.7, math.nan, math.inf, -math.inf]
     values += [chance.choice((1, -1)) * chance.random() * 10 ** chance.randint(-9, 9) for _ in range(40)]

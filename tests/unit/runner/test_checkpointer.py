@@ -25,7 +25,7 @@ from kernel_backend.runner.checkpoint.saving import HostCopy
 from kernel_backend.runner.checkpoint.stateful import Model
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.logical_ranks import LogicalRanks
-from kernel_backend.runner.ranks.backends import Alone
+from kernel_backend.runner.ranks.backends import SingleRank
 
 CPU = torch.device("cpu")
 WAITS_S = 0.2  # for what must not happen
@@ -53,11 +53,11 @@ class Saving:
         self.model = model or nn.Linear(3, 1)
         self.home, self.spool = Slow(folder / "checkpoints"), folder / "spool.jsonl"
         contents = TrainingContents(
-            {"model": Model(self.model)}, LogicalRanks(self.model, range(1), 1), None, Alone(), 0
+            {"model": Model(self.model)}, LogicalRanks(self.model, range(1), 1), None, SingleRank(), 0
         )
         spool = Spool(self.spool, 0)
         self.checkpointer = Checkpointer(
-            job(folder), Alone(), spool, self.home, contents, {}, copy or HostCopy(CPU), eager=True
+            job(folder), SingleRank(), spool, self.home, contents, {}, copy or HostCopy(CPU), eager=True
         )
 
     def save(self, step: int, **metrics: float) -> threading.Thread:

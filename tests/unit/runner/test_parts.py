@@ -27,7 +27,7 @@ from kernel_backend.runner.gradients.tree import TreeGradients
 from kernel_backend.runner.ipc import Spool
 from kernel_backend.runner.loop.cadence import CadenceTimer, interval
 from kernel_backend.runner.metrics.sums import Sums, evaluating
-from kernel_backend.runner.ranks.backends import Alone, choose
+from kernel_backend.runner.ranks.backends import SingleRank, choose
 from tests.support.spools import read_after
 
 OFF = GradScaler("cpu", enabled=False)
@@ -76,11 +76,11 @@ def test_a_gang_of_one_takes_the_plain_gradient():
 
 
 def summed(net):
-    return SummedGradients(net, OFF, Alone())
+    return SummedGradients(net, OFF, SingleRank())
 
 
 def treed(net):
-    return TreeGradients(net, OFF, Alone(), [range(1)])
+    return TreeGradients(net, OFF, SingleRank(), [range(1)])
 
 
 def step(gradients, loss, samples=1, total=1, flags=NONE):
@@ -110,8 +110,8 @@ def scaler():
     ("reducer", "share"),
     [
         (lambda net: OwnGradients(net, scaler()), 4096),
-        (lambda net: SummedGradients(net, scaler(), Alone()), 2048),
-        (lambda net: TreeGradients(net, scaler(), Alone(), [range(1)]), 2048),
+        (lambda net: SummedGradients(net, scaler(), SingleRank()), 2048),
+        (lambda net: TreeGradients(net, scaler(), SingleRank(), [range(1)]), 2048),
     ],
     ids=["own", "summed", "tree"],
 )
@@ -237,7 +237,7 @@ def test_sums_take_one_value_a_sample_or_a_mean():
     sums.add("wide", torch.tensor([[1.0, 3.0], [5.0, 7.0]]), 2)
     sums.add("mean", torch.tensor(2.0), 3)
     sums.add("mean", 6, 1)
-    assert sums.means(Alone()) == {"accuracy": 0.75, "wide": 4.0, "mean": 3.0}
+    assert sums.means(SingleRank()) == {"accuracy": 0.75, "wide": 4.0, "mean": 3.0}
     assert sums
     assert not Sums()
     with pytest.raises(InvalidDefinition, match="metric f1 has 2 values for a batch of 3 samples"):

@@ -12,11 +12,11 @@ from torch import nn
 
 from kernel_backend.model.experiment import Config
 from kernel_backend.runner.checkpoint.ema import WeightAverage
-from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, modules_beside
+from kernel_backend.runner.definition.auxiliary_modules import AuxiliaryModules, auxiliary_modules
 from kernel_backend.runner.determinism import exactness
 from kernel_backend.runner.determinism.random_states import RandomStates
 from kernel_backend.runner.logical_ranks import LogicalRanks
-from kernel_backend.runner.ranks.backends import Alone
+from kernel_backend.runner.ranks.backends import SingleRank
 
 CPU = torch.device("cpu")
 
@@ -36,7 +36,7 @@ def test_every_logical_rank_has_statistics_of_its_own():
             logical.take(rank)
             together(batch)
             alone(batch)
-    saved = logical.gather(Alone())
+    saved = logical.gather(SingleRank())
     assert saved[0].keys() == dict(together.named_buffers()).keys()
     # What all have alike, as the variance here, is there once.
     assert saved[1].keys() == saved[2].keys() == {"0.running_mean"}
@@ -54,8 +54,8 @@ def test_every_logical_rank_has_statistics_of_its_own():
         mine = saved[0] | saved[rank]
         assert all(torch.equal(mine[name], buffer) for name, buffer in fresh.named_buffers())
 
-    logical.share(Alone())
-    assert [len(buffers) for buffers in logical.gather(Alone()).values()] == [5, 0, 0]
+    logical.share(SingleRank())
+    assert [len(buffers) for buffers in logical.gather(SingleRank()).values()] == [5, 0, 0]
 
 
 class Centered(nn.Module):
@@ -79,7 +79,7 @@ def test_a_buffer_that_is_put_in_anothers_place_is_each_logical_ranks_own():
             logical.take(rank)
             together(batch)
             alone(batch)
-    found = logical.gather(Alone())
+    found = logical.gather(SingleRank())
     assert [found[rank]["center"].tolist() for rank in range(2)] == [alone.center.tolist() for alone in apart]
 
 
@@ -90,7 +90,7 @@ def test_buffers_of_modules_beside_the_model_are_each_logical_ranks_own():
         logical.take(rank)
         for module in (*together, *alone):
             module(torch.full((3, 2), 1.0 + rank))
-    found = logical.gather(Alone())
+    found = logical.gather(SingleRank())
     fresh = (norm(), Centered())
     restored = LogicalRanks(fresh[0], range(2), 2, {"criterion()": fresh[1]})
     restored.restore(found)
@@ -104,9 +104,9 @@ def test_what_has_not_changed_since_the_last_time_is_not_copied_again():
     model = norm()
     model.register_buffer("mask", torch.ones(3))
     logical = LogicalRanks(model, range(1), 1)
-    first = logical.gather(Alone())[0]
+    first = logical.gather(SingleRank())[0]
     model(torch.randn(4, 2))
-    second = logical.gather(Alone())[0]
+    second = logical.gather(SingleRank())[0]
     assert second["mask"] is first["mask"]
     assert torch.equal(first["0.running_mean"], torch.zeros(2))  # what was copied stays as it was
     assert torch.equal(second["0.running_mean"], model[0].running_mean)
@@ -123,9 +123,9 @@ def test_modules_beside_the_model_are_found_where_cells_make_them():
     def loss(output, teacher=criterion[0]):
         return AT_TOP_LEVEL, criterion, inner, wrapper, several
 
-    found = modules_beside(model, loss=lambda **values: loss(**values), metrics=None)
+    found = auxiliary_modules(model, loss=lambda **values: loss(**values), metrics=None)
     assert set(found.values()) == {AT_TOP_LEVEL, criterion, wrapper[1], several["a"]}
-    assert found == modules_beside(model, loss=lambda **values: loss(**values), metrics=None)
+    assert found == auxiliary_modules(model, loss=lambda **values: loss(**values), metrics=None)
 
 
 def test_weights_beside_the_model_are_held_once_something_writes_to_them():

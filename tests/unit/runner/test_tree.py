@@ -14,7 +14,7 @@ from torch.amp import GradScaler
 
 from kernel_backend.runner.gradients.reducer import ControlFlags
 from kernel_backend.runner.gradients.tree import Node, TreeGradients, cover, shares_of, total
-from kernel_backend.runner.ranks.backends import Alone
+from kernel_backend.runner.ranks.backends import SingleRank
 
 OFF = GradScaler("cpu", enabled=False)
 
@@ -102,7 +102,7 @@ def gradients_at(size, logical, samples=11, dtype=torch.float32):
 
     def work(rank):
         net = copy.deepcopy(NET).to(dtype)
-        ranks = Alone() if size == 1 else together.rank_of(rank)
+        ranks = SingleRank() if size == 1 else together.rank_of(rank)
         tree = TreeGradients(net, OFF, ranks, everyones)
         for larger in (3.0, 2.0, 1.0):  # a step finds what the one before has left
             if larger == 2.0:
@@ -150,7 +150,7 @@ def test_the_tree_gives_the_gradient_of_the_whole_batch():
 def test_sums_of_16_bits_are_rounded_once():
     """In bfloat16 256 + 1 is 256: rounded after each sum, these would add up to 258."""
     net = nn.Linear(1, 1, bias=False, dtype=torch.bfloat16)
-    tree = TreeGradients(net, OFF, Alone(), shares_of(4, 1))
+    tree = TreeGradients(net, OFF, SingleRank(), shares_of(4, 1))
     tree.begin()
     for value in (1024.0, 4.0, 4.0, 4.0):
         tree.add(net(torch.full((1, 1), value, dtype=torch.bfloat16)).sum(), 1, 4, ControlFlags())

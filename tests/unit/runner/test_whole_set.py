@@ -12,13 +12,13 @@ import torch
 from kernel_backend.errors import InvalidDefinition
 from kernel_backend.runner.metrics.join import NotJoined, join
 from kernel_backend.runner.metrics.whole_set import LIMIT, MetricPart, Metrics
-from kernel_backend.runner.ranks.backends import Alone
+from kernel_backend.runner.ranks.backends import SingleRank
 
 CPU = torch.device("cpu")
 
 
 def evaluated(function, outputs, targets, asked=("output", "target"), limit=LIMIT, times=1):
-    metrics = Metrics(function, frozenset(asked), Alone(), CPU, limit)
+    metrics = Metrics(function, frozenset(asked), SingleRank(), CPU, limit)
     for _ in range(times):
         evaluation = metrics.begin(epoch=3)
         for number, (output, target) in enumerate(zip(outputs, targets, strict=True)):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernel_backend.errors import InvalidRequest
 from kernel_backend.model.cluster.quotas import Quota
-from kernel_backend.model.cluster.servers import Server, ServerRequest, asked, profile, servers_of
+from kernel_backend.model.cluster.servers import Server, ServerRequest, profile, server_request, servers_of
 from kernel_backend.scheduler.decide import decide
 from kernel_backend.scheduler.notebook_servers import ELSEWHERE, key, take_back_at, take_in
 from kernel_backend.scheduler.requests import RequestKey
@@ -35,21 +35,27 @@ def told(name: str, options: object, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_profile_of_ours_says_how_many_and_no_word_beside_it_counts():
-    assert asked({"profile": profile(2), "slots": 0}) == ServerRequest(2)
-    assert asked({"profile": profile(4, "a100"), "pool": "cheap"}) == ServerRequest(4, "a100")
-    assert asked({"profile": profile(0)}) == ServerRequest(0)
+    assert server_request({"profile": profile(2), "slots": 0}) == ServerRequest(2)
+    assert server_request({"profile": profile(4, "a100"), "pool": "cheap"}) == ServerRequest(4, "a100")
+    assert server_request({"profile": profile(0)}) == ServerRequest(0)
 
 
 def test_elsewhere_a_server_has_what_its_options_say_and_nothing_by_itself():
-    assert asked({"slots": "2", "pool": "a100"}) == ServerRequest(2, "a100")
-    assert asked({"slots": ["3"]}) == ServerRequest(3)  # as a form says it
-    assert asked({"profile": "somebody-elses"}) == asked({}) == asked(None) == asked(["slots"]) == ServerRequest(0)
+    assert server_request({"slots": "2", "pool": "a100"}) == ServerRequest(2, "a100")
+    assert server_request({"slots": ["3"]}) == ServerRequest(3)  # as a form says it
+    assert (
+        server_request({"profile": "somebody-elses"})
+        == server_request({})
+        == server_request(None)
+        == server_request(["slots"])
+        == ServerRequest(0)
+    )
 
 
 @pytest.mark.parametrize("slots", [-1, 1.5, True, "many", None, [1, 2], {"a": 1}, "1e9", 10**9, "²", "٣x"], ids=repr)
 def test_a_number_of_slots_that_is_none_is_refused_with_it(slots):
     with pytest.raises(InvalidRequest, match="whole number"):
-        asked({"slots": slots})
+        server_request({"slots": slots})
 
 
 def test_servers_are_read_as_the_hub_writes_them():

@@ -29,7 +29,7 @@ from kernel_backend.model.search.records import (
 )
 from kernel_backend.model.search.space import Choices, Parameter, Range, Space, When
 from kernel_backend.search.custom import Custom
-from kernel_backend.search.log import happen, replay
+from kernel_backend.search.log import apply_event, replay
 from kernel_backend.search.simulation.problems import Trained
 from kernel_backend.search.simulation.simulate import simulate
 from kernel_backend.service.search.custom_process import FailedSearchProcess
@@ -282,7 +282,7 @@ def test_after_a_restart_at_any_event_the_class_is_told_all_again_and_asked_for_
     first = Halving()
     search = custom(first)
     log = [
-        LogEntry(number=number, at=0.0, event=event, decision=happen(search, event))
+        LogEntry(number=number, at=0.0, event=event, decision=apply_event(search, event))
         for number, event in enumerate(events(), 1)
     ]
     assert any(isinstance(entry.decision, Prune) for entry in log)
@@ -292,7 +292,7 @@ def test_after_a_restart_at_any_event_the_class_is_told_all_again_and_asked_for_
         replay(again, log[:cut])
         assert mine.asked == []
         for entry in log[cut:]:
-            assert happen(again, entry.event) == entry.decision
+            assert apply_event(again, entry.event) == entry.decision
         assert repr(mine.told) == repr(first.told)
 
 
@@ -300,7 +300,7 @@ def test_a_class_that_is_of_another_mind_after_a_restart_changes_nothing_of_befo
     stops, goes = Says(tell="stop", interval=2), Says(interval=2)
     search = custom(stops)
     log = [
-        LogEntry(number=number, at=0.0, event=event, decision=happen(search, event))
+        LogEntry(number=number, at=0.0, event=event, decision=apply_event(search, event))
         for number, event in enumerate([Vacancy(), Reported(trial=1, unit=2, value=0.5)], 1)
     ]
     again = custom(goes)
@@ -319,7 +319,7 @@ def test_a_class_that_has_failed_is_replayed_although_it_says_nothing_any_more()
     search = custom(Says(interval=2))
     events: list[Happening] = [Vacancy(), Promoted(trial=1), Reported(trial=1, unit=2, value=0.5)]
     log = [
-        LogEntry(number=number, at=0.0, event=event, decision=happen(search, event))
+        LogEntry(number=number, at=0.0, event=event, decision=apply_event(search, event))
         for number, event in enumerate(events, 1)
     ]
     silent = Custom(settings(), SPACE, FailedSearchProcess("it raised KeyError"))

@@ -9,9 +9,9 @@ import pytest
 
 from kernel_backend.model.search.records import Create, ParamsAssigned, Reported, Settings
 from kernel_backend.model.search.space import Space
-from kernel_backend.search.log import fold, happen
+from kernel_backend.search.log import apply_event, fold
 from kernel_backend.search.make import make
-from kernel_backend.search.prior import PriorTrial, comparable, happenings
+from kernel_backend.search.prior import PriorTrial, comparable, prior_events
 from kernel_backend.search.report.status import SearchHistory
 from kernel_backend.spec.assignments import parse_line
 from tests.support.search_builders import Logged, settings
@@ -37,7 +37,7 @@ def good_ones(count: int = 40) -> list[PriorTrial]:
 
 def warmed(asked: Settings, trials: list[PriorTrial]) -> Logged:
     search = Logged(make(asked, space()))
-    for event in happenings(comparable(trials, space())):
+    for event in prior_events(comparable(trials, space())):
         match event:
             case ParamsAssigned():
                 search.told(event.trial, event.params)
@@ -49,7 +49,7 @@ def warmed(asked: Settings, trials: list[PriorTrial]) -> Logged:
 def test_only_what_the_new_space_has_is_told():
     (found,) = comparable([trial(0.5, lr=3e-3)], space("lr=1e-4..1e-1:log"))
     assert found.params == {"lr": 3e-3}
-    assert [each.to_json() for each in happenings([found])] == [
+    assert [each.to_json() for each in prior_events([found])] == [
         {"type": "told", "trial": 0, "params": {"lr": 3e-3}},
         {"type": "reported", "trial": 0, "unit": 1, "value": 0.5, "seq": 0},
     ]
@@ -71,7 +71,7 @@ def test_a_trial_without_a_value_is_left_out_and_a_search_without_a_space_takes_
 
 
 def test_their_numbers_lie_below_those_of_the_search():
-    told = [each.trial for each in happenings([trial(0.3, 0.2), trial(0.4)]) if isinstance(each, ParamsAssigned)]
+    told = [each.trial for each in prior_events([trial(0.3, 0.2), trial(0.4)]) if isinstance(each, ParamsAssigned)]
     assert told == [0, -1]
 
 
@@ -110,4 +110,4 @@ def test_a_search_folded_from_a_log_that_begins_with_them_decides_the_same(asked
         assert isinstance(warm.on_vacancy(), Create)
     for length in range(len(warm.log)):
         search = fold(settings(**asked), space(), warm.log[:length])
-        assert happen(search, warm.log[length].event) == warm.log[length].decision
+        assert apply_event(search, warm.log[length].event) == warm.log[length].decision

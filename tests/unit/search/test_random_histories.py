@@ -18,7 +18,7 @@ from kernel_backend.model.search.space import Choices, Parameter, Space
 from kernel_backend.search import make
 from kernel_backend.search.base import Searcher
 from kernel_backend.search.custom import Custom
-from kernel_backend.search.log import fold, happen
+from kernel_backend.search.log import apply_event, fold
 from tests.support.search_builders import SPACE, Logged, settings
 
 UNITS = 16
@@ -203,8 +203,8 @@ def test_every_prefix_of_any_history_gives_the_identical_next_decision(
     cut = data.draw(st.integers(0, len(log)))
     again = folded(asked, log[:cut])
     for entry in log[cut:]:
-        assert happen(again, entry.event) == entry.decision, f"entry {entry.number} after {cut}"
-    assert happen(again, Vacancy()) == watched.search.on_vacancy()
+        assert apply_event(again, entry.event) == entry.decision, f"entry {entry.number} after {cut}"
+    assert apply_event(again, Vacancy()) == watched.search.on_vacancy()
     assert again.wants() == watched.search.wants()  # by now a class that had nothing was asked again
     assert again.over() == watched.search.over()
 

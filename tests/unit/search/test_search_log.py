@@ -8,7 +8,7 @@ import pytest
 
 from kernel_backend.model.search.records import LogEntry, Reported, Settings, Vacancy
 from kernel_backend.search import make, simulate
-from kernel_backend.search.log import fold, happen
+from kernel_backend.search.log import apply_event, fold
 from kernel_backend.search.simulation.problems import Trained
 from tests.support.search_builders import SPACE, Logged, settings
 
@@ -39,7 +39,7 @@ def test_every_prefix_of_the_log_gives_the_identical_next_decision(asked: dict[s
     for length in range(0, len(log), max(1, len(log) // 60)):
         search = fold(settings(**asked), SPACE, log[:length])
         for entry in log[length:]:
-            assert happen(search, entry.event) == entry.decision, f"entry {entry.number} after {length}"
+            assert apply_event(search, entry.event) == entry.decision, f"entry {entry.number} after {length}"
             if entry.number > length + 20:
                 break
 

@@ -20,7 +20,7 @@ from kernel_backend.model.states import ExperimentState, TrialState
 from kernel_backend.model.trial import Best
 from kernel_backend.model.views.search_status import SearchStatus, TrialSummary
 from kernel_backend.search.report.columns import columns, flat
-from kernel_backend.search.report.status import Page, SearchHistory, curves, judged, standing
+from kernel_backend.search.report.status import Page, SearchHistory, curves, judged, search_status
 from tests.support.search_builders import SPACE, Logged, create, searcher, settings
 
 
@@ -52,7 +52,7 @@ def told(log: list[LogEntry], **asked: Any) -> SearchHistory:
 
 def seen(log: list[LogEntry], page: Page | None = None, **asked: Any) -> SearchStatus:
     story = told(log, **asked)
-    return standing(experiment(**asked), story, outlines(log, **asked), {1: 5.0, 2: 7.0}, 160.0, page or Page())
+    return search_status(experiment(**asked), story, outlines(log, **asked), {1: 5.0, 2: 7.0}, 160.0, page or Page())
 
 
 def outlines(log: list[LogEntry], **asked: Any) -> list[TrialSummary]:
@@ -100,7 +100,7 @@ def test_of_equal_values_the_first_trials_is_the_best() -> None:
 def test_the_best_may_have_been_within_a_unit_that_no_searcher_heard_of() -> None:
     log = played([0.5, 0.3]).log
     trials = [replace(outlines(log)[0], best=Best(value=0.1, step=25, epoch=2.5)), outlines(log)[1]]
-    found = standing(experiment(), told(log), trials, {}, 160.0, Page())
+    found = search_status(experiment(), told(log), trials, {}, 160.0, Page())
     assert found.best is not None
     assert (found.best.trial, found.best.value, found.best.best, found.best.best_unit) == (1, 0.5, 0.1, 3)
     assert [row.trial for row in found.trials] == [1, 2]

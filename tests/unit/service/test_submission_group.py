@@ -9,7 +9,7 @@ from kernel_backend.model.cluster.people import Person
 from kernel_backend.model.diff import Rerun
 from kernel_backend.model.experiment import Config
 from kernel_backend.service.admission import group_of
-from kernel_backend.service.rerun import as_asked_by
+from kernel_backend.service.rerun import as_requested_by
 from tests.unit.model.test_golden import experiment
 
 DAVE = Person(name="dave", groups=("vision", "speech"))
@@ -34,9 +34,9 @@ def test_another_group_is_refused_with_the_nearest_and_all_that_are_theirs(name:
 
 def test_a_rerun_of_anothers_experiment_is_for_ones_own_group():
     before = experiment(config=Config(group="robots", slots=3), group="robots")
-    assert as_asked_by(DAVE, before, Rerun(trust=before.owner)).config == Config(slots=3)
+    assert as_requested_by(DAVE, before, Rerun(trust=before.owner)).config == Config(slots=3)
     same = experiment(config=Config(group="speech"))
-    assert as_asked_by(DAVE, same, Rerun(trust=same.owner)) is same
+    assert as_requested_by(DAVE, same, Rerun(trust=same.owner)) is same
 
 
 def test_nobody_has_what_is_a_groups_by_being_called_as_it_is():

@@ -18,7 +18,7 @@ from kernel_backend.model.experiment import (
     parse_slot_time,
 )
 from kernel_backend.model.search.records import Search
-from kernel_backend.spec.config_text import duration_word, given_words, size_word, to_config, to_words
+from kernel_backend.spec.config_text import duration_word, size_word, specified_options, to_config, to_options
 from kernel_backend.spec.options import OPTIONS, add_options, options_for
 from tests.support.builders import parse_options
 
@@ -225,7 +225,7 @@ def test_the_help_has_the_groups():
 )
 def test_a_configuration_can_be_spelled_out_and_read_again(line):
     given = config(line)
-    assert to_config(parse_options(to_words(given), "terminal")) == given
+    assert to_config(parse_options(to_options(given), "terminal")) == given
 
 
 def test_all_unknown_options_are_told_at_once():
@@ -235,7 +235,7 @@ def test_all_unknown_options_are_told_at_once():
 
 @pytest.mark.parametrize("line", ["--name digits --wait --out job --view card --again", "--no-wait --quiet", ""])
 def test_how_it_is_shown_is_spelled_out_as_it_was_given(line: str):
-    words = given_words(parse_options([*line.split(), "--slots", "2", "--dry-run"], "notebook"))
+    words = specified_options(parse_options([*line.split(), "--slots", "2", "--dry-run"], "notebook"))
     assert sorted(words) == sorted(line.split())
 
 

@@ -15,7 +15,7 @@ ENOUGH = ArchiveBudget(1000, 10**8)
 
 
 def surroundings(folder: Path, known: tuple[str, ...] | list[str], room: ArchiveBudget = ENOUGH) -> ImplicitContext:
-    return module.surroundings(folder, known, room)
+    return module.collect_context(folder, known, room)
 
 
 def git(folder: Path, *words: str) -> None:

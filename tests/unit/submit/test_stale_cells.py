@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_ext.capture import Cell
 from jupyter_ext.submit import stale_cells as module
-from jupyter_ext.submit.stale_cells import edited
+from jupyter_ext.submit.stale_cells import stale_cells
 
 RAN = [Cell("lr = 0.1", number=1), Cell("steps = 3\nx = 1", number=2)]
 WARNING = "cell [2] was edited after it ran: what it said when it ran is submitted"
@@ -25,38 +25,38 @@ def saved(folder: Path, *cells: tuple[int | None, object]) -> str:
 
 def test_an_edited_cell_is_named_once(tmp_path: Path):
     path = saved(tmp_path, (1, "lr = 0.1"), (2, ["steps = 4\n", "x = 1"]), (None, "new = 1"))
-    assert edited(path, RAN, {1, 2}) == [WARNING]
+    assert stale_cells(path, RAN, {1, 2}) == [WARNING]
 
 
 def test_a_cell_that_the_submitted_one_does_not_need_is_not_named(tmp_path: Path):
-    assert edited(saved(tmp_path, (2, "steps = 4")), RAN, {1}) == []
+    assert stale_cells(saved(tmp_path, (2, "steps = 4")), RAN, {1}) == []
 
 
 def test_space_at_the_ends_of_lines_is_no_edit(tmp_path: Path):
-    assert edited(saved(tmp_path, (2, "steps = 3  \r\nx = 1\n\n")), RAN, {2}) == []
+    assert stale_cells(saved(tmp_path, (2, "steps = 3  \r\nx = 1\n\n")), RAN, {2}) == []
 
 
 def test_a_file_from_before_the_cell_ran_says_nothing(tmp_path: Path):
-    assert edited(saved(tmp_path, (7, "lr = 5"), (None, "steps = 4")), RAN, {1, 2}) == []
-    assert edited(saved(tmp_path, (2, "steps = 4")), RAN, {2}, started=time.time() + 60) == []
+    assert stale_cells(saved(tmp_path, (7, "lr = 5"), (None, "steps = 4")), RAN, {1, 2}) == []
+    assert stale_cells(saved(tmp_path, (2, "steps = 4")), RAN, {2}, started=time.time() + 60) == []
 
 
 def test_a_cell_of_another_kernel_with_the_same_number_is_not_taken_for_it(tmp_path: Path):
     path = saved(tmp_path, (2, "steps = 4"), (2, "other = 1"))
-    assert edited(path, RAN, {2}) == []
+    assert stale_cells(path, RAN, {2}) == []
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"cells": 3}', '{"cells": [{}]}', "\x00", '{"cells": [3]}'])
 def test_a_file_that_is_no_notebook_says_nothing(tmp_path: Path, text: str):
     path = tmp_path / "notebook.ipynb"
     path.write_text(text, encoding="utf-8")
-    assert edited(str(path), RAN, {1, 2}) == []
+    assert stale_cells(str(path), RAN, {1, 2}) == []
 
 
 def test_no_file_and_a_huge_one_say_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    assert edited(None, RAN, {1, 2}) == []
-    assert edited(str(tmp_path / "gone.ipynb"), RAN, {1, 2}) == []
+    assert stale_cells(None, RAN, {1, 2}) == []
+    assert stale_cells(str(tmp_path / "gone.ipynb"), RAN, {1, 2}) == []
     path = saved(tmp_path, (2, "steps = 4"))
-    assert edited(path, RAN, {2}) == [WARNING]
+    assert stale_cells(path, RAN, {2}) == [WARNING]
     monkeypatch.setattr(module, "_LARGEST", 10)
-    assert edited(path, RAN, {2}) == []
+    assert stale_cells(path, RAN, {2}) == []

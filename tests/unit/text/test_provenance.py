@@ -6,7 +6,7 @@ import pytest
 
 from kernel_backend.model.facts import Delivered, Observed, ObservedFile, StoredFact, known
 from kernel_backend.model.snapshot import Data, Environment, Snapshot
-from kernel_backend.text.provenance import fact_lines, given_line
+from kernel_backend.text.provenance import fact_lines, provenance_line
 
 ENVIRONMENT = Environment(
     python="3.11.7", implementation="CPython", platform="Linux", cpu="any", cores=2, distributions={}
@@ -31,7 +31,7 @@ def delivered(samples=1797, whole=True) -> Delivered:
 
 def test_one_line_says_what_was_delivered_read_and_declared():
     facts = known([fact("delivered", delivered()), fact("observed", Observed(files=(FILE,), more=1))])
-    said = given_line(facts, snapshot(data=(LESLIE,), commits=("dvc://a1b2",)))
+    said = provenance_line(facts, snapshot(data=(LESLIE,), commits=("dvc://a1b2",)))
     assert said == (
         "data: 1,797 samples delivered (digest 5f3a0011...), 2 files read; "
         "declared /data/leslie 20,000 files 1.2 GB, commit dvc://a1b2"
@@ -39,12 +39,14 @@ def test_one_line_says_what_was_delivered_read_and_declared():
 
 
 def test_nothing_is_said_where_nothing_is_known():
-    assert given_line({}, snapshot()) == ""
+    assert provenance_line({}, snapshot()) == ""
     assert fact_lines({}, snapshot()) == []
 
 
 def test_an_epoch_that_was_not_gone_through_to_its_end_is_named_so():
-    assert "of a part of the first epoch" in given_line(known([fact("delivered", delivered(whole=False))]), snapshot())
+    assert "of a part of the first epoch" in provenance_line(
+        known([fact("delivered", delivered(whole=False))]), snapshot()
+    )
 
 
 @pytest.mark.parametrize("turned", [False, True])
