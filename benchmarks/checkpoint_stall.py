@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from contenders import ours
+from contenders.round_robin import ratio
 from contenders.savers import AsyncSave, AsyncStaging, Daylight, Nobody, Timed, TorchSave, Way
-from contenders.turns import ratio
 
 from kernel_backend.checkpoints.storage import open_storage
 from kernel_backend.checkpoints.writer import decode, flatten

@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from contenders import ours
-from contenders.turns import Contender, contest, ratio
+from contenders.round_robin import Contender, contest, ratio
 
 LOGICAL = 4
 BATCH_SIZE = 64

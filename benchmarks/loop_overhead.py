@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from contenders import ours, peers
-from contenders.turns import Contender, contest, ratio
+from contenders.round_robin import Contender, contest, ratio
 
 BATCH_SIZE = 32
 WIDTHS = {"10 ms": 8, "60 ms": 56}  # channels of the CNN

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from contenders import ours
-from contenders.turns import Contender, contest, ratio
+from contenders.round_robin import Contender, contest, ratio
 
 from kernel_backend.model.launch.numerics import Scope, numerics_env
 

@@ -1,8 +1,8 @@
 """Step time of the runner's loop and reducer on two ranks, against DDP and Horovod's DistributedOptimizer by hand.
 
 Every contender trains the same model on the same data, held in memory, with one thread a rank, in processes of its own
-that take turns (`contenders/turns.py`). A ratio is the median over rounds of (ours / theirs in the same round); below
-1.00 is faster than the peer.
+that take turns (`contenders/round_robin.py`). A ratio is the median over rounds of (ours / theirs in the same round);
+below 1.00 is faster than the peer.
 
     python benchmarks/step_time.py                   two ranks on the CPU, both CNNs, the MLP's overhead
     python benchmarks/step_time.py --model cnn-3m --rounds 60
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from contenders import ours, work
-from contenders.turns import Contender, contest, ratio
+from contenders.round_robin import Contender, contest, ratio
 from torch import nn
 
 PEERS = ("ddp", "distributed-optimizer")

@@ -14,7 +14,7 @@ TOO_MANY = {
     "kernel_backend.runner.checkpoint.checkpointer.Checkpointer",
     "kernel_backend.runner.data.batches.Batches",
     "kernel_backend.scheduler.state.ClusterState",
-    "kernel_backend.search.simulation.simulate._World",
+    "kernel_backend.search.simulation.simulate._Simulation",
 }
 
 

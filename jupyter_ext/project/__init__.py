@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_ext.project.collect import LIMIT, ProjectFiles, collect
+from jupyter_ext.project.imported import Imported
 from jupyter_ext.project.root import ProjectPlace, place_of
-from jupyter_ext.project.seen import Imported
 
 __all__ = ["LIMIT", "Imported", "ProjectFiles", "ProjectPlace", "collect", "place_of"]

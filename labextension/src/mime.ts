@@ -18,14 +18,14 @@ const RANK = 40; // text/html has 50
 const CANNOT = 'This version of Daylight cannot show what stands here.';
 
 /** What a renderer lives on; `news` is called when an experiment begins, ends, or changes its state. */
-export interface Surroundings {
+export interface RendererOptions {
   source: LabSource;
   settings: LiveSettings;
   writable: (node: Node) => boolean | null; // whether its document may be changed; null while it is in none
   news: () => void;
 }
 
-export function rendererFactory(surroundings: Surroundings): IRenderMime.IRendererFactory {
+export function rendererFactory(surroundings: RendererOptions): IRenderMime.IRendererFactory {
   return {
     safe: true, // whatever stands in a notebook goes in as text
     mimeTypes: [MIME_TYPE],
@@ -38,7 +38,7 @@ export class ExperimentRenderer extends Widget implements IRenderMime.IRenderer 
   private _model: IRenderMime.IMimeModel | null = null;
   private _live: Live | null = null;
 
-  constructor(private readonly _surroundings: Surroundings) {
+  constructor(private readonly _surroundings: RendererOptions) {
     super();
     this.addClass('dl-output');
   }
@@ -98,7 +98,7 @@ class Live {
   constructor(
     node: HTMLElement,
     private _saved: Saved,
-    private readonly _world: Surroundings,
+    private readonly _world: RendererOptions,
     private readonly _write: (fresh: IRenderMime.IMimeModel['data']) => void
   ) {
     this._watch = new Watch(_world.source, _saved.number, _saved);

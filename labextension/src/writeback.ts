@@ -8,7 +8,7 @@ const BETWEEN_S = 30; // from one writing to the next while it goes on
 const STATE_S = 2; // the same when its state has changed
 const LONGEST_S = 600; // when writing fails again and again
 
-export interface Moment {
+export interface WriteState {
   now: number; // seconds
   enabled: boolean; // by the person's settings
   visible: boolean; // of several pages the one that is looked at writes
@@ -20,7 +20,7 @@ export interface Moment {
 }
 
 /** In how many seconds it is time to write, 0 for now; null while there is no reason to. */
-export function writeIn(moment: Moment): number | null {
+export function writeIn(moment: WriteState): number | null {
   const { enabled, visible, shown, kept, triedAt, failures, now } = moment;
   if (!enabled || !visible || shown === null || !settled(moment.connection, shown)) {
     return null;
@@ -106,7 +106,7 @@ export class WriteBack {
     clearTimeout(this._timer);
   }
 
-  private _moment(look: Look): Moment {
+  private _moment(look: Look): WriteState {
     return {
       now: this._page.now(),
       enabled: this._page.enabled(),

@@ -1,11 +1,11 @@
 /** How often a page asks while something changes, whatever becomes of the clock on the wall. */
 
-import { Asking } from '../src/view/search/polling';
+import { Polling } from '../src/view/search/polling';
 
 const pass = (seconds: number): Promise<void> => jest.advanceTimersByTimeAsync(1000 * seconds);
 
 let asked: number;
-let asking: Asking<null>;
+let asking: Polling<null>;
 
 beforeEach(() => {
   jest.useFakeTimers();
@@ -15,7 +15,7 @@ beforeEach(() => {
     return Promise.resolve(null);
   };
   const nothing = (): void => undefined;
-  asking = new Asking(ask, nothing, nothing, 2_000);
+  asking = new Polling(ask, nothing, nothing, 2_000);
 });
 
 afterEach(() => {

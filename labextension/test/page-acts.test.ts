@@ -4,7 +4,7 @@ import type { NodeUse, Waiting } from '../src/api/types';
 import { Cluster } from '../src/page/cluster';
 import { clearQuota, drain, moveFirst, setPriority, setQuota } from '../src/page/actions';
 import { fieldText, givenText, heldText, slotHoursText, typedValue, windowText } from '../src/page/fields';
-import type { Asker, Method } from '../src/page/source';
+import type { Requester, Method } from '../src/page/source';
 import { ServiceError } from '../src/service/source';
 import { account, deed, waiting } from './cluster';
 
@@ -122,7 +122,7 @@ describe('the order of the queue', () => {
 const ME = { person: { name: 'ada', groups: [], admin: true, submits: true }, accounts: [] };
 
 /** A service that answers what a test has it answer. */
-class Service implements Asker {
+class Service implements Requester {
   readonly asked: string[] = [];
   answers: (method: Method, path: string) => unknown = () => ({});
   heard: (path: string, query: unknown) => unknown = () => null;

@@ -1,7 +1,7 @@
 /** A watch of experiment #12 in time that a test lets pass; what it leaves behind fails the test. */
 
 import type { Saved } from '../src/model/saved';
-import type { Surroundings } from '../src/service/connection';
+import type { ConnectionOptions } from '../src/service/connection';
 import type { ServiceError } from '../src/service/source';
 import { Watch } from '../src/service/watch';
 import type { Look } from '../src/service/watch';
@@ -25,7 +25,7 @@ afterEach(() => {
 });
 
 /** A watch that has not begun; chance 0.5 makes pauses as long as they are said to be. */
-export function made(from: Saved | null = null, world: Partial<Surroundings> = {}): void {
+export function made(from: Saved | null = null, world: Partial<ConnectionOptions> = {}): void {
   watch = new Watch(source, 12, from, { clock: () => Date.now() / 1000, chance: () => 0.5, ...world });
   looks = [];
   watch.subscribe(look => looks.push(look));

@@ -4,12 +4,12 @@ import type { Overview } from '../src/api/types';
 import { ServiceError } from '../src/service/source';
 import type { Connection, Look } from '../src/service/watch';
 import { WriteBack, writeIn } from '../src/writeback';
-import type { Moment } from '../src/writeback';
+import type { WriteState } from '../src/writeback';
 import { attempt, done, overview, queued, trial } from './fakes';
 
 const running = (step: number, seq = step): Overview => overview({ seq, trials: [trial({ step })] });
 
-function moment(fields: Partial<Moment> = {}): Moment {
+function moment(fields: Partial<WriteState> = {}): WriteState {
   return {
     now: 1000,
     enabled: true,

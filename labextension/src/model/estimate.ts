@@ -11,7 +11,7 @@ interface Mark {
   at: number;
 }
 
-interface Pace {
+interface StepRate {
   perStep: number; // seconds
   silence: number; // seconds: the longest between two reports
   newest: Mark;
@@ -40,20 +40,20 @@ export function secondsLeft(overview: Overview, curves: readonly Curve[], now: n
 }
 
 /** A silence longer than any lately counts as slowness: a training that hangs is not about to be done. */
-function goingOn(pace: Pace, total: number, now: number): number {
+function goingOn(pace: StepRate, total: number, now: number): number {
   const silence = Math.max(0, now - pace.newest.at);
   const usual = Math.min(silence, pace.silence);
   const left = (total - pace.newest.step) * pace.perStep;
   return Math.max(0, left - usual) + (silence - usual);
 }
 
-function goingOnAgain(newest: Attempt, before: Pace, trial: Trial, total: number, now: number): number {
+function goingOnAgain(newest: Attempt, before: StepRate, trial: Trial, total: number, now: number): number {
   const whole = (total - checkpointStep(newest.resume_from)) * before.perStep;
   const least = (total - trial.step) * before.perStep;
   return Math.max(whole - Math.max(0, now - newest.created_at), least);
 }
 
-function paceBefore(newest: Attempt | undefined, older: readonly Attempt[], marks: readonly Mark[]): Pace | null {
+function paceBefore(newest: Attempt | undefined, older: readonly Attempt[], marks: readonly Mark[]): StepRate | null {
   let until = newest?.created_at ?? 0;
   for (const attempt of older) {
     const pace = paceOf(attempt, until, marks);
@@ -66,7 +66,7 @@ function paceBefore(newest: Attempt | undefined, older: readonly Attempt[], mark
 }
 
 /** How fast an attempt went lately, or at its end; null with less than two reports of it. */
-function paceOf(attempt: Attempt, until: number, marks: readonly Mark[]): Pace | null {
+function paceOf(attempt: Attempt, until: number, marks: readonly Mark[]): StepRate | null {
   const lately = latelyOf(marks.filter(mark => mark.at >= attempt.created_at && mark.at < until));
   const [start, newest] = [lately[0], lately.at(-1)];
   if (!start || !newest || newest.step <= start.step || newest.at <= start.at) {

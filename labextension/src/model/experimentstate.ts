@@ -7,7 +7,7 @@ import type { Saved, SavedSearch } from './saved';
 
 const TRIAL = 1; // the one whose curves are kept, unless others are told
 
-export class Known {
+export class ExperimentCache {
   private _overview: Overview | null = null;
   private _curves = new LiveCurves(TRIAL);
   private _heard = 0;

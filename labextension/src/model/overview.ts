@@ -19,7 +19,7 @@ const ATTEMPTS = 10; // of a trial: as many as the service gives
 const LIVELIEST: readonly TrialState[] = ['running', 'starting', 'releasing', 'stopping', 'queued', 'paused'];
 const ENDED: readonly ExperimentState[] = ['stopped', 'completed', 'failed'];
 
-type Told = Omit<Overview, 'trial_counts' | 'trials' | 'default_trials' | 'artifacts_seq'> &
+type OverviewMessage = Omit<Overview, 'trial_counts' | 'trials' | 'default_trials' | 'artifacts_seq'> &
   Partial<Pick<Overview, 'trial_counts' | 'default_trials' | 'artifacts_seq'>> & { trials: Older[] };
 type Older = Omit<Trial, 'best'> & Partial<Trial>;
 
@@ -40,7 +40,7 @@ export function overviewIn(json: unknown): Overview | null {
     default_trials = null,
     artifacts_seq = 0,
     seq
-  } = json as Told;
+  } = json as OverviewMessage;
   const trials = Array.isArray(told) ? told.map(trial => ({ best: null, ...trial })) : told;
   return { experiment, trials, trial_counts, attempts, wait, warnings, default_trials, artifacts_seq, seq };
 }

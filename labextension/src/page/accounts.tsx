@@ -8,14 +8,14 @@ import { UseChart } from './chart';
 import type { Cluster } from './cluster';
 import { clearQuota, nameOf, setQuota } from './actions';
 import { FIELDS, fieldText, givenText, heldText, isChanged, typedValue, windowText } from './fields';
-import type { Known } from './clusterstate';
+import type { ClusterSnapshot } from './clusterstate';
 import { ALL, type Look, type Order, pageOf } from './rows';
 import { Slots } from './slots';
 import { type Column, Row, Table } from './table';
 
 const SORTED: Record<string, Order> = { Name: 'name', Use: 'held', Limit: 'limit', Guarantee: 'guarantee' };
 
-export function Accounts({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
+export function Accounts({ cluster, known }: { cluster: Cluster; known: ClusterSnapshot }): React.JSX.Element {
   const [look, setLook] = React.useState<Look>(ALL);
   const [chosen, setChosen] = React.useState<Pick<Account, 'kind' | 'name'> | null>(null);
   const narrow = (change: Partial<Look>): void => setLook({ ...look, page: 0, ...change });

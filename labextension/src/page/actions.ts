@@ -2,7 +2,7 @@
 
 import type { Account, NodeUse, Overview, Quota, Waiting } from '../api/types';
 import { FIELDS, fieldText, type FieldName, NONE } from './fields';
-import type { Known } from './clusterstate';
+import type { ClusterSnapshot } from './clusterstate';
 import { withAccount, withNode } from './clusterstate';
 import { priorityText } from './rows';
 import type { Method } from './source';
@@ -14,7 +14,7 @@ export interface Act {
   /** In a sentence, once it is done. */
   said(answer: unknown): string;
   /** What the page knows then, before it looks again. */
-  fold(known: Known, answer: unknown): Known;
+  fold(known: ClusterSnapshot, answer: unknown): ClusterSnapshot;
   readonly undo: Act | null;
   /** The same, where it is known by the answer. */
   undoneBy?(answer: unknown): Act | null;

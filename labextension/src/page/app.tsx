@@ -5,11 +5,11 @@ import * as React from 'react';
 import { Accounts } from './accounts';
 import { Audit } from './audit';
 import type { Cluster } from './cluster';
-import { isView, type Known, type View } from './clusterstate';
+import { isView, type ClusterSnapshot, type View } from './clusterstate';
 import { Mine } from './myaccount';
 import { Nodes, Pools } from './nodes';
 import { Queue } from './queue';
-import { Said, Trouble } from './messages';
+import { Notice, StaleNotice } from './messages';
 
 const TITLES: Record<View, string> = { cluster: 'Cluster', accounts: 'Users and groups', audit: 'Audit log' };
 
@@ -38,16 +38,16 @@ export function App({ cluster }: { cluster: Cluster }): React.JSX.Element {
   return (
     <div className="dl-page">
       <Head known={known} view={shown} admin={admin} />
-      {known.error && <Trouble error={known.error} at={known.at} again={() => cluster.refresh()} />}
+      {known.error && <StaleNotice error={known.error} at={known.at} again={() => cluster.refresh()} />}
       <main className="dl-page-body" data-stale={known.error !== null}>
         {known.me ? <Body cluster={cluster} known={known} view={shown} /> : <Beginning known={known} />}
       </main>
-      <Said done={done} undo={() => void cluster.undo()} dismiss={() => cluster.dismiss()} />
+      <Notice done={done} undo={() => void cluster.undo()} dismiss={() => cluster.dismiss()} />
     </div>
   );
 }
 
-function Body({ cluster, known, view }: { cluster: Cluster; known: Known; view: View }): React.JSX.Element {
+function Body({ cluster, known, view }: { cluster: Cluster; known: ClusterSnapshot; view: View }): React.JSX.Element {
   switch (view) {
     case 'cluster':
       return (
@@ -65,11 +65,11 @@ function Body({ cluster, known, view }: { cluster: Cluster; known: Known; view: 
   }
 }
 
-function Beginning({ known }: { known: Known }): React.JSX.Element | null {
+function Beginning({ known }: { known: ClusterSnapshot }): React.JSX.Element | null {
   return known.error ? null : <p className="dl-empty">Looking at the cluster…</p>;
 }
 
-function Head({ known, view, admin }: { known: Known; view: View; admin: boolean }): React.JSX.Element {
+function Head({ known, view, admin }: { known: ClusterSnapshot; view: View; admin: boolean }): React.JSX.Element {
   const person = known.me?.person;
   return (
     <header className="dl-page-head">

@@ -3,7 +3,7 @@
 import * as React from 'react';
 
 import type { Cluster } from './cluster';
-import type { Known } from './clusterstate';
+import type { ClusterSnapshot } from './clusterstate';
 import { deedsWith } from './rows';
 import { Row, Table } from './table';
 import { dayText } from './text';
@@ -16,7 +16,7 @@ const COLUMNS = [
   { title: 'Before and after' }
 ];
 
-export function Audit({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
+export function Audit({ cluster, known }: { cluster: Cluster; known: ClusterSnapshot }): React.JSX.Element {
   const [search, setSearch] = React.useState(known.auditOf);
   const deeds = known.audit ?? [];
   const answered = known.auditOf === search;

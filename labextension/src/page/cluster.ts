@@ -6,8 +6,8 @@ import type { Account, Answer, AuditEntry, ReadRoute, UseOverTime } from '../api
 import { ServiceError } from '../service/source';
 import type { Query } from '../service/source';
 import type { Act } from './actions';
-import { failed, type Known, learnt, NOTHING, type View, withDeeds, withOlderDeeds } from './clusterstate';
-import type { Asker } from './source';
+import { failed, type ClusterSnapshot, learnt, NOTHING, type View, withDeeds, withOlderDeeds } from './clusterstate';
+import type { Requester } from './source';
 
 const INTERVAL_MS = 3_000;
 const LONGEST_MS = 15_000; // between two looks while nothing answers
@@ -33,7 +33,7 @@ export class Cluster {
   private _turn = 0; // an answer to an older question is not taken any more
 
   constructor(
-    private readonly _source: Asker,
+    private readonly _source: Requester,
     private readonly _now: () => number
   ) {
     this._poll = new Poll({
@@ -46,7 +46,7 @@ export class Cluster {
     this._poll.frequency = { interval: INTERVAL_MS, max: LONGEST_MS, backoff: true };
   }
 
-  get known(): Known {
+  get known(): ClusterSnapshot {
     return this._known;
   }
 
@@ -159,7 +159,7 @@ export class Cluster {
   }
 
   /** What this view shows; and the newest lines of the log, where it shows that. */
-  private async _asked(): Promise<[Partial<Known>, AuditEntry[] | null]> {
+  private async _asked(): Promise<[Partial<ClusterSnapshot>, AuditEntry[] | null]> {
     switch (this._view) {
       case 'cluster': {
         const [me, experiments, queue, nodes, pools] = await Promise.all([
@@ -190,7 +190,7 @@ export class Cluster {
     return (await this._source.ask('GET', path, query)) as Answer<R>;
   }
 
-  private _take(known: Known): void {
+  private _take(known: ClusterSnapshot): void {
     this._known = known;
     this._changed();
   }

@@ -7,7 +7,7 @@ import type { ServiceError } from '../service/source';
 export const VIEWS = ['cluster', 'accounts', 'audit'] as const;
 export type View = (typeof VIEWS)[number];
 
-export interface Known {
+export interface ClusterSnapshot {
   readonly at: number; // when all of it was so: seconds since the epoch; 0 before the first answer
   readonly error: ServiceError | null; // why the last look failed
   readonly me: Self | null;
@@ -21,7 +21,7 @@ export interface Known {
   readonly auditEnds: boolean; // whether nothing is older than its last line
 }
 
-export const NOTHING: Known = {
+export const NOTHING: ClusterSnapshot = {
   at: 0,
   error: null,
   me: null,
@@ -36,17 +36,17 @@ export const NOTHING: Known = {
 };
 
 /** A fresh answer; what has failed before is forgotten. */
-export function learnt(known: Known, found: Partial<Known>, at: number): Known {
+export function learnt(known: ClusterSnapshot, found: Partial<ClusterSnapshot>, at: number): ClusterSnapshot {
   return { ...known, ...found, at, error: null };
 }
 
 /** No answer: the last numbers stay, and are known to be old. */
-export function failed(known: Known, error: ServiceError): Known {
+export function failed(known: ClusterSnapshot, error: ServiceError): ClusterSnapshot {
   return { ...known, error };
 }
 
 /** An account as an answer has it, wherever it is shown. */
-export function withAccount(known: Known, account: Account): Known {
+export function withAccount(known: ClusterSnapshot, account: Account): ClusterSnapshot {
   const replaced = (each: Account): Account =>
     each.kind === account.kind && each.name === account.name ? account : each;
   return {
@@ -56,7 +56,7 @@ export function withAccount(known: Known, account: Account): Known {
   };
 }
 
-export function withNode(known: Known, node: NodeUse): Known {
+export function withNode(known: ClusterSnapshot, node: NodeUse): ClusterSnapshot {
   return { ...known, nodes: known.nodes.map(each => (each.name === node.name ? node : each)) };
 }
 
@@ -64,7 +64,12 @@ export function withNode(known: Known, node: NodeUse): Known {
  * The newest lines of the log before those that are there already; alone where there is a gap between, or where
  * something else was searched for.
  */
-export function withDeeds(known: Known, newest: readonly AuditEntry[], page: number, search = ''): Known {
+export function withDeeds(
+  known: ClusterSnapshot,
+  newest: readonly AuditEntry[],
+  page: number,
+  search = ''
+): ClusterSnapshot {
   const before = known.auditOf === search ? (known.audit ?? []) : [];
   const oldest = newest.at(-1)?.seq ?? 0;
   const joins = before.length > 0 && (before[0]?.seq ?? 0) >= oldest;
@@ -78,7 +83,7 @@ export function withDeeds(known: Known, newest: readonly AuditEntry[], page: num
 }
 
 /** Lines that come before all that are there. */
-export function withOlderDeeds(known: Known, older: readonly AuditEntry[], page: number): Known {
+export function withOlderDeeds(known: ClusterSnapshot, older: readonly AuditEntry[], page: number): ClusterSnapshot {
   const last = known.audit?.at(-1)?.seq ?? Infinity;
   const fresh = older.filter(each => each.seq < last);
   return { ...known, audit: [...(known.audit ?? []), ...fresh], auditEnds: older.length < page };

@@ -6,14 +6,14 @@ import type { ServiceError } from '../service/source';
 import type { Done } from './cluster';
 import { clockText } from './text';
 
-interface SaidProps {
+interface NoticeProps {
   done: Done | null;
   undo: () => void;
   dismiss: () => void;
 }
 
 /** The outcome of the last act; it stays until another one comes, for nobody can be hurried. */
-export function Said({ done, undo, dismiss }: SaidProps): React.JSX.Element {
+export function Notice({ done, undo, dismiss }: NoticeProps): React.JSX.Element {
   return (
     <div className="dl-said-place">
       <div role="status" aria-live="polite" className="dl-said-text" data-wrong={done?.wrong ?? false}>
@@ -35,14 +35,14 @@ export function Said({ done, undo, dismiss }: SaidProps): React.JSX.Element {
   );
 }
 
-interface TroubleProps {
+interface StaleProps {
   error: ServiceError;
   at: number;
   again: () => void;
 }
 
 /** Why nothing new comes, and how old the numbers are. */
-export function Trouble({ error, at, again }: TroubleProps): React.JSX.Element {
+export function StaleNotice({ error, at, again }: StaleProps): React.JSX.Element {
   const loggedOut = error.status === 401;
   return (
     <div className="dl-away">

@@ -6,12 +6,12 @@ import type { Account, Overview } from '../api/types';
 import { frontOf, stateOf } from '../model/overview';
 import { duration, elapsed, epochText, newestText, titleText, trialsText } from '../model/text';
 import { heldText, partOf, windowText } from './fields';
-import type { Known } from './clusterstate';
+import type { ClusterSnapshot } from './clusterstate';
 import { Slots } from './slots';
 import { Bar, Row, Table } from './table';
 import { estimateText } from './text';
 
-export function Mine({ known }: { known: Known }): React.JSX.Element {
+export function Mine({ known }: { known: ClusterSnapshot }): React.JSX.Element {
   const { me, experiments, at } = known;
   const mine = experiments.filter(each => each.experiment.owner === me?.person.name);
   return (

@@ -7,11 +7,11 @@ import { Ask } from './confirm';
 import type { Cluster } from './cluster';
 import { drain } from './actions';
 import { partOf, plural } from './fields';
-import type { Known } from './clusterstate';
+import type { ClusterSnapshot } from './clusterstate';
 import { runText } from './rows';
 import { Bar, type Column, Row, Table } from './table';
 
-export function Nodes({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
+export function Nodes({ cluster, known }: { cluster: Cluster; known: ClusterSnapshot }): React.JSX.Element {
   const admin = known.me?.person.admin ?? false;
   const [asked, setAsked] = React.useState<string | null>(null);
   const node = known.nodes.find(each => each.name === asked);
@@ -104,7 +104,7 @@ function State({ node }: { node: NodeUse }): React.JSX.Element {
   );
 }
 
-function Runs({ known, node }: { known: Known; node: NodeUse }): React.JSX.Element | null {
+function Runs({ known, node }: { known: ClusterSnapshot; node: NodeUse }): React.JSX.Element | null {
   if (node.runs.length === 0) {
     return null;
   }
@@ -124,7 +124,7 @@ const POOLS: Column[] = [
   { title: 'Waiting', number: true }
 ];
 
-export function Pools({ known }: { known: Known }): React.JSX.Element | null {
+export function Pools({ known }: { known: ClusterSnapshot }): React.JSX.Element | null {
   if (known.pools.length === 0) {
     return null;
   }

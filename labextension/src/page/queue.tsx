@@ -7,7 +7,7 @@ import { EditCell, moveAmongCells } from './cell';
 import type { Cluster } from './cluster';
 import { moveFirst, setPriority } from './actions';
 import { plural, typedValue } from './fields';
-import type { Known } from './clusterstate';
+import type { ClusterSnapshot } from './clusterstate';
 import { personText, priorityText, whatOf } from './rows';
 import type { Column } from './table';
 import { Row, Table } from './table';
@@ -15,7 +15,7 @@ import { estimateText, sinceText } from './text';
 
 const SHORT = 20; // rows, until a person wants all
 
-export function Queue({ cluster, known }: { cluster: Cluster; known: Known }): React.JSX.Element {
+export function Queue({ cluster, known }: { cluster: Cluster; known: ClusterSnapshot }): React.JSX.Element {
   const [all, setAll] = React.useState(false);
   const { queue } = known;
   const shown = all ? queue : queue.slice(0, SHORT);
@@ -41,7 +41,7 @@ export function Queue({ cluster, known }: { cluster: Cluster; known: Known }): R
 
 interface Props {
   cluster: Cluster;
-  known: Known;
+  known: ClusterSnapshot;
   rows: readonly Waiting[];
   pools: boolean; // whether there are several
 }
@@ -85,7 +85,15 @@ function Waits({ cluster, known, rows, pools }: Props): React.JSX.Element {
   );
 }
 
-function Priority({ cluster, known, row }: { cluster: Cluster; known: Known; row: Waiting }): React.JSX.Element {
+function Priority({
+  cluster,
+  known,
+  row
+}: {
+  cluster: Cluster;
+  known: ClusterSnapshot;
+  row: Waiting;
+}): React.JSX.Element {
   const { experiment, priority } = row;
   const person = known.me?.person;
   if (experiment === null || !(person?.admin || person?.name === row.owner)) {

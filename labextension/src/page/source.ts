@@ -10,12 +10,12 @@ const LOGGED_OUT = 'you are logged out: reload the page to log in again';
 
 export type Method = 'GET' | 'PUT' | 'POST' | 'DELETE';
 
-export interface Asker {
+export interface Requester {
   /** The JSON at a path such as `/queue`; throws ServiceError. */
   ask(method: Method, path: string, query?: Query, body?: unknown): Promise<unknown>;
 }
 
-export class PageSource implements Asker {
+export class PageSource implements Requester {
   /** `token` is that of a service of one's own; behind a hub its cookies say who asks. */
   constructor(
     private readonly _base: string,

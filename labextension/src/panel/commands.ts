@@ -9,7 +9,7 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import type { Overview } from '../api/types';
 import { editOf, labelsOf } from '../model/labels';
-import type { Asked } from '../service/source';
+import type { ActionBody } from '../service/source';
 import type { Act, Verb } from '../service/watch';
 import { verbsFor } from '../view/actions';
 import { copy } from '../view/clipboard';
@@ -184,7 +184,7 @@ export class Commands {
     };
   }
 
-  private _act(number: number, verb: Act, asked?: Asked): Promise<void> {
+  private _act(number: number, verb: Act, asked?: ActionBody): Promise<void> {
     return this._told(() => this._parts.experiments.act(number, verb, asked));
   }
 

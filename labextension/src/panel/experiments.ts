@@ -7,7 +7,7 @@ import { Signal } from '@lumino/signaling';
 
 import type { NodeUse, Overview } from '../api/types';
 import { ServiceError } from '../service/source';
-import type { Asked, Source } from '../service/source';
+import type { ActionBody, Source } from '../service/source';
 import type { Act } from '../service/watch';
 import { EVERYTHING, hasMoved, isActive, maybeMore, nextPause, ofNotebook, PAGE, queryFor } from './list';
 import type { Filter } from './list';
@@ -142,7 +142,7 @@ export class Experiments implements IDisposable {
   }
 
   /** Stop, pause, resume or label one; throws ServiceError. */
-  async act(number: number, verb: Act, asked?: Asked): Promise<void> {
+  async act(number: number, verb: Act, asked?: ActionBody): Promise<void> {
     await this._source.post(`/experiments/${number}/${verb}`, asked);
     this.refresh();
   }

@@ -80,14 +80,14 @@ export function hasMoved(before: readonly Overview[], found: readonly Overview[]
 }
 
 /** A metric as an item says it; `broken` where no number is left of it. */
-export interface Told {
+export interface MetricText {
   readonly name: string;
   readonly text: string;
   readonly broken: boolean;
 }
 
 /** The parts of what `newestText` says of a trial. */
-export function toldBy(trial: Trial): Told[] {
+export function toldBy(trial: Trial): MetricText[] {
   const [kind, metrics] = newestOf(trial);
   return lossFirst(metrics).map(([name, value], index) => ({
     name,

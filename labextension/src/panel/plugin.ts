@@ -13,7 +13,7 @@ import { Tabs } from './tabs';
 
 const RANK = 150; // below files and running kernels
 
-export interface Places {
+export interface PanelHost {
   shell: ILabShell;
   restorer: ILayoutRestorer | null;
   palette: ICommandPalette | null;
@@ -22,7 +22,7 @@ export interface Places {
 export function activatePanel(
   app: JupyterFrontEnd,
   settings: LiveSettings,
-  { shell, restorer, palette }: Places
+  { shell, restorer, palette }: PanelHost
 ): void {
   const source = new LabSource(app.serviceManager.serverSettings);
   const experiments = new Experiments(source, settings);

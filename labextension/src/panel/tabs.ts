@@ -16,7 +16,7 @@ import { sunIcon } from './icon';
 import type { LiveSettings, Settings } from './settings';
 
 /** What a tab lives on; `news` is called when an experiment changes its state. */
-export interface Surroundings {
+export interface TabOptions {
   source: Source;
   settings: LiveSettings;
   news: () => void;
@@ -35,7 +35,7 @@ export class Tab extends Widget {
 
   constructor(
     readonly numbers: readonly number[],
-    private readonly _world: Surroundings
+    private readonly _world: TabOptions
   ) {
     super();
     this.addClass('dl-tab');
@@ -101,7 +101,7 @@ export class Tabs {
 
   constructor(
     private readonly _shell: ILabShell,
-    private readonly _world: Surroundings
+    private readonly _world: TabOptions
   ) {}
 
   /** Open a tab of these, or come back to it. */

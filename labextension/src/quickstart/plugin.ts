@@ -15,13 +15,13 @@ const CATEGORY = 'Daylight';
 const SHOWN_MS = 10_000; // a notification; without this it is only counted
 
 /** Where the command is offered, and what knows the folder when it is not called from the launcher. */
-export interface Places {
+export interface QuickstartHost {
   launcher: ILauncher | null;
   palette: ICommandPalette | null;
   browser: IDefaultFileBrowser | null;
 }
 
-export function addQuickstart(app: JupyterFrontEnd, { launcher, palette, browser }: Places): void {
+export function addQuickstart(app: JupyterFrontEnd, { launcher, palette, browser }: QuickstartHost): void {
   const { contents, serverSettings } = app.serviceManager;
   const source = new LabSource(serverSettings);
   app.commands.addCommand(QUICKSTART, {

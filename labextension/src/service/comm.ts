@@ -6,7 +6,7 @@ import { MessageLog } from './messagelog';
 import { NO_ANSWER, Questions } from './questions';
 import type { Answer } from './questions';
 import { ServiceError } from './source';
-import type { Asked, Listener, Query, Source, Subscription } from './source';
+import type { ActionBody, Listener, Query, Source, Subscription } from './source';
 
 const SILENT_MS = 15_000; // the kernel speaks every 5 s: without a word for as long it does not answer
 const PATIENCE_MS = 15_000; // with an answer; less with a kernel that has been silent before
@@ -64,7 +64,7 @@ export class CommSource implements Source {
     return Uint8Array.from(atob((answer as { base64: string }).base64), letter => letter.charCodeAt(0));
   }
 
-  post(path: string, asked: Asked = {}): Promise<unknown> {
+  post(path: string, asked: ActionBody = {}): Promise<unknown> {
     return this._questions.ask('POST', path, asked);
   }
 

@@ -2,7 +2,7 @@
 
 import type { Curves, Message, Overview } from '../api/types';
 import { POINTS } from '../model/curves';
-import type { Known } from '../model/experimentstate';
+import type { ExperimentCache } from '../model/experimentstate';
 import { frontOf, overviewIn, stateOf } from '../model/overview';
 import { ServiceError, StreamCut } from './source';
 import type { Listener, Source, Subscription } from './source';
@@ -18,7 +18,7 @@ import type { Listener, Source, Subscription } from './source';
 export type Connection = 'connecting' | 'live' | 'lost' | 'ended' | 'gone' | 'foreign';
 
 /** What a test sets: the clock in seconds since the epoch, and chance from 0 to 1. */
-export interface Surroundings {
+export interface ConnectionOptions {
   clock: () => number;
   chance: () => number;
 }
@@ -55,9 +55,9 @@ export class Line {
   constructor(
     private readonly _source: Source,
     private readonly _number: number,
-    private readonly _known: Known,
+    private readonly _known: ExperimentCache,
     private readonly _changed: () => void,
-    private readonly _world: Surroundings
+    private readonly _world: ConnectionOptions
   ) {}
 
   get connection(): Connection {

@@ -1,7 +1,7 @@
 /** Questions that a page asks through its kernel, which answers in its own time: after the cell that runs. */
 
 import { ServiceError } from './source';
-import type { Asked } from './source';
+import type { ActionBody } from './source';
 
 const BUSY_MS = 4_000; // without an answer for as long the kernel is busy
 const FORGOTTEN_MS = 60_000; // then one may be asked again, although an older one was not answered
@@ -44,7 +44,7 @@ export class Questions {
 
   constructor(private readonly _kernel: Kernel) {}
 
-  ask(method: 'GET' | 'POST', path: string, query: Asked = {}): Promise<unknown> {
+  ask(method: 'GET' | 'POST', path: string, query: ActionBody = {}): Promise<unknown> {
     const asked = [...this._open.values()].filter(question => question.overdue);
     if (method === 'GET' && asked.length > 0 && this._kernel.silent() === null) {
       const known = this._kernel.known(path);

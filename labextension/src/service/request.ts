@@ -6,7 +6,7 @@ import type { PartialJSONObject } from '@lumino/coreutils';
 
 import type { Message } from '../api/types';
 import { ServiceError, StreamCut } from './source';
-import type { Asked, Listener, Query, Source, Subscription } from './source';
+import type { ActionBody, Listener, Query, Source, Subscription } from './source';
 
 const NO_SERVER = "Jupyter's server does not answer: look whether it still runs";
 const NO_EXTENSION =
@@ -35,7 +35,7 @@ export class LabSource implements Source {
     return new Uint8Array(bytes);
   }
 
-  post(path: string, asked?: Asked): Promise<unknown> {
+  post(path: string, asked?: ActionBody): Promise<unknown> {
     const url = URLExt.join(this._settings.baseUrl, 'daylight/api', path);
     return this._ask(url, 'POST', asked ? JSON.stringify(asked) : null);
   }

@@ -5,7 +5,7 @@ import type { Message } from '../api/types';
 export type Query = Record<string, string | number>;
 
 /** The body of an act. */
-export type Asked = Record<string, string | number | readonly string[] | null>;
+export type ActionBody = Record<string, string | number | readonly string[] | null>;
 
 export interface Source {
   /** The JSON at a path such as `/experiments/12`; throws ServiceError. */
@@ -13,7 +13,7 @@ export interface Source {
   /** The bytes of what a trial has kept; throws ServiceError. */
   artifact(number: number, trial: number, name: string): Promise<Uint8Array<ArrayBuffer>>;
   /** Act, such as `/experiments/12/stop`, with what is `asked` for; throws ServiceError. */
-  post(path: string, asked?: Asked): Promise<unknown>;
+  post(path: string, asked?: ActionBody): Promise<unknown>;
   /** Hear every message after `after`, until the answer's `close` is called or `closed` was. */
   watch(after: number, experiment: number, listener: Listener): Subscription;
 }

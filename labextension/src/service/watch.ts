@@ -1,12 +1,12 @@
 /** One experiment as it goes on, for whoever draws it: what is known, how the line stands, and its verbs. No DOM. */
 
 import type { Curve, LogChunk, Overview } from '../api/types';
-import { Known } from '../model/experimentstate';
+import { ExperimentCache } from '../model/experimentstate';
 import type { Saved, SavedSearch } from '../model/saved';
 import { foreignText, Line, readOverview } from './connection';
-import type { Connection, Surroundings } from './connection';
+import type { Connection, ConnectionOptions } from './connection';
 import { ServiceError } from './source';
-import type { Asked, Query, Source } from './source';
+import type { ActionBody, Query, Source } from './source';
 
 export type { Connection } from './connection';
 
@@ -34,10 +34,10 @@ export type Act = Verb | 'extend' | 'label' | `trials/${number}/${Steer}`;
 export type Steer = 'promote' | 'prune';
 
 const EMIT_MS = 50; // a burst of messages is one change
-const WORLD: Surroundings = { clock: () => Date.now() / 1000, chance: Math.random };
+const WORLD: ConnectionOptions = { clock: () => Date.now() / 1000, chance: Math.random };
 
 export class Watch {
-  private readonly _known: Known;
+  private readonly _known: ExperimentCache;
   private readonly _line: Line;
   private readonly _listeners = new Set<(look: Look) => void>();
   private _look: Look | null = null;
@@ -50,9 +50,9 @@ export class Watch {
     private readonly _source: Source,
     private readonly _number: number,
     saved: Saved | null = null,
-    world: Surroundings = WORLD
+    world: ConnectionOptions = WORLD
   ) {
-    this._known = new Known(_number);
+    this._known = new ExperimentCache(_number);
     this._line = new Line(_source, _number, this._known, () => this._changed(), world);
     if (saved && this._known.restore(saved)) {
       this._savedAt = saved.at;
@@ -109,7 +109,7 @@ export class Watch {
   }
 
   /** Stop, pause, resume or label it, or steer its search; throws ServiceError. */
-  async act(verb: Act, asked?: Asked): Promise<void> {
+  async act(verb: Act, asked?: ActionBody): Promise<void> {
     await this._checked();
     const overview = readOverview(await this._source.post(`/experiments/${this._number}/${verb}`, asked));
     if (!this._disposed) {

@@ -5,12 +5,12 @@ import { isPicture, MOST_BYTES, MOST_TILES, savedText, sizeText, tooLarge } from
 import type { Look, Watch } from '../service/watch';
 import { button, changes, h, setAttribute, setChildren, setText, show } from './dom';
 import { Sight } from './frame';
-import { Asking } from './search/polling';
+import { Polling } from './search/polling';
 import { Tile } from './tile';
 
 const EVERY_MS = 1500;
 
-export type Keeping = Pick<Watch, 'ask' | 'artifact'>;
+export type ArtifactSource = Pick<Watch, 'ask' | 'artifact'>;
 
 export class Artifacts {
   readonly root: HTMLDetailsElement;
@@ -20,7 +20,7 @@ export class Artifacts {
   private readonly _name = h('figcaption');
   private readonly _large: HTMLElement;
   private readonly _trouble = h('p', { class: 'dl-dim', role: 'status' });
-  private readonly _asking: Asking<unknown>;
+  private readonly _asking: Polling<unknown>;
   private readonly _sight: Sight;
   private readonly _tiles = new Map<string, Tile>();
   private readonly _changed = changes();
@@ -30,7 +30,7 @@ export class Artifacts {
   private _chosen: number | null = null;
   private _seq = 0; // of the newest artifact that was asked for
 
-  constructor(private readonly _watch: Keeping) {
+  constructor(private readonly _watch: ArtifactSource) {
     const save = button('Save', () => this._picked && void this._save(this._picked.artifact));
     const close = button('Close', () => this._pick(null));
     this._large = h('figure', { class: 'dl-large', hidden: true }, this._picture, this._name, save, close);
@@ -43,7 +43,7 @@ export class Artifacts {
       this._large,
       this._trouble
     );
-    this._asking = new Asking(
+    this._asking = new Polling(
       () => this._watch.ask('/artifacts'),
       answer => this._know((answer as { artifacts: Artifact[] }).artifacts),
       error => this._fail(error),

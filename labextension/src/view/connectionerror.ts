@@ -3,7 +3,7 @@
 import type { Look, Watch } from '../service/watch';
 import { button, h, setText, show } from './dom';
 
-export class Trouble {
+export class ConnectionNotice {
   private readonly _text = h('p', { class: 'dl-connection', role: 'status' });
   private readonly _retry: HTMLButtonElement;
   readonly root: HTMLElement;

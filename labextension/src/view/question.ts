@@ -3,7 +3,7 @@
 import { button, h, setAttribute, setText } from './dom';
 
 /** What is said below the title and on the two buttons. */
-export interface Words {
+export interface QuestionText {
   readonly text: string;
   readonly keep: string;
   readonly act: string;
@@ -16,7 +16,7 @@ export class Question {
   private _opener: HTMLElement | null = null;
   private _act: () => void = () => undefined;
 
-  constructor(words: Words) {
+  constructor(words: QuestionText) {
     this._keep = button(words.keep, () => this._answer(false));
     this.root = h(
       'div',

@@ -26,15 +26,15 @@ export function rowsOf(overviews: readonly (Overview | null)[], now: number): Ro
   return told.filter(({ rows }) => rows.length > 0);
 }
 
-type Told = Record<string, string>;
+type ParamTexts = Record<string, string>;
 
-function texts(params: Record<string, Value>): Told {
+function texts(params: Record<string, Value>): ParamTexts {
   return Object.fromEntries(
     Object.entries(params).map(([name, value]) => [name, paramsText({ [name]: value }).slice(name.length + 1)])
   );
 }
 
-function trained(overview: Overview | null): Told {
+function trained(overview: Overview | null): ParamTexts {
   if (!overview) {
     return {};
   }
@@ -57,7 +57,7 @@ function metricRows(trials: readonly (Trial | undefined)[]): Row[] {
   return [...union(validation), ...(unvalidated ? union(training) : [])];
 }
 
-function named(kind: Kind, metrics: Metrics = {}): Told {
+function named(kind: Kind, metrics: Metrics = {}): ParamTexts {
   return Object.fromEntries(lossFirst(metrics).map(([name, value]) => [`${kind} ${name}`, number(value)]));
 }
 
@@ -65,7 +65,7 @@ function isEmpty(metrics: Metrics): boolean {
   return Object.keys(metrics).length === 0;
 }
 
-function progress(overview: Overview | null, now: number): Told {
+function progress(overview: Overview | null, now: number): ParamTexts {
   const trial = overview ? frontOf(overview) : undefined;
   if (!overview || !trial) {
     return {};
@@ -79,7 +79,7 @@ function progress(overview: Overview | null, now: number): Told {
   };
 }
 
-function union(columns: readonly Told[]): Row[] {
+function union(columns: readonly ParamTexts[]): Row[] {
   const names = [...new Set(columns.flatMap(column => Object.keys(column)))];
   return names.map(name => {
     const values = columns.map(column => (Object.hasOwn(column, name) ? (column[name] ?? '') : ''));

@@ -18,7 +18,7 @@ import { newestStep } from './plotted';
 import { Progress } from './progress';
 import { SearchPart } from './search/search';
 import { DEFAULTS, type ViewSettings } from './settings';
-import { Trouble } from './connectionerror';
+import { ConnectionNotice } from './connectionerror';
 
 export { DEFAULTS, type Axis, type ViewSettings } from './settings';
 
@@ -36,7 +36,7 @@ export class ExperimentView {
   private readonly _progress = new Progress();
   private readonly _failure = new FailureBox();
   private readonly _notes = new Notes();
-  private readonly _trouble: Trouble;
+  private readonly _trouble: ConnectionNotice;
   private readonly _actions: Actions;
   private readonly _search: SearchPart;
   private readonly _curves: Curves;
@@ -51,7 +51,7 @@ export class ExperimentView {
   constructor(node: HTMLElement, watch: Watched, settings: ViewSettings = DEFAULTS) {
     this._look = watch.look;
     node.append(this._root);
-    this._trouble = new Trouble(watch);
+    this._trouble = new ConnectionNotice(watch);
     this._actions = new Actions(watch);
     this._labels = new LabelPart(watch);
     this._actions.buttons.append(this._labels.opener);

@@ -1,6 +1,6 @@
 /** Asks for something again and again while it changes and somebody can see it; never twice at once. */
 
-export class Asking<Answer> {
+export class Polling<Answer> {
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _asking = false;
   private _wanted = false;

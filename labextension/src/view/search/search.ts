@@ -5,14 +5,14 @@ import { searchText } from '../../model/text';
 import type { Look, Watch } from '../../service/watch';
 import { button, h, setAttribute, setText, show } from '../dom';
 import { Sight } from '../frame';
-import { Asking } from './polling';
+import { Polling } from './polling';
 import { Tabs } from './tabs';
 import { CurvesTab } from './tabcurves';
 import { ImportanceTab } from './tabimportance';
 import { PairsTab } from './tabpairs';
 import { ParallelTab } from './tabparallel';
 import { ProgressTab } from './tabprogress';
-import type { Seen } from './tabview';
+import type { TabView } from './tabview';
 import { spentText } from './usage';
 import { standingOf } from './savedstatus';
 import { Steering, steersFor } from './steering';
@@ -23,9 +23,9 @@ const ROWS = 500; // trials that are drawn
 const LINES = 150; // learning curves
 
 /** What the service has said of it. */
-type Told = Partial<Pick<Seen, 'standing'> & { curves: SearchCurves; importance: Importance }>;
+type SearchAnswers = Partial<Pick<TabView, 'standing'> & { curves: SearchCurves; importance: Importance }>;
 
-export type Searched = Pick<Watch, 'ask' | 'act'>;
+export type SearchSource = Pick<Watch, 'ask' | 'act'>;
 
 export class SearchPart {
   private readonly _words = h('p', { class: 'dl-search-words' });
@@ -39,20 +39,20 @@ export class SearchPart {
   private readonly _steering: Steering;
   private readonly _parallel: ParallelTab;
   private readonly _sight: Sight;
-  private readonly _standing: Asking<SearchStatus>;
-  private readonly _curves: Asking<SearchCurves>;
-  private readonly _importance: Asking<Importance>;
-  private readonly _trialCurves: Asking<Curves>;
+  private readonly _standing: Polling<SearchStatus>;
+  private readonly _curves: Polling<SearchCurves>;
+  private readonly _importance: Polling<Importance>;
+  private readonly _trialCurves: Polling<Curves>;
   private _look: Look | null = null;
-  private _seen: Seen | null = null;
-  private _told: Told = {};
+  private _seen: TabView | null = null;
+  private _told: SearchAnswers = {};
   private _seq = -1; // of what was asked for last
   private _picked: number | null = null; // by hand; null: whoever is the best
   readonly root: HTMLElement;
 
   /** `looked` is called with the curves of the trial that is looked at. */
   constructor(
-    private readonly _watch: Searched,
+    private readonly _watch: SearchSource,
     private readonly _looked: (curves: Curves) => void
   ) {
     const pick = (trial: number): void => this._pick(trial);
@@ -89,25 +89,25 @@ export class SearchPart {
     this._sight = new Sight(this.root, () => this._again(true));
     const failed = (error: unknown): void => this._failed(error);
     const ask = <Answer>(path: string, query = {}): Promise<Answer> => this._watch.ask(path, query) as Promise<Answer>;
-    this._standing = new Asking(
+    this._standing = new Polling(
       () => ask<SearchStatus>('/search', { sort: this._table.sort, limit: ROWS }),
       standing => this._know({ standing }),
       failed,
       EVERY_MS
     );
-    this._curves = new Asking(
+    this._curves = new Polling(
       () => ask<SearchCurves>('/search/curves', { limit: LINES, points: 80 }),
       curves => this._know({ curves }),
       failed,
       EVERY_MS
     );
-    this._importance = new Asking(
+    this._importance = new Polling(
       () => ask<Importance>('/search/importance'),
       importance => this._know({ importance }),
       failed,
       4 * EVERY_MS
     );
-    this._trialCurves = new Asking(
+    this._trialCurves = new Polling(
       () => ask<Curves>('/curves', { trial: this.trial ?? 1 }),
       curves => (curves.trial === this.trial ? this._looked(curves) : undefined),
       failed,
@@ -162,7 +162,7 @@ export class SearchPart {
     }
   }
 
-  private _know(told: Told): void {
+  private _know(told: SearchAnswers): void {
     this._told = { ...this._told, ...told };
     if (this._seen) {
       const before = this.trial;

@@ -3,7 +3,7 @@
 import { h } from '../dom';
 import { Chart } from './chart';
 import { manyCurves } from './lines';
-import type { Seen } from './tabview';
+import type { TabView } from './tabview';
 
 const HEIGHT = 320;
 
@@ -16,7 +16,7 @@ export class CurvesTab {
     this.root = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
   }
 
-  draw({ standing, curves, trial }: Seen): void {
+  draw({ standing, curves, trial }: TabView): void {
     const lines = curves?.lines.length ?? 0;
     const note =
       curves === null

@@ -3,7 +3,7 @@
 import { h } from '../dom';
 import { bars, barsText } from './bars';
 import { Chart } from './chart';
-import type { Seen } from './tabview';
+import type { TabView } from './tabview';
 
 export class ImportanceTab {
   private readonly _chart: Chart;
@@ -14,7 +14,7 @@ export class ImportanceTab {
     this.root = h('div', { class: 'dl-charts dl-one-chart' }, this._chart.root);
   }
 
-  draw({ standing, importance }: Seen): void {
+  draw({ standing, importance }: TabView): void {
     if (importance === null) {
       this._chart.update(() => [], '', 'asked for');
       return;

@@ -4,7 +4,7 @@ import { h, setLines } from '../dom';
 import { Chart } from './chart';
 import { heat, scatter } from './pairs';
 import { axesOf, type Axis } from './parallel';
-import type { Seen } from './tabview';
+import type { TabView } from './tabview';
 
 const HEIGHT = 300;
 const KEY = 'The stronger its colour, the better the trial.';
@@ -14,7 +14,7 @@ export class PairsTab {
   private readonly _up = h('select', { 'aria-label': 'up', onchange: () => this._again() });
   private readonly _scatter: Chart;
   private readonly _heat: Chart;
-  private _seen: Seen | null = null;
+  private _seen: TabView | null = null;
   private _names = '';
   readonly root: HTMLElement;
 
@@ -31,7 +31,7 @@ export class PairsTab {
     this.root = h('div', {}, choose, charts);
   }
 
-  draw(seen: Seen): void {
+  draw(seen: TabView): void {
     this._seen = seen;
     const { standing, look, trial } = seen;
     const axes = axesOf(standing, look.overview?.experiment.space ?? { parameters: [] });

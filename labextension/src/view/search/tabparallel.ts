@@ -4,7 +4,7 @@ import type { TrialRow } from '../../api/types';
 import { button, h, show } from '../dom';
 import { Chart } from './chart';
 import { axesOf, type Axis, type Brushes, geometry, parallel, within } from './parallel';
-import type { Seen } from './tabview';
+import type { TabView } from './tabview';
 
 const HEIGHT = 300;
 const LEAST = 0.02; // of an axis: less was a click
@@ -36,7 +36,7 @@ export class ParallelTab {
     return this._brushes.size === 0 || within(row, this._axes, this._brushes);
   }
 
-  draw({ standing, look, trial }: Seen): void {
+  draw({ standing, look, trial }: TabView): void {
     const space = look.overview?.experiment.space ?? { parameters: [] };
     this._axes = axesOf(standing, space);
     const chosen = standing.trials.filter(row => this.lets(row)).length;

@@ -6,7 +6,7 @@ import { h, setLines, show } from '../dom';
 import { Chart } from './chart';
 import { ladder, ladderText } from './ladder';
 import { incumbent, type Over } from './lines';
-import type { Seen } from './tabview';
+import type { TabView } from './tabview';
 
 const HEIGHT = 250;
 const NO_RESULT = 'no result yet';
@@ -21,7 +21,7 @@ export class ProgressTab {
   private readonly _which = h('select', { 'aria-label': 'bracket', onchange: () => this._again() });
   private readonly _best: Chart;
   private readonly _rungs: Chart;
-  private _seen: Seen | null = null;
+  private _seen: TabView | null = null;
   readonly root: HTMLElement;
 
   constructor(picked: (trial: number) => void) {
@@ -30,7 +30,7 @@ export class ProgressTab {
     this.root = h('div', { class: 'dl-charts' }, this._best.root, this._rungs.root);
   }
 
-  draw(seen: Seen): void {
+  draw(seen: TabView): void {
     this._seen = seen;
     const { standing, trial } = seen;
     const { best } = standing;

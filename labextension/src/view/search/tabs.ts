@@ -1,11 +1,11 @@
 /** Tabs, of which one is shown; only that one is drawn. */
 
 import { h, setAttribute, show } from '../dom';
-import type { Seen } from './tabview';
+import type { TabView } from './tabview';
 
 export interface Tab {
   readonly root: HTMLElement;
-  draw(seen: Seen): void;
+  draw(seen: TabView): void;
   dispose(): void;
 }
 
@@ -13,7 +13,7 @@ export class Tabs {
   readonly root: HTMLElement;
   private readonly _list = h('div', { role: 'tablist', class: 'dl-tabs', 'aria-label': 'Pictures of the search' });
   private _shown: string;
-  private _seen: Seen | null = null;
+  private _seen: TabView | null = null;
 
   /** `changed` is called when another one is shown. */
   constructor(
@@ -40,7 +40,7 @@ export class Tabs {
     return this._shown;
   }
 
-  draw(seen: Seen): void {
+  draw(seen: TabView): void {
     this._seen = seen;
     this._tabs.find(([name]) => name === this._shown)?.[1].draw(seen);
   }

@@ -4,7 +4,7 @@ import type { Importance, SearchCurves, SearchStatus } from '../../api/types';
 import type { Look } from '../../service/watch';
 
 /** A search as it is known now, and which of its trials is looked at. */
-export interface Seen {
+export interface TabView {
   readonly standing: SearchStatus;
   readonly look: Look;
   readonly trial: number | null;

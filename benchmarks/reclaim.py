@@ -1,6 +1,6 @@
 """From an ask within a guarantee to its first step, when all slots are lent: where the time goes.
 
-    python benchmarks/taken_back.py [--runs 5] [--width 16]
+    python benchmarks/reclaim.py [--runs 5] [--width 16]
 
 Two slots of the CPU, a borrower of both with steps of 50 ms; `--width` makes its model larger (12 numbers each, of
 which AdamW keeps two more). `asked`: the borrower is told to go; `saved`: its last checkpoint is committed; `gone`: its
