@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from jupyter_ext.recognise.cell import cell, options
 from jupyter_ext.recognise.loop import Loop, first_loop, program, read_loop
+from jupyter_ext.recognise.scripts import Script, scripts
 from jupyter_ext.recognise.step import Unreadable
 from jupyter_ext.recognise.trees import called, calls, has_backward
 from kernel_backend.definition.contract import ROLES
@@ -16,7 +20,10 @@ from kernel_backend.errors import InvalidDefinition
 from kernel_backend.model.syntax import module_tree
 
 _FUNCTIONS = "def model(), def train_data() and def loss(output, target)"
-_MODULE = "def model(): return {}(), def train_data(), and def loss(output, target) with what training_step computes"
+_MODULE = "def model(): return {}(){}, def train_data(), and def loss(output, target) with what training_step computes"
+_TRAIN = frozenset({"fit", "fit_one_cycle", "fine_tune", "fit_generator", "train_on_batch"})
+_TRAINED_BY = frozenset({"xgb", "xgboost", "lgb", "lightgbm"})  # xgb.train(...)
+_START_RANKS = frozenset({"init_process_group", "hvd.init", "deepspeed.initialize"})
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,22 @@ def recognise(source: str, roles_from: int) -> Recognised | None:
     """What the module's statements from line `roles_from` on are; None where nothing is recognised."""
     body = module_tree(source).body
     own = [each for each in body if each.lineno >= roles_from]
+    found = _of_statements(source, roles_from, body, own)
+    return found or (None if _roles(own) else next(_scripts(source, roles_from, own), None))
+
+
+def _of_statements(
+    source: str, roles_from: int, body: Sequence[ast.stmt], own: Sequence[ast.stmt]
+) -> Recognised | None:
     statements = program(body)
     place = first_loop(statements)
     if place is not None and statements[place].lineno >= roles_from:
         return _loop(source, roles_from, body, statements)
-    roles = {each.name for each in own if isinstance(each, ast.FunctionDef)} & set(ROLES)
-    return None if roles else next(_others(own), None)
+    return next(_classes(own) if _roles(own) else _others(own), None)
+
+
+def _roles(own: Sequence[ast.stmt]) -> set[str]:
+    return {each.name for each in own if isinstance(each, ast.FunctionDef)} & set(ROLES)
 
 
 def _loop(source: str, roles_from: int, body: Sequence[ast.stmt], statements: Sequence[ast.stmt]) -> Recognised:
@@ -55,7 +72,8 @@ def _loop(source: str, roles_from: int, body: Sequence[ast.stmt], statements: Se
     try:
         loop = read_loop(statements)
     except Unreadable as why:
-        return Recognised(f"{text}. Daylight trains functions. It cannot write them for you: {why}. Write {_FUNCTIONS}")
+        instead = why.instead or f"Write {_FUNCTIONS}"
+        return Recognised(f"{text}. Daylight trains functions. It cannot write them for you: {why}. {instead}")
     written, words = _written(source, roles_from, body, loop), tuple(options(loop))
     if written is None:
         return Recognised(f"{text}. Daylight trains functions: write {_FUNCTIONS}")
@@ -75,28 +93,81 @@ def _written(source: str, roles_from: int, body: Sequence[ast.stmt], loop: Loop)
     return text
 
 
-def _others(own: Sequence[ast.stmt]) -> Iterator[Recognised]:
+def _classes(own: Sequence[ast.stmt]) -> Iterator[Recognised]:
     for each in own:
         if isinstance(each, ast.ClassDef) and any("LightningModule" in ast.unparse(base) for base in each.bases):
-            yield _told(each, f"class {each.name} is a LightningModule", _MODULE.format(each.name))
+            lacks = not any(isinstance(part, ast.FunctionDef) and part.name == "forward" for part in each.body)
+            instead = _MODULE.format(each.name, ", with a forward(self, x) in the class" if lacks else "")
+            yield _told(each, f"class {each.name} is a LightningModule", instead)
+
+
+def _others(own: Sequence[ast.stmt]) -> Iterator[Recognised]:
+    yield from _classes(own)
+    for each in own:
         if isinstance(each, ast.ClassDef) and has_backward(each):
             yield _told(each, f"class {each.name} trains in a loop of its own", _FUNCTIONS)
-    for statement in own:
-        for call in (each for each in ast.walk(statement) if isinstance(each, ast.Call)):
-            name = called(call)
-            if name.endswith("Trainer") or (name == "train" and _receives(call, "trainer")):
-                yield _told(call, f"{ast.unparse(call.func)}(...) trains by itself", f"its parts: {_FUNCTIONS}")
-            if name == "compile" and any(calls(statement, "compile")) and _keras(own):
-                yield _told(
-                    call, f"{ast.unparse(call.func)}(...) makes a Keras model", f"its parts in torch: {_FUNCTIONS}"
-                )
-            if name == "fit":
-                yield _told(call, f"{ast.unparse(call.func)}(...) trains by itself", f"its parts: {_FUNCTIONS}")
+    for call in (each for statement in own for each in ast.walk(statement) if isinstance(each, ast.Call)):
+        yield from _call(call, own)
+    for each in own:
+        if isinstance(each, ast.FunctionDef) and has_backward(each):
+            yield _told(each, f"def {each.name}(...) trains in a loop of its own", _FUNCTIONS)
     for statement in own:
         if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
             yield _told(statement, "it is a script that runs from here", _FUNCTIONS)
         if any(calls(statement, "parse_args")):
             yield _told(statement, "it is a script with arguments", f"{_FUNCTIONS}; arguments of theirs are name=value")
+
+
+def _call(call: ast.Call, own: Sequence[ast.stmt]) -> Iterator[Recognised]:
+    name, written = called(call), ast.unparse(call.func)
+    what, parts = f"{written}(...) trains by itself", f"its parts: {_FUNCTIONS}"
+    if name.endswith("Trainer"):
+        yield _told(call, what, _of_trainer(call) or parts)
+    elif name == "train" and (_receives(call, "trainer") or written.partition(".")[0] in _TRAINED_BY):
+        yield _told(call, what, parts)
+    elif name == "compile" and isinstance(call.func, ast.Attribute) and _keras(own):
+        yield _told(call, f"{written}(...) makes a Keras model", f"its parts in torch: {_FUNCTIONS}")
+    elif name in _TRAIN:
+        yield _told(call, what, parts)
+    elif name in _START_RANKS or written in _START_RANKS:
+        yield _told(call, f"{written}(...) starts the ranks itself", f"{_FUNCTIONS}: Daylight starts the ranks")
+
+
+def _of_trainer(call: ast.Call) -> str | None:
+    """What to write for a Trainer of transformers, from its own arguments."""
+    given = {each.arg: ast.unparse(each.value) for each in call.keywords}
+    if "train_dataset" not in given:
+        return None
+    names = {"train_data": "train_dataset", "validation_data": "eval_dataset"}
+    data = [f"def {role}(): return {given[name]}" for role, name in names.items() if name in given]
+    model = f"def model() that makes {given['model']}" if "model" in given else "def model()"
+    return f"{model}, {', '.join(data)} and def loss(output): return output.loss"
+
+
+def _scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[Recognised]:
+    for each in scripts(source, roles_from, own):
+        found = _within(each)
+        what = f"this cell runs {each.file} (line {each.line}: {each.command}), which a job does not do. "
+        yield Recognised(f"{what}{found.text}", found.cell, found.options)
+
+
+def _within(script: Script) -> Recognised:
+    """What the script is."""
+    found = None
+    source = script.source()
+    if source is not None:
+        try:
+            parse(source)
+        except InvalidDefinition:
+            with suppress(SyntaxError, ValueError, RecursionError):
+                body = module_tree(source).body
+                found = _of_statements(source, 1, body, body)
+        else:
+            return Recognised(f"{script.file} is a definition. What works instead: daylight submit {script.file}")
+    if found is None:
+        return Recognised(f"Daylight trains functions. What works instead: {_FUNCTIONS}, in this cell")
+    text = re.sub(r"^(?:this cell|it) is\b", f"{script.file} is", found.text)
+    return Recognised(re.sub(r"\bline (\d+)", rf"{Path(script.file).name}:\1", text), found.cell, found.options)
 
 
 def _told(node: ast.stmt | ast.expr, what: str, instead: str) -> Recognised:

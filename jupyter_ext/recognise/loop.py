@@ -21,6 +21,12 @@ from jupyter_ext.recognise.trees import (
     without_devices,
 )
 
+_ONE_OPTIMIZER = (
+    "A definition has one optimizer as yet. What works instead: one for all the networks, def model() that makes a "
+    "module whose forward returns the losses, each with the other network's weights detached "
+    "(torch.func.functional_call), and def loss(output): return sum(output)"
+)
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -137,8 +143,13 @@ def _made(name: str, setup: Sequence[ast.stmt]) -> ast.Call | None:
     return None
 
 
+def _stepped(call: ast.Call) -> str:
+    """What a call of `step` is of."""
+    return root(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
 def _steppers(loop: ast.AST) -> list[str]:
-    found = [root(call.func.value) for call in calls(loop, "step") if isinstance(call.func, ast.Attribute)]
+    found = [_stepped(call) for call in calls(loop, "step")]
     scaled = [root(call.args[0]) for call in calls(loop, "step") if call.args]
     return list(dict.fromkeys(each for each in [*found, *scaled] if each))
 
@@ -146,7 +157,8 @@ def _steppers(loop: ast.AST) -> list[str]:
 def _optimizer(loop: ast.AST, setup: Sequence[ast.stmt]) -> tuple[ast.Call, str]:
     found = {name: made for name in _steppers(loop) if (made := _made(name, setup)) and any(calls(made, "parameters"))}
     if len(found) > 1:
-        raise Unreadable(f"it steps {len(found)} optimizers ({', '.join(found)}), and a definition has one as yet")
+        lines = [f"{name} (line {call.lineno})" for call in calls(loop, "step") if (name := _stepped(call)) in found]
+        raise Unreadable(f"it steps {len(found)} optimizers: {', '.join(lines)}, as a GAN does", _ONE_OPTIMIZER)
     if not found:
         raise Unreadable("it is not seen where its optimizer is made: name = torch.optim.Adam(model.parameters(), ...)")
     ((name, made),) = found.items()

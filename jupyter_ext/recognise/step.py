@@ -22,7 +22,11 @@ BATCH = "batch"
 
 
 class Unreadable(Exception):
-    """Name what the text of a loop does not tell, as the end of a sentence."""
+    """Name what the text of a loop does not tell, as the end of a sentence; `instead` is one about what works."""
+
+    def __init__(self, text: str, instead: str = "") -> None:
+        super().__init__(text)
+        self.instead = instead
 
 
 class Step:

@@ -292,8 +292,22 @@ def test_steps_of_all_samples_are_epochs_of_one_batch():
         (
             "class Lit(pl.LightningModule):\n    def training_step(self, batch, i): ...\n",
             "class Lit is a LightningModule (line 1), and Daylight trains functions as yet. What works instead: "
-            "def model(): return Lit()",
+            "def model(): return Lit(), with a forward(self, x) in the class, def train_data(), and def loss(output, t",
         ),
+        (
+            "class Lit(pl.LightningModule):\n    def forward(self, x): ...\ndef train_data(): ...\n",
+            "What works instead: def model(): return Lit(), def train_data()",
+        ),
+        (
+            "trainer = Trainer(model=make(), args=args, train_dataset=a, eval_dataset=b)\ntrainer.train()",
+            "Trainer(...) trains by itself (line 1), and Daylight trains functions as yet. What works instead: def "
+            "model() that makes make(), def train_data(): return a, def validation_data(): return b and "
+            "def loss(output): return output.loss",
+        ),
+        ("learn.fine_tune(3)", "learn.fine_tune(...) trains by itself (line 1)"),
+        ("booster = xgb.train({}, data)", "xgb.train(...) trains by itself (line 1)"),
+        ("import horovod.torch as hvd\nhvd.init()", "hvd.init(...) starts the ranks itself (line 2)"),
+        ("def train(model, loader):\n    model(1).backward()", "def train(...) trains in a loop of its own (line 1)"),
         ("trainer = Trainer(model=model)\ntrainer.train()", "Trainer(...) trains by itself (line 1)"),
         ("model = keras.Sequential([])\nmodel.compile('adam')", "model.compile(...) makes a Keras model (line 2)"),
         ("clf = RandomForestClassifier()\nclf.fit(X, y)", "clf.fit(...) trains by itself (line 2)"),
@@ -302,7 +316,8 @@ def test_steps_of_all_samples_are_epochs_of_one_batch():
         (
             "G, D = Net(), Net()\nog = Adam(G.parameters())\nod = Adam(D.parameters())\n"
             "for x in loader:\n    D(x).backward()\n    od.step()\n    G(x).backward()\n    og.step()\n",
-            "it steps 2 optimizers (od, og), and a definition has one as yet",
+            "it steps 2 optimizers: od (line 6), og (line 8), as a GAN does. A definition has one optimizer as yet. "
+            "What works instead: one for all the networks",
         ),
         ("for x, y in loader:\n    model(x).sum().backward()\n", "it is not seen where its optimizer is made"),
     ],
@@ -343,3 +358,84 @@ def test_the_first_line_keeps_what_was_on_it():
         "%%dlsubmit --slots 2 --epochs=3 --clip 1\nx\n"
     )
     assert offer("x\n", (), "") == "%%dlsubmit\nx\n"
+
+
+GAN = """import torch
+from torch import nn
+from torch.func import functional_call
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.G, self.D = nn.Linear(2, 2), nn.Linear(2, 1)
+    def forward(self, x):
+        fake = self.G(torch.ones_like(x))
+        fixed = {name: each.detach() for name, each in self.D.named_parameters()}
+        return self.D(fake.detach()).mean() - self.D(x).mean(), -functional_call(self.D, fixed, fake).mean()
+def model(): return Both()
+def train_data(): return torch.utils.data.TensorDataset(torch.ones(4, 2), torch.ones(4))
+def loss(output): return sum(output)
+"""
+
+
+def test_what_is_told_to_work_instead_of_a_gan_has_the_gradients_of_its_two_steps():
+    cell = made(GAN)
+    net, x = cell.model(), torch.randn(4, 2)
+    check(capture_cell([], GAN), {})
+    cell.loss(net(x)).backward()
+    fake = net.G(torch.ones_like(x))
+    of_d = torch.autograd.grad(net.D(fake.detach()).mean() - net.D(x).mean(), list(net.D.parameters()))
+    of_g = torch.autograd.grad(-net.D(fake).mean(), list(net.G.parameters()))
+    assert all(map(torch.allclose, of_d, (each.grad for each in net.D.parameters())))
+    assert all(map(torch.allclose, of_g, (each.grad for each in net.G.parameters())))
+
+
+@pytest.mark.parametrize(
+    ("cell", "command"),
+    [
+        ("!python train.py --epochs 3", "!python train.py --epochs 3"),
+        ("x = 1\n!torchrun --nproc_per_node=2 train.py", "!torchrun --nproc_per_node=2 train.py"),
+        ("!accelerate launch --config_file a.yaml train.py", "!accelerate launch --config_file a.yaml train.py"),
+        ("%run train.py", "%run train.py"),
+        ("%%bash\npython3 train.py", "python3 train.py"),
+        ("import subprocess\nsubprocess.run(['python', 'train.py'])", "subprocess.run(['python', 'train.py'])"),
+    ],
+)
+def test_a_script_that_a_cell_runs_is_named_and_its_loop_is_written_as_functions(tmp_path, monkeypatch, cell, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(IN_FUNCTIONS)
+    with pytest.raises(InvalidDefinition) as refused:
+        check(capture_cell([], cell, line=2), {})
+    line = cell.count("\n") + 2
+    assert refused.value.message.startswith(
+        f"this cell runs train.py (cell [1] line {line}: {command}), which a job does not do. train.py is a training "
+        "loop (train.py:28: for epoch in range(1, 3 + 1); train.py:9: batch_loss.backward()). Daylight trains functions"
+    )
+    assert {"model", "optimizer", "train_data", "loss"} <= set(parse(refused.value.details["cell"]).roles)
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (None, "which a job does not do. Daylight trains functions. What works instead: def model(), def train_data()"),
+        ("x = (", "which a job does not do. Daylight trains functions. What works instead: def model()"),
+        (GAN, "train.py is a definition. What works instead: daylight submit train.py"),
+        (
+            "import subprocess\nsubprocess.run(['python', 'train.py'])",
+            "which a job does not do. Daylight trains functions. What works instead: def model(), def train_data()",
+        ),
+        ("trainer.fit(m)", "trainer.fit(...) trains by itself (train.py:1)"),
+        ("p = ArgumentParser()\np.parse_args()", "train.py is a script with arguments (train.py:2)"),
+    ],
+)
+def test_a_script_that_cannot_be_written_as_functions_is_named_with_what_works(tmp_path, monkeypatch, script, says):
+    monkeypatch.chdir(tmp_path)
+    if script is not None:
+        (tmp_path / "train.py").write_text(script)
+    with pytest.raises(InvalidDefinition) as refused:
+        check(capture_cell([], "!python train.py", line=2), {})
+    assert says in refused.value.message
+    assert "cell" not in refused.value.details
+
+
+def test_a_comment_about_a_script_is_no_script():
+    assert recognise("# run it by: python train.py\nx = 1", 1) is None

@@ -1,0 +1,52 @@
+"""A cell that starts a script, by IPython's syntax or another process: which file, and on which line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+LONGEST = 1_000_000  # characters of a script that is read
+# As capture leaves it in the module: `# !python train.py`.
+_MAGIC = re.compile(r"^\s*(?:pass  )?# ([%!].*)$")
+_SHELLS = re.compile(r"%%(?:bash|sh|script)\b")
+_STARTS = re.compile(
+    r"(?:^|[\s!/])(?:%run|python[\d.]*|torchrun|deepspeed|ipython|(?:accelerate|horovodrun|mpirun|srun)\b.*?)\s"
+    r"(?:.*?\s)??(?P<file>[\w./~-]+\.py)\b"
+)
+_PROCESSES = frozenset({"run", "call", "check_call", "check_output", "Popen", "system"})
+
+
+class Script(NamedTuple):
+    """A file that a cell runs."""
+
+    line: int
+    command: str
+    file: str
+
+    def source(self) -> str | None:
+        """Its text; None where it cannot be read."""
+        try:
+            text = Path(self.file).expanduser().read_text(encoding="utf-8")
+        except (OSError, ValueError, RuntimeError):
+            return None
+        return text if len(text) <= LONGEST else None
+
+
+def scripts(source: str, roles_from: int, own: Sequence[ast.stmt]) -> Iterator[Script]:
+    """Yield the scripts that the statements `own`, and magics from line `roles_from` on, start."""
+    in_shell = False
+    for number, line in enumerate(source.splitlines()[roles_from - 1 :], start=roles_from):
+        magic = _MAGIC.match(line)
+        in_shell = in_shell or (magic is not None and _SHELLS.match(magic[1]) is not None)
+        command = magic[1] if magic else line.removeprefix("# ") if in_shell else ""
+        if found := _STARTS.search(command):
+            yield Script(number, command, found["file"])
+    for node in (each for statement in own for each in ast.walk(statement)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PROCESSES:
+            texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+            words = " ".join(each for each in texts if isinstance(each, str))
+            if found := re.search(r"(?P<file>[\w./~-]+\.py)\b", words):
+                yield Script(node.lineno, ast.unparse(node), found["file"])
