@@ -12,6 +12,8 @@ STEPS = (0.0, *(60.0 * 1.5**nth for nth in range(24)))  # seconds ahead that are
 
 MOST_WAITING = 256  # runs that a forecast looks at: what waits for more is taken to be due at once
 
+_MOST_EXACT = 4096  # products of runs and slots for which the distribution is worked out: some milliseconds
+
 Due = list[tuple[float, float]]  # (seconds, how likely the reservation is due from then until the next step)
 
 
@@ -20,7 +22,6 @@ def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, leng
 
     `held`: the slots of its region that each run holds. Runs of unknown length, those that leave, and those that
     started after the reservation (`since`) may end at any moment: no reservation is put off by those that passed it.
-    Cantelli's inequality bounds how likely it is, by mean and variance, that enough slots are released by a time.
     """
     waiting = [(slots, run) for slots, run in held if not _may_end_now(run, since)]
     missing -= sum(slots for slots, run in held if _may_end_now(run, since))
@@ -29,14 +30,12 @@ def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, leng
         return [(0.0, 1.0)]
 
     def enough(seconds: float) -> float:
-        mean = variance = 0.0
-        for slots, run in waiting:
-            ended = run.ends is not None and run.ends <= at + seconds
-            p = 1.0 if ended else lengths.chance_to_end(run.owner, run.slots, at - run.since, seconds)
-            mean += slots * p
-            variance += slots * slots * p * (1.0 - p)
-        still = missing - mean
-        return variance / (variance + still * still) if still > 0 else 1.0
+        return chance_of_enough(missing, [(slots, ends(run, seconds)) for slots, run in waiting])
+
+    def ends(run: Allocation, seconds: float) -> float:
+        if run.ends is not None and run.ends <= at + seconds:
+            return 1.0
+        return lengths.chance_to_end(run.owner, run.slots, at - run.since, seconds)
 
     found: Due = []
     before = 0.0
@@ -47,6 +46,27 @@ def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, leng
         if before >= 1.0:
             break
     return [*found, (STEPS[-1], 1.0 - before)]
+
+
+def chance_of_enough(missing: int, released: Sequence[tuple[int, float]]) -> float:
+    """Return how likely at least `missing` slots are released, by pairs of slots and how likely these are.
+
+    Exact where there are few (the distribution of their sum, built up one by one); else Cantelli's inequality bounds it
+    from above by mean and variance.
+    """
+    if missing <= 0:
+        return 1.0
+    if (missing + 20) * len(released) > _MOST_EXACT:
+        mean = sum(slots * p for slots, p in released)
+        variance = sum(slots * slots * p * (1.0 - p) for slots, p in released)
+        still = missing - mean
+        return variance / (variance + still * still) if still > 0 else 1.0
+    fewer, enough = [1.0] + [0.0] * (missing - 1), 0.0  # how likely so many are released, of those so far
+    for slots, p in released:
+        enough += p * sum(fewer[max(0, missing - slots) :])
+        shifted = [0.0] * min(slots, missing) + fewer[: missing - min(slots, missing)]
+        fewer = [(1.0 - p) * stay + p * come for stay, come in zip(fewer, shifted, strict=True)]
+    return min(1.0, enough)
 
 
 def late(due: Due, chance_to_last: Callable[[float], float]) -> float:
