@@ -115,7 +115,7 @@ def test_many_threads_are_heard(heard, tmp_path):
         (opened_files.__file__, False),
         (daylight.__file__, False),
         (jupyter_ext.__file__, False),
-        (os.path.join(os.path.dirname(daylight.__file__), "data.csv"), True),
+        (os.path.join(os.path.dirname(os.path.dirname(daylight.__file__)), "data.csv"), True),
         ("/proc/meminfo", False),
         ("/etc/hosts", False),
     ],
