@@ -60,6 +60,21 @@ def test_the_state_diagrams_are_drawn_from_todays_tables() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_pictures_of_the_architecture_are_drawn_from_their_lists() -> None:
+    command = [sys.executable, "docs/draw_architecture.py", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pages
+def test_every_module_that_is_named_with_its_folder_exists(page: Path) -> None:
+    if page.name == "CHANGELOG.md":
+        return  # what files were called
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)`", page.read_text(encoding="utf-8"))
+    roots = [ROOT, ROOT / "kernel_backend", ROOT / "jupyter_ext"]
+    assert not {each for each in named if not any((root / each).exists() for root in roots)}
+
+
 def test_the_table_of_search_methods_is_that_of_their_records() -> None:
     command = [sys.executable, "docs/draw_methods.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
