@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import psutil
 from torch.distributed.constants import default_pg_timeout
 
-from kernel_backend.launch.spool import read_after
 from kernel_backend.model.reports import Report
+from tests.support.spools import read_after
 from tests.support.world import DEFINITION, World, until
 
 HANG = """

@@ -21,9 +21,9 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).parents[1]))
 os.environ["DAYLIGHT_SLOTS"] = "2"
 
-from kernel_backend.launch.spool import read_after
 from kernel_backend.model.reports import Committed, Report, SpoolRecord
 from tests.support.shared_cluster import BORROWS, OWNS, Lent
+from tests.support.spools import read_after
 
 PARTS = ("asked", "saved", "gone", "placed", "first step")
 

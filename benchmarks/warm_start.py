@@ -26,11 +26,11 @@ import psutil
 
 from kernel_backend.definition.parse import parse
 from kernel_backend.launch.folder import AttemptFolder
-from kernel_backend.launch.spool import read_after
 from kernel_backend.model.experiment import Config
 from kernel_backend.model.launch.launch_spec import LaunchSpec
 from kernel_backend.model.reports import Report
 from kernel_backend.model.resources import Share
+from tests.support.spools import read_after
 from tests.support.world import DEFINITION, World, until
 
 

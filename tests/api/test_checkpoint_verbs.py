@@ -146,7 +146,7 @@ def test_a_trial_whose_beginning_is_gone_before_it_was_copied_fails_and_says_so(
         deleted.wait(60)
         copy_checkpoint(*asked, **more)
 
-    monkeypatch.setattr("kernel_backend.service.checkpoint_copies.take_over", late)
+    monkeypatch.setattr("kernel_backend.service.checkpoint_copies.copy_checkpoint", late)
     ended(served, client, KEY)
     until(lambda: names(four) == ["10-1", "40-1"], "what the rules let go is gone")
     again = client.retrain(1).experiment

@@ -57,7 +57,8 @@ WHOSE = {
     ],
     "orders": ["POST /api/queue/{number}/first"],
     "all": [
-        *(f"GET /api/{what}" for what in ("experiments", "history", "stream", "nodes", "health", "openapi.json")),
+        *(f"GET /api/{what}" for what in ("experiments", "history", "stream", "nodes", "health")),
+        *(f"GET /api/{what}" for what in ("openapi.json", "search/methods")),
         *(f"GET /api/{what}" for what in ("me", "accounts", "queue", "pools")),
         "GET /api/accounts/{kind}/{name}/use",  # of others there is none: test_sharing.py
         "POST /api/experiments",

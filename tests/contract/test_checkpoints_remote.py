@@ -160,7 +160,7 @@ def test_a_failed_commit_leaves_no_checkpoint(unsteady):
 
 @pytest.mark.parametrize("module", ["fsspec", "s3fs"])
 def test_what_is_not_installed_is_named(module):
-    use = "from kernel_backend.checkpoints.storage import open_place; open_place('s3://bucket/runs')"
+    use = "from kernel_backend.checkpoints.storage import open_storage; open_storage('s3://bucket/runs')"
     code = f"import sys; sys.modules[{module!r}] = None; {use}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert re.search(r"DaylightError: s3://.*pip install 'daylight\[remote\]'.*s3fs", done.stderr), done.stderr

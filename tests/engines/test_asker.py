@@ -195,12 +195,12 @@ def test_it_ends_with_whoever_asks_even_in_the_midst_of_an_answer(asker: Make, t
     script = f"""
 import os, sys, threading
 from pathlib import Path
-from kernel_backend.launch.search_process import ChildAsker
+from kernel_backend.launch.search_process import ChildSearchProcess
 from kernel_backend.model.search.records import Settings
 from kernel_backend.model.search.space import Space
 settings = Settings.model_validate_json({SETTINGS.model_dump_json()!r})
 space = Space.model_validate_json({SPACE.model_dump_json()!r})
-mine = ChildAsker(sys.executable, Path({str(tmp_path / "code0")!r}), Path.cwd(), settings, space, Path("log"))
+mine = ChildSearchProcess(sys.executable, Path({str(tmp_path / "code0")!r}), Path.cwd(), settings, space, Path("log"))
 mine.interval()
 print(mine._child.pid, flush=True)
 mine.ask(1)
