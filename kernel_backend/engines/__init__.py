@@ -1,1 +1,1 @@
-"""Where gangs run. `base.py` says what an engine promises; each other file is one engine."""
+"""Run gangs. `base.py` defines the interface of an engine; each other file is one engine."""

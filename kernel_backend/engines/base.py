@@ -1,4 +1,4 @@
-"""What an engine promises: gangs by key, started once, found again, ended for certain."""
+"""Define the interface of an engine: gangs by key, started once, found again, ended for certain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernel_backend.model.views.overview import LogChunk
 
 
 class Caps(Record):
-    """What the engine does by itself, so that the service need not."""
+    """Capabilities of an engine that the service need not provide."""
 
     atomic_gang: bool
     preemption: bool
@@ -26,7 +26,7 @@ class Caps(Record):
 
 
 class GangStatus(Record):
-    """A gang as the engine sees it; a whole picture each time, so a missed one costs nothing."""
+    """Status of a gang as the engine sees it; each one is complete, so a missed one costs nothing."""
 
     key: AttemptId
     phase: Literal["pending", "running", "ended"]
@@ -36,29 +36,29 @@ class GangStatus(Record):
 
 
 class Unconfirmed(DaylightError):
-    """A gang that was killed may still run: its slots must not be given away."""
+    """Report that a killed gang may still run: its slots must not be given away."""
 
 
 class Engine(Protocol):
-    """One place where gangs run."""
+    """Engine that runs gangs on its nodes."""
 
-    name: str  # as people know it: local, slurm, kubernetes
+    name: str  # its public name: local, slurm, kubernetes
     caps: Caps
 
     async def nodes(self) -> Sequence[Node]:
-        """The nodes there are, healthy or not."""
+        """Return the nodes there are, healthy or not."""
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
         """Start the gang of this attempt; the same key twice is the same gang."""
 
     async def statuses(self) -> Sequence[GangStatus]:
-        """Every gang this engine knows of, until it is forgotten."""
+        """Return the status of every gang of this engine that was not forgotten."""
 
     async def release(self, key: AttemptId) -> None:
-        """Ask the gang to commit a checkpoint and exit; returns at once. Unknown or ended: nothing happens."""
+        """Ask the gang to commit a checkpoint and exit; returns at once. Does nothing for an unknown or ended gang."""
 
     async def kill(self, key: AttemptId) -> None:
-        """End it and return when no process of it is left; raises Unconfirmed where that cannot be known."""
+        """Kill the gang and return when no process of it is left; raises Unconfirmed where that cannot be verified."""
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
         """Return a page of the gang's spool from `begin` on, of records above number `after` (it could not post them).
@@ -67,17 +67,18 @@ class Engine(Protocol):
         """
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """A rank's log from a byte offset, or its last `tail` bytes; raises NotFound.
+        """Return a rank's log from a byte offset, or its last `tail` bytes; raises NotFound.
 
-        No character is halved, at either end: one that is not written whole yet comes with what follows it. A tail
-        begins where a line does; of a line that is longer, it is the end. `offset` of the answer goes on from there.
+        No character is split, at either end: one that is not fully written yet comes with what follows it. A tail
+        begins at the start of a line; of a line that is longer, it is the end. `offset` of the answer is where the
+        next read begins.
         """
 
     async def set_aside(self, key: AttemptId) -> None:
-        """End what runs in an attempt's folder, and put the folder out of the way: it is another attempt's.
+        """Kill what runs in an attempt's folder, and rename the folder: it belongs to another attempt.
 
         Raises Unconfirmed as `kill` does.
         """
 
     async def forget(self, key: AttemptId) -> None:
-        """The end of this gang has been taken in: list it no more. Logs stay."""
+        """Forget a gang whose end has been recorded: list it no more. Logs stay."""

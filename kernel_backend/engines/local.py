@@ -1,4 +1,4 @@
-"""The local engine: launchers as detached processes of this machine, found again by pid and start time."""
+"""Run launchers as detached processes of this machine, found again by pid and start time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OUTCOMES = {"ok": Outcome.OK, "released": Outcome.RELEASED, "failed": Outcome.F
 
 
 class LocalEngine:
-    """Gangs on this machine. All it knows lies in the attempts' folders, so a restarted service knows as much."""
+    """Engine for gangs on this machine. All its state is in the attempts' folders, so it survives a restart."""
 
     name = "local"
     caps = Caps(atomic_gang=True, preemption=False, quota=False, multi_node=False, per_user_identity=False)
@@ -51,11 +51,11 @@ class LocalEngine:
         self._started: dict[str, subprocess.Popen[bytes]] = {}  # our own children, to be reaped
 
     async def nodes(self) -> Sequence[Node]:
-        """This machine."""
+        """Return this machine."""
         return [self._node]
 
     async def submit(self, job: LaunchSpec, token: str) -> None:
-        """Start a launcher, unless this attempt has or had one: its lock decides, so twice is once."""
+        """Start a launcher, unless this attempt has or had one: its lock decides, so calling twice starts one."""
         folder = self._folder(job.id)
         if folder.launcher() is not None and folder.token_digest() != token_digest(token):
             await self.set_aside(job.id)
@@ -66,18 +66,18 @@ class LocalEngine:
             self._started[str(job.id)] = await asyncio.to_thread(_spawn, job, folder)
 
     async def statuses(self, of: Sequence[AttemptId] | None = None) -> Sequence[GangStatus]:
-        """Every gang that has not been forgotten; or of these, those that have not."""
+        """Return the status of every gang that has not been forgotten; or of those among `of`."""
         return await asyncio.to_thread(lambda: [self._known_status(key) for key in self._listed(of)])
 
     async def release(self, key: AttemptId) -> None:
-        """SIGTERM to the launcher, which hands it down."""
+        """Send SIGTERM to the launcher, which passes it on."""
         launcher = self._folder(key).launcher()
         if launcher is not None and launcher.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(launcher.pid, signal.SIGTERM)
 
     async def kill(self, key: AttemptId) -> None:
-        """SIGKILL to every process of the attempt; returns when none is left."""
+        """Send SIGKILL to every process of the attempt; returns when none is left."""
         await asyncio.to_thread(self._kill, key)
 
     async def records(self, key: AttemptId, after: int, begin: SpoolPosition) -> SpoolPage:
@@ -85,7 +85,7 @@ class LocalEngine:
         return await asyncio.to_thread(read_page, self._folder(key).spool, begin, after)
 
     async def logs(self, key: AttemptId, rank: int, offset: int = 0, tail: int | None = None) -> LogChunk:
-        """Up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""
+        """Return up to 256 KiB of a rank's log from an offset, or its last `tail` bytes."""
         return await asyncio.to_thread(self._logs, key, rank, offset, tail)
 
     async def set_aside(self, key: AttemptId) -> None:
@@ -93,7 +93,7 @@ class LocalEngine:
         await asyncio.to_thread(self._set_aside, key)
 
     async def forget(self, key: AttemptId) -> None:
-        """List it no more; its token is of no use now and goes."""
+        """Stop listing it, and delete its token, which is of no use now."""
         self._reap(str(key))
         folder = self._folder(key).path
         for name in ("listed", "token"):
@@ -126,7 +126,7 @@ class LocalEngine:
             return GangStatus(key=key, phase="running")
 
     def _status(self, key: AttemptId) -> GangStatus:
-        known = self._folder(key).token_digest()  # first: how a gang is may mean that it is over, and its token goes
+        known = self._folder(key).token_digest()  # first: it may have ended, and then its token is deleted
         return self._look(key).model_copy(update={"token_digest": known})
 
     def _look(self, key: AttemptId) -> GangStatus:
@@ -136,21 +136,21 @@ class LocalEngine:
         self._reap(str(key))
         launcher = folder.launcher()
         alive = launcher is not None and launcher.alive()
-        result = folder.result()  # after that look: it may have been written just before its writer ended
+        result = folder.result()  # after that check: it may have been written just before its writer ended
         if result is not None:
             return GangStatus(key=key, phase="ended", outcome=_OUTCOMES[result.outcome], result=result)
         if alive:
             return GangStatus(key=key, phase="running")
         if launcher is not None:
             return self._gone(key, Outcome.LOST, None)
-        # Its mark is as old as the submission; a launcher begins within moments of it.
+        # Its mark is as old as the submission; a launcher begins shortly after it.
         waiting = time.time() - (folder.path / "listed").stat().st_mtime
         if waiting < START_S and not broken:
             return GangStatus(key=key, phase="pending")
         return self._gone(key, Outcome.FAILED, _never_launched(folder))
 
     def _gone(self, key: AttemptId, outcome: Outcome, result: AttemptResult | None) -> GangStatus:
-        """A gang without a launcher: whatever is left of it goes before its slots are given away."""
+        """End a gang without a launcher: its remaining processes are killed before its slots are given away."""
         try:
             self._kill(key)
         except Unconfirmed:
@@ -172,11 +172,11 @@ class LocalEngine:
     def _reap(self, key: str) -> None:
         child = self._started.get(key)
         if child is not None and child.poll() is not None:
-            self._started.pop(key, None)  # another look may have done so just now
+            self._started.pop(key, None)  # another check may have done so just now
 
     def _logs(self, key: AttemptId, rank: int, offset: int, tail: int | None) -> LogChunk:
         folder = self._folder(key)
-        ended = not (folder.path / "listed").exists()  # before the look: what is written after it comes next time
+        ended = not (folder.path / "listed").exists()  # before the read: what is written after it comes next time
         try:
             log = folder.rank_log(rank)
             piece = read_on(log, offset, ended) if tail is None else read_tail(log, tail, ended)
@@ -188,7 +188,7 @@ class LocalEngine:
 
 
 def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
-    """A launcher in a session of its own: it outlives the service, and the terminal that started that.
+    """Start a launcher in a session of its own: it outlives the service, and the terminal that started that.
 
     In a locked environment it sees no packages besides those (no PYTHONPATH, no PYTHONHOME), and may keep what it
     compiles: uv has compiled nothing, and without bytecode each rank compiles again all that it imports.
@@ -208,7 +208,7 @@ def _spawn(job: LaunchSpec, folder: AttemptFolder) -> subprocess.Popen[bytes]:
 
 
 def _never_launched(folder: AttemptFolder) -> AttemptResult:
-    """The end of an attempt whose launcher never began, with what it said last."""
+    """Return the result of an attempt whose launcher never began, with the last line of its output."""
     lines = folder.launcher_log.read_text(errors="replace").strip().splitlines() if folder.launcher_log.exists() else []
     said = lines[-1] if lines else "it said nothing"
     way_out = ": install daylight into that environment" if "No module named" in said else ""
@@ -222,12 +222,12 @@ def _never_launched(folder: AttemptFolder) -> AttemptResult:
 
 
 def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
-    """All living processes of an attempt: its launcher, its ranks, their loader workers, and what those have started.
+    """Yield all living processes of an attempt: its launcher, its ranks, their loader workers, and all descendants.
 
     Each inherits the attempt's folder in its environment. A rank that a forkserver has forked, and what it forks in
-    turn, show that server's environment instead; it is known by its output, which is a rank's log. Not by process
-    group: a number can be another's by now, and a child may have left the group. Not by key: another home of this
-    user has the same keys.
+    turn, show that server's environment instead; it is recognised by its output, which is a rank's log. Not by
+    process group: a number can be another's by now, and a child may have left the group. Not by key: another home of
+    this user has the same keys.
     """
     place = os.path.realpath(folder.path)
     for process in psutil.process_iter():
@@ -238,7 +238,7 @@ def _members(folder: AttemptFolder) -> Iterator[psutil.Process]:
 
 
 def _writes_a_rank_log(pid: int, place: str) -> bool:
-    """Whether stdout or stderr of a process is a rank's log in the folder `place`."""
+    """Return whether stdout or stderr of a process is a rank's log in the folder `place`."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):  # it has ended, is another user's, or this is no Linux
             path = os.readlink(f"/proc/{pid}/fd/{descriptor}").removesuffix(" (deleted)")

@@ -1,4 +1,4 @@
-"""A piece of a log file that may still grow: on from an offset, or its end. No character is halved."""
+"""Read a log file that may still grow, from an offset or at its end, without splitting characters."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 CHUNK = 256 * 1024  # bytes of a log in one answer that goes on from an offset
-_CONTINUES = bytes(range(0b1000_0000, 0b1100_0000))  # what no character of UTF-8 begins with
+_CONTINUES = bytes(range(0b1000_0000, 0b1100_0000))  # bytes that begin no character of UTF-8
 
 
 class Piece(NamedTuple):
-    """Text of a log, the offset behind it, and how much there is to read by now."""
+    """Text of a log, the offset behind it, and the size that can be read by now."""
 
     text: str
     offset: int
@@ -20,7 +20,7 @@ class Piece(NamedTuple):
 
 
 def read_on(path: Path, offset: int, ended: bool) -> Piece:
-    """Up to CHUNK bytes from an offset on, to the end of a line; a line longer than that is cut.
+    """Return up to CHUNK bytes from an offset on, to the end of a line; a longer line is cut.
 
     `ended` says that nothing will be appended. Raises FileNotFoundError.
     """
@@ -37,7 +37,7 @@ def read_on(path: Path, offset: int, ended: bool) -> Piece:
 
 
 def read_tail(path: Path, tail: int, ended: bool) -> Piece:
-    """The last `tail` bytes, from the beginning of a line on; of a line longer than that, its end.
+    """Return the last `tail` bytes, from the beginning of a line on; of a line longer than that, its end.
 
     `ended` says that nothing will be appended. Raises FileNotFoundError.
     """
@@ -52,13 +52,13 @@ def read_tail(path: Path, tail: int, ended: bool) -> Piece:
 
 
 def _from_line(data: bytes) -> bytes:
-    """What stands behind the first line's end; where nothing does, all but the first byte, from a character on."""
+    """Return what follows the first line's end; if nothing does, all but the first byte, from a character on."""
     _, _, lines = data.partition(b"\n")
     return lines or data[1:].lstrip(_CONTINUES)
 
 
 def _decoded(data: bytes, ended: bool) -> tuple[str, int]:
-    """The text, and how many bytes at the end are left: a character whose other bytes are still to be written."""
+    """Return the text, and the number of bytes left at the end: a character that is not fully written yet."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=ended)
     return text, len(decoder.getstate()[0])

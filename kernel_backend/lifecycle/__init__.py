@@ -1,1 +1,1 @@
-"""The life of a trial: reconciliation, outcomes of attempts, resume checkpoints and backoff, as pure functions."""
+"""Manage a trial's life cycle with pure functions: reconciliation, attempt outcomes, resume checkpoints and backoff."""

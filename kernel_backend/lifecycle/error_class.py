@@ -1,4 +1,4 @@
-"""What an error says of itself: whether it would come once more, and whether it is anybody's at all."""
+"""Classify errors: repeatable errors of the code or data, storage errors, and unsaved checkpoints."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from kernel_backend.model.trial import Failure
 
 
 def unsaved(failure: Failure | None) -> TypeGuard[Failure]:
-    """Whether all that is wrong is that the last checkpoint could not be written: a full disk, a silent store."""
+    """Return whether the only error is that the last checkpoint could not be written (full disk, dead storage)."""
     return failure is not None and failure.type == CheckpointFailed.__name__
 
 
 def of_storage(failure: Failure | None) -> TypeGuard[Failure]:
-    """Whether there is a failure and it is one of storage."""
+    """Return whether there is a failure and it is a storage error."""
     return failure is not None and failure.of_storage
 
 
 def would_repeat(failure: Failure | None, before: Failure | None) -> TypeGuard[Failure]:
-    """Whether it comes from the code or the data, as the error of the attempt before did: it would come once more.
+    """Return whether the error comes from the code or data, like the previous attempt's, and so would repeat.
 
-    Before the first step only one in the user's own code is. Others are of what a training is begun with, the store of
-    its checkpoints or the network, and these recover.
+    Before the first step only an error in the user's own code counts. Others come from the training's inputs, the
+    checkpoint storage or the network, and these recover.
     """
     if failure is None or of_storage(failure):
         return False

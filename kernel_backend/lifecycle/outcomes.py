@@ -1,4 +1,4 @@
-"""What the end of an attempt means to its trial: events and changes, from what is known of both."""
+"""Map the end of an attempt to events and changes of its trial."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kernel_backend.model.trial import Attempt, Failure, Trial
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """An event for the trial, changes to its other fields, and sentences for the person.
+    """Hold an event for the trial, changes to its other fields, and notes for the user.
 
-    `pause` asks for the whole experiment to be paused before: what is wrong is for a person to put right.
+    With `pause` the whole experiment is to be paused first: the user must fix what is wrong.
     """
 
     event: e.Event
@@ -29,7 +29,7 @@ class AttemptEnd:
 
     @property
     def final(self) -> bool:
-        """Whether the trial has failed, and is not tried again."""
+        """Return whether the trial has failed and is not retried."""
         return isinstance(self.event, e.Errored) and not self.event.retries_left
 
 
@@ -42,29 +42,30 @@ def attempt_end(
     max_restarts: int,
     matched: Sequence[LogMatch] = (),
 ) -> AttemptEnd:
-    """What follows for a trial that still holds this attempt's slots.
+    """Return the event and changes for a trial that still holds this attempt's slots.
 
-    Retries count attempts without progress (`progress`: the trial has come further than ever). A lost gang never
-    counts. The same error at the same step twice in a row ends the trial at once (before the first step, one of the
-    user's own code), and so does a log line (`matched`) whose policy says so. Storage that cannot be written or reached
-    is no error of the trial's: it never fails by it, and pauses when its retries are used up.
+    Retries count attempts without progress (`progress`: the trial has come further than ever before). A lost gang
+    never counts. The same error at the same step twice in a row ends the trial at once; before the first step, only
+    an error in the user's own code does. A log line (`matched`) whose policy says so ends it too. Storage that cannot
+    be written or reached is no error of the trial: it never fails because of it, and pauses when its retries are used
+    up.
     """
     if trial.state is TrialState.STOPPING:
-        # The hold tells a trial that its search gave up from one that a person has stopped.
+        # The hold distinguishes a trial that its search pruned from one that a user has stopped.
         return AttemptEnd(e.Ended(pruned=Hold.SEARCH in trial.holds), notes=_left_unsaved(failure))
     if outcome is Outcome.OK:
         return AttemptEnd(e.Finished(), {"failures": 0, "failure": None})
     if outcome is Outcome.INFEASIBLE:
         return AttemptEnd(e.Lost(held=True), {"holds": trial.holds | {Hold.ENGINE}})
     if trial.state is TrialState.RELEASING:
-        # It was on its way out: how it went is of no matter, its newest checkpoint is what counts.
+        # It was being preempted or paused: its outcome does not matter, its newest checkpoint is what counts.
         held = bool(trial.holds)
         event = e.Released(held=held) if outcome is Outcome.RELEASED else e.Lost(held=held)
         return AttemptEnd(event, notes=_left_unsaved(failure))
     if outcome in (Outcome.FAILED, Outcome.TIMEOUT):
         return _logged(trial, attempt, _errored(trial, outcome, failure, progress, max_restarts), matched)
     if outcome is Outcome.RELEASED:
-        # Nobody here asked (the engine or a person signalled the launcher), or nobody answered at its target.
+        # Either the launcher was signalled from outside (by the engine or a user), or it got no answer at its target.
         asked = () if trial.until is not None else (f"attempt {attempt.number} was asked to step aside",)
         return AttemptEnd(e.Released(held=bool(trial.holds)), {"failures": 0}, asked)
     return AttemptEnd(e.Lost(), {"failures": 0} if progress else {})
@@ -86,7 +87,7 @@ def _errored(trial: Trial, outcome: Outcome, failure: Failure | None, progress: 
 
 
 def _logged(trial: Trial, attempt: Attempt, plain: AttemptEnd, matched: Sequence[LogMatch]) -> AttemptEnd:
-    """The ending of an attempt that failed, with what the policies make of its log."""
+    """Apply the log policies to the end of a failed attempt."""
     ranks = range(sum(len(share.slots) for share in attempt.placement))
     matched = [match for match in matched if match.rank in ranks]  # the record is the user's own file
     excluding = [match for match in matched if match.action == "exclude_node"]
@@ -118,7 +119,7 @@ def _paused(trial: Trial, failure: Failure) -> str:
 
 
 def _left_unsaved(failure: Failure | None) -> tuple[str, ...]:
-    """A word on the steps of a gang that was asked to leave and could not save them."""
+    """Return a note about the newest steps, which a gang that was asked to leave could not save."""
     return (f"its newest steps are not saved: {failure.message}",) if unsaved(failure) else ()
 
 

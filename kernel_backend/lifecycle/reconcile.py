@@ -1,4 +1,4 @@
-"""What a trial must hear so that it does what its experiment wants: level-based, so a missed step is made up for."""
+"""Reconcile a trial with the state that its experiment wants: level-based, so that a missed step is made up for."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kernel_backend.model.trial import ScheduledTrial
 
 
 class Action(NamedTuple):
-    """An event for the trial (None: only its holds change) and the changes that go with it."""
+    """Hold an event for the trial (None: only its holds change) and the changes that go with it."""
 
     event: e.Event | None
     changes: dict[str, Any]
 
 
 def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> Action | None:
-    """The next thing to do to `trial` while its experiment is in state `wanted`; None when all is as it should be.
+    """Return the next action for `trial` while its experiment is in state `wanted`; None when nothing is to do.
 
     `feasible` says whether a gang of its size could ever be placed.
     """
@@ -29,7 +29,7 @@ def reconcile(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) ->
     holds = _holds(wanted, trial, feasible)
     changes: dict[str, Any] = {"holds": holds} if holds != trial.holds else {}
     if Hold.USER in trial.holds - holds and (trial.excluded or trial.failures):
-        # Who resumes has looked after what was wrong.
+        # A user who resumes has fixed what was wrong.
         changes |= {"excluded": frozenset(), "failures": 0, "failure": None}
     event: e.Event | None = None
     if trial.state is TrialState.QUEUED and holds:
@@ -47,17 +47,18 @@ def _holds(wanted: ExperimentState, trial: ScheduledTrial, feasible: bool) -> fr
         holds |= {Hold.USER}
     if feasible:
         return holds - {Hold.ENGINE}
-    # A gang that runs fits, whatever the count of slots has become since.
+    # A running gang fits, whatever the number of slots has become since.
     return holds | {Hold.ENGINE} if trial.state in (TrialState.QUEUED, TrialState.PAUSED) else holds
 
 
 def terminal_event(
     wanted: ExperimentState, counts: Mapping[TrialState, int], over: bool | None = None, failed: bool = False
 ) -> e.Event | None:
-    """The event by which an experiment ends, once all of its trials have; None before that, and after.
+    """Return the event that ends an experiment once all of its trials have ended; None before that, and after.
 
-    `counts` has its trials by state. Of a search, `over` says whether it wants nothing more: trials that it has passed
-    over may stay paused then, so that it can be extended. It may have `failed` itself, whatever its trials did.
+    `counts` has its trials by state. For a search, `over` says whether it wants nothing more: unpromoted trials may
+    then stay paused, so that the search can be extended. The search itself may have `failed`, whatever its trials
+    did.
     """
     states = {state for state, count in counts.items() if count}
     if wanted in EXPERIMENT_ENDED:

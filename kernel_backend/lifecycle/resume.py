@@ -1,4 +1,4 @@
-"""Where a trial goes on: the newest checkpoint of its own line that is not suspect."""
+"""Choose the resume checkpoint of a trial: the newest one of its own lineage that is not suspect."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ Place = int | str  # a step, or the start before any
 
 
 class Resume(NamedTuple):
-    """The checkpoint `<step>-<attempt>` that the next attempt begins from (None: the beginning), and what to tell."""
+    """Hold the checkpoint `<step>-<attempt>` that the next attempt starts from (None: the beginning), and a note."""
 
     point: str | None
     note: str | None = None
 
 
 def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resume:
-    """Where the trial's next attempt begins, after these attempts and with these checkpoints in its storage.
+    """Return the resume point of the trial's next attempt, from its attempts and its stored checkpoints.
 
-    A note is there when it goes further back than it could, for the first time.
+    The note explains why the trial goes back behind its newest checkpoint (the first time), or that the checkpoint's
+    attempt is not recorded.
     """
     line = lineage(attempts, committed)
     doubted = suspects(attempts)
@@ -38,18 +39,18 @@ def resume_point(attempts: Sequence[Attempt], committed: Sequence[str]) -> Resum
 
 
 def remembered(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """Return the checkpoints of attempts that are known; a database that was restored may have forgotten some.
+    """Return the checkpoints of recorded attempts; a restored database may have lost some attempts.
 
-    A search must not go on from the others: it would never hear what its trial has reported up to there.
+    A search must not continue from the others: it would never receive what its trial reported up to there.
     """
     known = {BEFORE, *(attempt.number for attempt in attempts)}
     return [each for each in committed if checkpoint_order(each)[1] in known]
 
 
 def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
-    """The checkpoints that the trial's state comes from, oldest first.
+    """Return the checkpoints in the lineage of the trial's state, oldest first.
 
-    What an attempt committed counts up to the step from which any later one began: the rest was fenced off.
+    What an attempt committed counts up to the step from which any later attempt started: the rest was fenced off.
     """
     own = []
     for each in committed:
@@ -61,7 +62,7 @@ def lineage(attempts: Sequence[Attempt], committed: Sequence[str]) -> list[str]:
 
 
 def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
-    """The checkpoints after which three attempts failed at one place, and that place."""
+    """Return the checkpoints after which three attempts failed at the same step (or start), with that step."""
     ends = Counter(
         (attempt.resume_from, place)
         for attempt in attempts
@@ -71,7 +72,7 @@ def suspects(attempts: Sequence[Attempt]) -> dict[str, Place]:
 
 
 def progressed(attempts: Sequence[Attempt], committed: Sequence[str]) -> bool:
-    """Whether the newest attempt came further than the trial had ever been when an attempt of it began.
+    """Return whether the newest attempt got further than the trial was when any attempt started.
 
     To train steps again after going further back is no progress: a crash that always comes back must end some time.
     """
@@ -96,7 +97,7 @@ def _failed_at(attempt: Attempt) -> Place | None:
 
 
 def _start_of(failure: Failure) -> Place | None:
-    # An error that was raised before the first step lies in the code or the machine; only a crash may be the state's.
+    # An error raised before the first step lies in the code or the machine; only a crash may be the state's fault.
     return "start" if failure.crash else None
 
 

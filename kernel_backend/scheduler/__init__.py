@@ -1,1 +1,1 @@
-"""Who runs where, and why the others wait: plain functions of a picture of the cluster."""
+"""Decide which requests get slots, and why the others wait: plain functions of a cluster state."""

@@ -1,4 +1,4 @@
-"""Where an ask fits beside what is kept for those before it: it may pass only where it delays none of them."""
+"""Find free slots for a request next to reservations: backfill passes them only where it delays none of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.scheduler.reservations import Plan
 
 
 class Fit(NamedTuple):
-    """Slots of one kind; `passed`: some are kept for another, who may have them back."""
+    """Hold an allocation of slots of one kind; `passed`: some are reserved for another request, which may reclaim."""
 
     kind: str
     allocation: SlotsByNode
@@ -29,9 +29,10 @@ def fit(
     at: float,
     chance: Callable[[Plan], float] = _certain,
 ) -> Fit | None:
-    """Where `ask` fits now: rather on what nobody waits for, else where those who wait let it by. None: nowhere.
+    """Return slots where `ask` fits now; None where there are none.
 
-    `chance` says how likely it delays a plan that does not let it by for sure; what it takes of a plan's risk is gone.
+    Slots that no reservation covers are preferred to those whose reservations let the request pass. `chance` says how
+    likely it delays a plan that does not surely let it pass; what it uses of a plan's risk budget is subtracted.
     """
     found = _beside(ask, rooms, plans)
     if found is not None:

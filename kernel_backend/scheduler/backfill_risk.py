@@ -1,4 +1,4 @@
-"""Backfill by forecast: how likely a run makes a reservation late, from how long past runs took."""
+"""Estimate the risk of backfill: how likely a run makes a reservation late, given how long past runs took."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import pairwise
 from kernel_backend.scheduler.requests import Allocation
 from kernel_backend.scheduler.run_lengths import PastLengths
 
-STEPS = (0.0, *(60.0 * 1.5**nth for nth in range(24)))  # seconds ahead that are looked at: up to a week
+STEPS = (0.0, *(60.0 * 1.5**nth for nth in range(24)))  # seconds ahead that are considered: up to a week
 
-MOST_WAITING = 256  # runs that a forecast looks at: what waits for more is taken to be due at once
+MOST_WAITING = 256  # runs that a forecast considers: what waits for more is taken to be due at once
 
-_MOST_EXACT = 4096  # products of runs and slots for which the distribution is worked out: some milliseconds
+_MOST_EXACT = 4096  # products of runs and slots for which the distribution is computed: some milliseconds
 
 Due = list[tuple[float, float]]  # (seconds, how likely the reservation is due from then until the next step)
 
@@ -20,8 +20,9 @@ Due = list[tuple[float, float]]  # (seconds, how likely the reservation is due f
 def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, lengths: PastLengths, at: float) -> Due:
     """Return when a reservation that waits for `missing` slots is due: rather too soon than too late.
 
-    `held`: the slots of its region that each run holds. Runs of unknown length, those that leave, and those that
-    started after the reservation (`since`) may end at any moment: no reservation is put off by those that passed it.
+    `held`: the slots of its region that each run holds. Three kinds of runs may end at any time: those of unknown
+    length, those that are leaving, and those that started after the reservation (`since`). So a reservation is never
+    put off by runs that passed it.
     """
     waiting = [(slots, run) for slots, run in held if not _may_end_now(run, since)]
     missing -= sum(slots for slots, run in held if _may_end_now(run, since))
@@ -49,10 +50,10 @@ def due(missing: int, held: Sequence[tuple[int, Allocation]], since: float, leng
 
 
 def chance_of_enough(missing: int, released: Sequence[tuple[int, float]]) -> float:
-    """Return how likely at least `missing` slots are released, by pairs of slots and how likely these are.
+    """Return the probability that at least `missing` slots are released, given (slots, probability) pairs.
 
-    Exact where there are few (the distribution of their sum, built up one by one); else Cantelli's inequality bounds it
-    from above by mean and variance.
+    Exact where there are few (the distribution of their sum, built up one by one); otherwise Cantelli's inequality
+    bounds it from above by mean and variance.
     """
     if missing <= 0:
         return 1.0
@@ -70,12 +71,15 @@ def chance_of_enough(missing: int, released: Sequence[tuple[int, float]]) -> flo
 
 
 def late(due: Due, chance_to_last: Callable[[float], float]) -> float:
-    """Return how likely a run still lasts when a reservation is due, by its chance to last for so many seconds."""
+    """Return the probability that a run still lasts when a reservation is due.
+
+    `chance_to_last` gives the probability that it lasts for so many seconds.
+    """
     return sum(chance * chance_to_last(seconds) for seconds, chance in due if chance)
 
 
 def risk_of(runs: Iterable[Allocation], since: float, lengths: PastLengths, at: float, due: Due) -> float:
-    """Return how likely any of those that started after a reservation (`since`) makes it late, at most."""
+    """Return an upper bound of the probability that runs started after a reservation (`since`) make it late."""
 
     def lasts(run: Allocation, seconds: float) -> float:
         if run.ends is not None and run.ends <= at + seconds:

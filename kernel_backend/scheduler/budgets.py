@@ -1,4 +1,4 @@
-"""When a search has used up what it was given."""
+"""Check whether a search has used up its budget or its time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kernel_backend.model.search.records import Limit, Search
 
 
 def used_up(search: Search, slot_seconds: float, seconds: float) -> Limit | None:
-    """What ends a search that has held slots for so long, so long after its submission; None while nothing does."""
+    """Return the limit that ends a search after this use and this time since its submission; None while none does."""
     if search.budget is not None and slot_seconds >= search.budget:
         return "budget"
     if search.max_time is not None and seconds >= search.max_time:

@@ -1,7 +1,8 @@
-"""Which asks start now, and who steps aside. Nothing is started, saved or slept on here.
+"""Decide which requests start now and which gangs are preempted.
 
-First those whom an admin has put ahead, then those within a guarantee, then those that something is kept for, then by
-priority and by share. See docs/explanation/scheduling.md, whose examples are tests.
+Nothing is started, saved or slept on here. The order: requests that an admin has put first, then those within a
+guarantee, then those with a reservation, then by priority and by share. See docs/explanation/scheduling.md, whose
+examples are tests.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from kernel_backend.scheduler.requests import Allocation, RequestKey, Reservatio
 from kernel_backend.scheduler.reservations import Plan, SlotRelease, plan, releases
 from kernel_backend.scheduler.state import ClusterState, Name
 
-MOST_KEPT = 32  # asks of a pool for which something is kept at once
+MOST_KEPT = 32  # requests of a pool that have a reservation at once
 
 
 def decide(picture: ClusterState) -> Decisions:
-    """The asks that start, the gangs that step aside, and what is kept for whom."""
+    """Return the requests that start, the gangs to preempt, and the reservations."""
     ledger = Ledger(picture)
     passes = [_Pass(picture, pool, ledger) for pool in sorted(picture.pools)]
     preempts = {each.run.key: each for each in _beyond_limits(picture, ledger)}
     for each in passes:
         each.preempts = preempts
-    # Limits and guarantees span pools: so each class has its turn in all of them before the next.
+    # Limits and guarantees span pools: so each class is served in all of them before the next.
     for each in passes:
         each.serve_first()
     for each in passes:
@@ -52,7 +53,7 @@ def decide(picture: ClusterState) -> Decisions:
 
 
 def _beyond_limits(picture: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
-    """A limit that is below what is held is come to gently."""
+    """Yield preemptions for accounts that hold more than a limit that was lowered."""
     gone: Counter[tuple[str, Name]] = Counter()
     runs = picture.runs.values()
     for kind, name, excess in ledger.excess():
@@ -64,7 +65,7 @@ def _beyond_limits(picture: ClusterState, ledger: Ledger) -> Iterator[Preempt]:
 
 
 class _Pass:
-    """One decision about one pool."""
+    """Decide about one pool."""
 
     def __init__(self, picture: ClusterState, pool: str, ledger: Ledger) -> None:
         self._picture, self._pool, self._ledger, self._at = picture, pool, ledger, picture.at
@@ -72,30 +73,30 @@ class _Pass:
         self._rooms = _rooms(picture, self._nodes)
         self._plans: list[Plan] = []
         self._reserved = {each.key: each for each, ask in picture.reserved() if ask.pool == pool}
-        self._headed = False  # something is kept for whoever is first in turn
-        self._served: set[RequestKey] = set()  # asks that have had their turn
-        self._begun: Counter[tuple[QueueKey, Shape]] = Counter()  # how many of these have had theirs, from the first on
-        self._full: set[Shape] = set()  # of these none fits any more
+        self._headed = False  # the first request in order has a reservation
+        self._served: set[RequestKey] = set()  # requests that have been served
+        self._begun: Counter[tuple[QueueKey, Shape]] = Counter()  # how many of these are served, from the first on
+        self._full: set[Shape] = set()  # shapes that fit nowhere any more
         self._taken: Counter[str] = Counter()
-        self._dues: dict[RequestKey, Due] = {}  # when each plan is due, where that was asked for
+        self._dues: dict[RequestKey, Due] = {}  # when each plan is due, where that was needed
         self.preempts: dict[RequestKey, Preempt] = {}
         self.starts: list[Start] = []
 
     # The four classes
 
     def serve_first(self) -> None:
-        """Give those their turn whom an admin has put ahead of everything."""
+        """Serve the requests that an admin has put ahead of everything."""
         for lines in self._lines:
             if lines[0].key.priority >= FIRST:
                 self._walk(lines, guaranteed=False)
 
     def serve_guaranteed(self) -> None:
-        """Give those their turn that ask within a guarantee."""
+        """Serve the requests within a guarantee."""
         for lines in self._lines:
             self._walk(list(filter(self._ledger.has_guarantee, lines)), guaranteed=True)
 
     def serve_kept(self) -> None:
-        """Give those their turn that something is kept for, and the first of lines that starve."""
+        """Serve the requests with a reservation, and the first of starving queues."""
         since = self._at - self._picture.rules.patience
         for ask in reserved_for(self._picture, self._pool):
             reservation = self._reserved.get(ask.key)
@@ -105,20 +106,20 @@ class _Pass:
                 self._serve_reserved(ask, firm, at_risk=not starves)
 
     def serve_others(self) -> None:
-        """Give everybody else a turn, by priority and share."""
+        """Serve all other requests, by priority and share."""
         for lines in self._lines:
             self._walk(lines, guaranteed=False)
 
     @cached_property
     def _lines(self) -> list[list[UserQueue]]:
-        """The lines of each priority, the highest first."""
+        """Return the user queues of each priority, the highest first."""
         by_priority: dict[int, list[UserQueue]] = {}
         for key, line in self._picture.queue.lines.get(self._pool, {}).items():
             by_priority.setdefault(key.priority, []).append(line)
         return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
 
     def _walk(self, lines: list[UserQueue], guaranteed: bool) -> None:
-        """Turn after turn, until nobody can get anything."""
+        """Serve one request after another in fair order, until none can get anything."""
         if self._over(guaranteed) or not lines:
             return
         turns = FairOrder(lines, self._ledger)
@@ -126,13 +127,13 @@ class _Pass:
             turns.over(again=self._serve(line, guaranteed))
 
     def _over(self, guaranteed: bool) -> bool:
-        """Whether nothing is left to give, and nobody left to keep anything for."""
+        """Return whether no slots are left to give and no request is left to reserve for."""
         if guaranteed:
             return len(self._plans) >= MOST_KEPT
         return self._headed and not any(room.total for room in self._rooms.values())
 
     def _serve(self, line: UserQueue, guaranteed: bool) -> bool:
-        """Start the first of a line that can be; whether there was one."""
+        """Start the first request of a queue that can start; return whether there was one."""
         for ask in self._next_of_each_shape(line):
             if guaranteed and not self._ledger.guaranteed(ask):
                 continue
@@ -150,7 +151,7 @@ class _Pass:
         return False
 
     def _next_of_each_shape(self, line: UserQueue) -> list[SlotRequest]:
-        """The first of each shape that has had no turn yet, in order."""
+        """Return the first unserved request of each shape, in order."""
         firsts = []
         for shape, asks in line.shapes.items():
             nth = self._begun[line.key, shape]
@@ -165,17 +166,17 @@ class _Pass:
             if not self._start(ask):
                 self._keep(ask, firm, at_risk)
         elif firm and not self._ledger.never(ask) and self._feasible(ask):
-            # The others of its owner and its group do not use up for ever what it waits for.
+            # Others of its owner and group must not use up for ever what it waits for.
             self._served.add(ask.key)
             self._ledger.hold_back(ask)
 
-    # What a turn leads to
+    # What serving a request leads to
 
     def _start(self, ask: SlotRequest) -> bool:
         return self._take(ask, fit(ask, self._rooms, self._plans, self._at))
 
     def _start_at_risk(self, ask: SlotRequest) -> bool:
-        """Start a request that will probably have ended before those that it passes can start."""
+        """Start a request that will probably have ended before the requests that it passes can start."""
         most = max((each.risk for each in self._plans), default=0.0)
         if most <= 0 or (
             ask.max_time is None and self._picture.lengths.chance_to_last(*ask.size, 0.0, STEPS[-1]) > most
@@ -184,7 +185,7 @@ class _Pass:
         return self._take(ask, fit(ask, self._rooms, self._plans, self._at, lambda plan: self._chance(ask, plan)))
 
     def _chance(self, ask: SlotRequest, plan: Plan) -> float:
-        """Return how likely `ask` still runs when a plan could begin but for it."""
+        """Return the probability that `ask` still runs when a plan could otherwise start."""
         if plan.risk <= 0:
             return 1.0
         lengths, begun_at = self._picture.lengths, self._begun_at.get(ask.size, ())
@@ -198,7 +199,7 @@ class _Pass:
         return late(self._due(plan), lasts)
 
     def _due(self, plan: Plan) -> Due:
-        """Return when a plan is due; its risk is lowered by that of those who have passed it already."""
+        """Return when a plan is due; its risk budget is lowered by that of runs that have passed it already."""
         known = self._dues.get(plan.ask.key)
         if known is None:
             runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
@@ -227,7 +228,7 @@ class _Pass:
         return tuple(shares)
 
     def _keep(self, ask: SlotRequest, firm: bool, at_risk: bool) -> None:
-        """Keep what becomes free for this ask; those who have passed it give theirs back."""
+        """Reserve slots for this request; those that have passed it give theirs back."""
         before = self._reserved.get(ask.key)
         risk = self._picture.rules.risk if at_risk and ask.priority < FIRST else 0.0
         made = self._take_back(ask, borrowed=False, sticky=before, firm=firm, risk=risk)
@@ -238,7 +239,7 @@ class _Pass:
 
     @property
     def kept(self) -> tuple[Reservation, ...]:
-        """What is kept from now on; of those who have no turn just now, what was kept before."""
+        """Return the new reservations; requests that are not served at present keep theirs."""
         return tuple(self._reserved.values())
 
     def _take_back(
@@ -249,7 +250,7 @@ class _Pass:
         firm: bool = False,
         risk: float = 0.0,
     ) -> Plan | None:
-        """Plan for an ask that does not fit, and ask those to go who have what is its own."""
+        """Plan for a request that does not fit, and preempt gangs that hold what is its own."""
         if not self._feasible(ask):
             return None
         rules, runs = self._picture.rules, self._runs
@@ -282,7 +283,7 @@ class _Pass:
     def _feasible(self, ask: SlotRequest) -> bool:
         return feasible(self._nodes, ask.slots, ask.excluded, ask.one_node)
 
-    # Looked up once, where it is needed at all
+    # Computed once, where it is needed at all
 
     @cached_property
     def _runs(self) -> list[Allocation]:
@@ -290,7 +291,7 @@ class _Pass:
 
     @cached_property
     def _begun_at(self) -> dict[tuple[str, int], list[float]]:
-        """Since when gangs run, by owner and number of slots."""
+        """Return the start times of running gangs, by owner and number of slots."""
         found: dict[tuple[str, int], list[float]] = {}
         for run in self._runs:
             found.setdefault((run.owner, run.slots), []).append(run.since)
@@ -301,7 +302,7 @@ class _Pass:
         return borrowed_slots(self._picture)
 
     def _coming(self, taken_back: set[RequestKey]) -> tuple[SlotRelease, ...]:
-        """The gangs whose end is known, those included that start now."""
+        """Return the gangs whose end is known, including those that start now."""
         asked = taken_back | self.preempts.keys()
         runs = [*self._runs, *(start.run(self._at) for start in self.starts)]
         return releases(runs, self._picture.rules, self._at, lambda run: run.key in asked)

@@ -1,4 +1,4 @@
-"""What can be decided: who starts, who steps aside, what is kept for whom."""
+"""Define the scheduler's decisions: starts, preemptions and reservations."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kernel_backend.scheduler.requests import Allocation, Reservation, SlotReque
 
 @dataclass(frozen=True)
 class Start:
-    """This ask gets these slots now."""
+    """Grant these slots to a request now."""
 
     ask: SlotRequest
     placement: Placement
-    passed: bool = False  # ahead of a reservation, which may have them back
-    reservation: Reservation | None = None  # by which it starts; it has it again should it come back
+    passed: bool = False  # ahead of a reservation, which may reclaim the slots
+    reservation: Reservation | None = None  # by which it starts; it gets it again should it come back
 
     def run(self, at: float) -> Allocation:
-        """The gang that it becomes."""
+        """Return the allocation that it becomes."""
         ask = self.ask
         ends = None if ask.max_time is None else at + ask.max_time
         return Allocation(
@@ -36,7 +36,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Preempt:
-    """This gang is asked to commit a checkpoint and go."""
+    """Preempt a gang: it is to commit a checkpoint and release its slots."""
 
     run: Allocation
     reason: str
@@ -44,7 +44,7 @@ class Preempt:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What to do, in order; `reservations` is what is kept from now on, the first served first."""
+    """Hold what to do, in order; `reservations` are those from now on, the first served first."""
 
     starts: tuple[Start, ...]
     preempts: tuple[Preempt, ...]

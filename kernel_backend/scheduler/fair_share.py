@@ -1,7 +1,7 @@
-"""Whose turn it is: the group with the least charged use by weight, and in it the user with the least.
+"""Compute the fair-share order: the group with the least charged use by weight, then its user with the least.
 
-Use fades (`meters`), and who holds slots is charged with the next hour of them at once: so nobody takes everything in
-one decision, and several jobs of one user share what is that user's.
+Use decays (`meters`), and a holder of slots is charged with the next hour of them at once. So no account takes
+everything in one decision, and several jobs of one user share what is that user's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kernel_backend.scheduler.requests import Order
 
 
 class FairOrder:
-    """Lines of one priority, the next one first; equals go by who asked first."""
+    """Order the user queues of one priority, the next one first; ties go to the earlier request."""
 
     def __init__(self, lines: Iterable[UserQueue], ledger: Ledger) -> None:
         self._ledger = ledger
@@ -28,11 +28,11 @@ class FairOrder:
         heapq.heapify(self._heap)
 
     def next(self) -> UserQueue | None:
-        """The line whose turn it is; None when there is none left."""
+        """Return the queue to serve next; None when there is none left."""
         return self._groups[self._heap[0][2]][0][2] if self._heap else None
 
     def over(self, again: bool) -> None:
-        """The turn has been taken; whoever got something may come again, the others can get nothing."""
+        """End the turn of the current queue: with `again` it stays in the order, else it is removed."""
         group = self._heap[0][2]
         members = self._groups[group]
         if again:

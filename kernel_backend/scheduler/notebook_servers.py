@@ -1,4 +1,4 @@
-"""Notebook servers in the picture: they hold slots as gangs do, and go only where a rule lets them be taken back."""
+"""Account for notebook servers in the cluster state: they hold slots like gangs, and a rule may reclaim these."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from kernel_backend.model.resources import Share
 from kernel_backend.scheduler.requests import Allocation, RequestKey
 from kernel_backend.scheduler.state import ClusterState
 
-ELSEWHERE = ""  # the node of slots that are none of the picture's: they are charged, and nothing is made of them
+ELSEWHERE = ""  # the node of slots that are on none of the cluster state's: they are charged, and otherwise ignored
 
 
 def key(server: Server, nth: int = 0) -> RequestKey:
-    """By which the picture knows what it holds; the rest (`nth` 1) is what it has and no node had free."""
+    """Return the key of an allocation of a server; `nth` 1 is for the slots that no node had free."""
     return RequestKey(0, 0, nth, server.full_name)
 
 
 def take_in(picture: ClusterState, servers: Iterable[Server]) -> None:
-    """Have the picture hold what these servers hold, and nothing of those that are gone.
+    """Update the cluster state to hold the slots of these servers, and of no others.
 
-    A server that is known keeps its slots; one that has more than were free gets the others as they become so.
+    A server that is already there keeps its slots; one that has more than were free gets the others as they become
+    free.
     """
     present = {server.full_name: server for server in servers}
-    leaving: dict[str, float] = {}  # asked to go, and still there
+    leaving: dict[str, float] = {}  # asked to stop, and still there
     for run in [run for run in picture.runs.values() if run.key.server]:
         server = present.get(run.key.server)
         if server is None or not _stands(picture, server):
@@ -46,13 +47,13 @@ def take_in(picture: ClusterState, servers: Iterable[Server]) -> None:
 
 
 def take_back_at(picture: ClusterState, server: Server) -> float | None:
-    """From when on its slots may be taken back, if nothing is done there until then; None where no rule says so."""
+    """Return when its slots may be reclaimed if it stays idle until then; None without such a rule."""
     idle = picture.rules.idle_servers
     return None if idle is None else server.last_activity + idle
 
 
 def _stands(picture: ClusterState, server: Server) -> bool:
-    """Whether what the picture holds of it is still what it has, on nodes that are still there."""
+    """Return whether the recorded allocation still matches the server, on nodes that still exist."""
     held = [picture.runs[each] for each in (key(server), key(server, 1)) if each in picture.runs]
     theirs = (server.owner, server.group, server.pool, server.since)
     if any((run.owner, run.group, run.pool, run.since) != theirs for run in held):
@@ -63,7 +64,7 @@ def _stands(picture: ClusterState, server: Server) -> bool:
 
 
 def _runs(picture: ClusterState, server: Server, name: str | None) -> Iterator[Allocation]:
-    """What it holds of a node, and what it has beyond what is free there."""
+    """Yield the allocation on its node, and one for the slots beyond what is free there."""
     free = picture.free[name] if name is not None else []
     slots = tuple(free[max(0, len(free) - server.slots) :])  # gangs take the first ones
     beyond = tuple(range(server.slots - len(slots)))
@@ -75,7 +76,7 @@ def _runs(picture: ClusterState, server: Server, name: str | None) -> Iterator[A
 
 
 def _node(picture: ClusterState, server: Server) -> str | None:
-    """Where it is, as far as that is known; else the tightest node that has room, or the one with the most."""
+    """Return its node as far as that is recorded; else the tightest fit, or the node with most free slots."""
     if server.node is not None:
         return server.node if server.node in picture.nodes else None
     nodes = picture.of_pool(server.pool)

@@ -1,4 +1,4 @@
-"""The order in which asks have their turns: read as far as somebody wants to know it."""
+"""Iterate over requests in scheduling order, lazily: only as far as a caller reads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kernel_backend.scheduler.quotas import Ledger
 from kernel_backend.scheduler.requests import RequestKey, Shape, SlotRequest
 from kernel_backend.scheduler.state import ClusterState
 
-MOST_AHEAD = 32  # of a line that are looked at before one for which something is kept
+MOST_AHEAD = 32  # requests of a user queue that are considered ahead of one with a reservation
 
 
 def in_order(picture: ClusterState, pool: str) -> Iterator[SlotRequest]:
-    """The asks of a pool that have a turn, the next one first, as if each got what it asks for.
+    """Yield the eligible requests of a pool, the next one first, as if each got its slots.
 
-    Those that can never be met are left out: they are in nobody's way.
+    Those that can never be met are left out: they block no others.
     """
     ledger = Ledger(picture)
     for ask in _turns(picture, pool):
@@ -35,7 +35,7 @@ def _turns(picture: ClusterState, pool: str) -> Iterator[SlotRequest]:
     served: set[RequestKey] = set()
 
     def next_of(line: UserQueue) -> SlotRequest | None:
-        """The first of a line that has had no turn; no line is read farther than that."""
+        """Return the first unserved request of a queue; no queue is read farther than that."""
         asks = waiting.setdefault(line.key, iter(line.asks))
         head = heads.get(line.key) or next(asks, None)
         while head is not None and head.key in served:
@@ -44,7 +44,7 @@ def _turns(picture: ClusterState, pool: str) -> Iterator[SlotRequest]:
         return head
 
     def guaranteed_of(line: UserQueue) -> SlotRequest | None:
-        """The same of those within a guarantee: of one shape either the first is, or none."""
+        """Return the first one within a guarantee: of one shape either the first is, or none."""
         firsts = []
         for shape, asks in line.shapes.items():
             nth = begun[line.key, shape]
@@ -81,9 +81,9 @@ def _turns(picture: ClusterState, pool: str) -> Iterator[SlotRequest]:
 
 
 def reserved_for(picture: ClusterState, pool: str) -> list[SlotRequest]:
-    """Those that something is kept for, then the first of the lines that starve, the longest first.
+    """Return the requests with a reservation, then the first of starving queues, the longest first.
 
-    Nobody passes his own line by what is kept for him: who has come back to a place before him goes first.
+    No request passes its own user queue by a reservation: one that has returned to a position ahead of it goes first.
     """
     queue = picture.queue
     found: dict[RequestKey, SlotRequest] = {}

@@ -1,4 +1,4 @@
-"""Where a gang fits: fewest nodes first, then the tightest fit, whole or not at all."""
+"""Place a gang: fewest nodes first, then the tightest fit, all or nothing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ NONE: Mapping[str, int] = {}
 
 
 def largest_gang(nodes: Iterable[Node], one_node: bool = False) -> int:
-    """The most slots that one gang can ever have here: all slots of one kind, or of one node."""
+    """Return the most slots that one gang can ever have here: all slots of one kind, or of one node."""
     return largest(((node.kind, node.slots) for node in nodes), one_node)
 
 
 def largest(counts: Iterable[tuple[str, int]], one_node: bool = False) -> int:
-    """Return the size of the largest gang for nodes that are given as (kind, slots)."""
+    """Return the size of the largest gang for nodes as (kind, slots)."""
     totals: dict[str, int] = {}
     for kind, slots in counts:
         of_kind = totals.get(kind, 0)
@@ -27,12 +27,12 @@ def largest(counts: Iterable[tuple[str, int]], one_node: bool = False) -> int:
 
 
 def feasible(nodes: Iterable[Node], slots: int, excluded: Collection[str], one_node: bool = False) -> bool:
-    """Whether a gang of `slots` can ever be placed on the nodes that are not excluded."""
+    """Return whether a gang of `slots` can ever be placed on the nodes that are not excluded."""
     return slots <= largest_gang([node for node in nodes if node.name not in excluded], one_node)
 
 
 class Capacity:
-    """How many slots are free on the nodes of one kind, with the nodes of each number at hand."""
+    """Count the free slots on the nodes of one kind, with the nodes indexed by their number of free slots."""
 
     def __init__(self, free: Iterable[tuple[str, int]]) -> None:
         self.free: dict[str, int] = {name: count for name, count in free if count}
@@ -42,14 +42,14 @@ class Capacity:
             self._nodes[self.free[name]].append(name)
 
     def beside(self, excluded: Iterable[str], spare: Mapping[str, int]) -> int:
-        """How much is free without the nodes that are excluded, and with no more than `spare` of some."""
+        """Return the free slots without the excluded nodes, and with at most `spare` of some."""
         beyond = sum(max(0, self.free.get(name, 0) - most) for name, most in spare.items() if name not in excluded)
         return self.total - beyond - sum(self.free.get(name, 0) for name in excluded)
 
     def place(
         self, slots: int, one_node: bool, excluded: Collection[str] = (), spare: Mapping[str, int] = NONE
     ) -> SlotsByNode | None:
-        """Where a gang of `slots` fits without the excluded nodes, and on no more than `spare` of some; or None."""
+        """Return an allocation of `slots` without the excluded nodes and with at most `spare` of some; or None."""
         if self.beside(excluded, spare) < slots:
             return None
         odd = {name: min(self.free.get(name, 0), most) for name, most in spare.items()} | dict.fromkeys(excluded, 0)
@@ -70,7 +70,7 @@ class Capacity:
         return tuple(chosen)
 
     def take(self, allocation: SlotsByNode) -> None:
-        """These are no longer free."""
+        """Mark these slots as taken."""
         for name, count in allocation:
             left = self.free[name] - count
             names = self._nodes[self.free[name]]
@@ -83,14 +83,14 @@ class Capacity:
                 del self.free[name]
 
     def _tightest(self, slots: int, odd: Mapping[str, int], beside: Collection[str] = ()) -> str | None:
-        """The node with the least room that is enough, the first by name of equals; `odd` have other numbers."""
+        """Return the node with the fewest slots that are enough, ties by name; `odd` overrides numbers."""
         even = ((count, name) for count in range(slots, len(self._nodes)) for name in self._nodes[count])
         best = next((each for each in even if each[1] not in odd and each[1] not in beside), None)
         others = [(count, name) for name, count in odd.items() if count >= slots and name not in beside]
         return min([*others, *([best] if best else [])])[1] if others or best else None
 
     def _roomiest(self, odd: Mapping[str, int]) -> Iterator[tuple[int, str]]:
-        """The nodes with the most room first."""
+        """Yield the nodes with the most free slots first."""
         even = (
             (count, name)
             for count in range(len(self._nodes) - 1, 0, -1)

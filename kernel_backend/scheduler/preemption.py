@@ -1,4 +1,4 @@
-"""Who is asked to step aside: the youngest first, no more than needed, and only where it makes room."""
+"""Choose preemption victims: the youngest first, no more than needed, and only where it frees enough slots."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from kernel_backend.scheduler.rules import Rules
 
 
 def preemptible_now(runs: Iterable[Allocation], rules: Rules, at: float) -> list[Allocation]:
-    """Those of `runs` that may be put aside now: idle notebook servers, then the youngest, of equals who hold least.
+    """Return those of `runs` that may be preempted now: idle notebook servers first, then the youngest.
 
-    Stepping aside means to commit a checkpoint and go, so what is lost is what it takes to come back: the same for all.
+    Of equally old ones those that hold least come first. Preemption means to commit a checkpoint and release the
+    slots, so the loss is what it takes to come back: the same for all.
     """
 
     def may(run: Allocation) -> bool:
@@ -36,10 +37,10 @@ def victims(
     leaving: Sequence[Allocation],
     before: Sequence[Plan],
 ) -> list[Allocation]:
-    """The gangs, of `candidates` in their order, that make room for `ask` beside what is free or about to be.
+    """Return the gangs, of `candidates` in order, whose preemption frees enough slots for `ask`.
 
-    None where there is room anyway, and none where all of them would not be enough. `before` is what is kept for those
-    who come first.
+    Slots that are free or about to be are counted too. Empty where there is enough capacity anyway, and where all of
+    them would not be enough. `before` are the plans of requests that come first.
     """
     usable = [node for node in nodes if node.name not in ask.excluded]
     choices: list[list[Allocation] | None] = []
@@ -63,7 +64,7 @@ def victims(
 def _least(
     candidates: Sequence[Allocation], leaving: Sequence[Allocation], held: Mapping[RequestKey, int], missing: int
 ) -> list[Allocation] | None:
-    """As many of the candidates as free so many slots, none of them needlessly; None where all are too few."""
+    """Return candidates that free the missing slots, none of them needlessly; None if all are too few."""
     missing -= sum(held[run.key] for run in leaving)
     chosen: list[Allocation] = []
     for run in candidates:
@@ -82,7 +83,7 @@ def _least(
 
 
 def beyond(candidates: Sequence[Allocation], excess: int) -> list[Allocation]:
-    """The first of the candidates that give back so many slots together."""
+    """Return the first of the candidates that release `excess` slots together."""
     chosen: list[Allocation] = []
     for run in candidates:
         if excess <= 0:

@@ -1,4 +1,4 @@
-"""The queue: lines of one user's asks of one priority, kept in order as asks come and go."""
+"""Keep the queue: sub-queues per user, group and priority, in order as requests come and go."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _order = attrgetter("order")
 
 
 class QueueKey(NamedTuple):
-    """Whose line it is."""
+    """Key of a user queue."""
 
     priority: int
     group: str
@@ -27,7 +27,7 @@ def _line_key(ask: SlotRequest) -> QueueKey:
 
 
 class UserQueue:
-    """The asks of one user in one group with one priority, in order; and by shape, in order within each."""
+    """Requests of one user in one group with one priority, in order; and by shape, in order within each."""
 
     def __init__(self, key: QueueKey, asks: list[SlotRequest]) -> None:
         """Begin with these requests, at least one, which are in order."""
@@ -35,29 +35,29 @@ class UserQueue:
         self.shapes: dict[Shape, list[SlotRequest]] = {}
         for ask in asks:
             self.shapes.setdefault(ask.shape, []).append(ask)
-        self.since = max(self.first.queued_at, self.first.failed_at)  # when its first ask came to be the first
+        self.since = max(self.first.queued_at, self.first.failed_at)  # when its first request became the first
 
     def __len__(self) -> int:
         return len(self.asks)
 
     @property
     def first(self) -> SlotRequest:
-        """The ask that is first in order."""
+        """Return the first request."""
         return self.asks[0]
 
     def ahead_of(self, ask: SlotRequest, most: int) -> list[SlotRequest]:
-        """The first `most` of those that come before this one, in order."""
+        """Return the first `most` of the requests ahead of this one, in order."""
         return self.asks[: min(most, self.before(ask))]
 
     def add(self, ask: SlotRequest) -> None:
-        """Put it in its place; one that comes before all others is the first from when it came (back)."""
+        """Insert a request; a new head counts as the head since it was queued or came back."""
         insort(self.asks, ask, key=_order)
         insort(self.shapes.setdefault(ask.shape, []), ask, key=_order)
         if self.first is ask:
             self.since = max(ask.queued_at, ask.failed_at)
 
     def remove(self, ask: SlotRequest, at: float) -> bool:
-        """Take it out; whether any is left."""
+        """Remove a request; return whether any is left."""
         was_first = ask.key == self.first.key
         of_shape = self.shapes[ask.shape]
         for asks in (self.asks, of_shape):
@@ -69,12 +69,15 @@ class UserQueue:
         return bool(self.asks)
 
     def before(self, ask: SlotRequest) -> int:
-        """How many of its asks come before this one."""
+        """Return how many of its requests come before this one."""
         return bisect_left(self.asks, ask.order, key=_order)
 
 
 class Queue:
-    """Asks by pool and line; those that rest, or for which something is prepared, hold nobody up and have no line."""
+    """Requests by pool and user queue.
+
+    Those in backoff or preparation are in no user queue, so that they block no others.
+    """
 
     def __init__(self) -> None:
         self.asks: dict[RequestKey, SlotRequest] = {}
@@ -85,23 +88,23 @@ class Queue:
         return iter(self.asks.values())
 
     def line(self, ask: SlotRequest) -> UserQueue | None:
-        """The line that it stands in; None while it has no turn."""
+        """Return the queue of this request's user; None where there is none."""
         return self.lines.get(ask.pool, {}).get(_line_key(ask))
 
     def stands(self, ask: SlotRequest) -> bool:
-        """Whether it would start now if it could."""
+        """Return whether the request is eligible to start now."""
         line = self.line(ask)
         asks = line.shapes.get(ask.shape, []) if line else []
         nth = bisect_left(asks, ask.order, key=_order)
         return nth < len(asks) and asks[nth].key == ask.key
 
     def starves(self, ask: SlotRequest, since: float) -> bool:
-        """Whether it has been the first of its line from `since` on."""
+        """Return whether it has been the head of its user queue since `since` or longer."""
         line = self.line(ask)
         return line is not None and line.first.key == ask.key and line.since <= since
 
     def add(self, ask: SlotRequest, at: float) -> None:
-        """Take in a new ask, or one that has changed: the first of a line has been so for as long as before."""
+        """Add a new or changed request; a head that stays the head keeps its time as such."""
         since: float | None = None
         if ask.key in self.asks:
             before = self.line(self.asks[ask.key])
@@ -129,7 +132,7 @@ class Queue:
             self.lines[pool] = {key: UserQueue(key, theirs) for key, theirs in of_pool.items()}
 
     def _take_in(self, ask: SlotRequest, at: float) -> bool:
-        """Remember a request; return whether it belongs in a line now."""
+        """Record a request; return whether it belongs in a user queue now."""
         self.asks[ask.key] = ask
         if ask.preparing:
             return False
@@ -139,7 +142,7 @@ class Queue:
         return True
 
     def remove(self, key: RequestKey, at: float) -> SlotRequest | None:
-        """Forget an ask; it, or None where there was none."""
+        """Remove and return a request; None where there was none."""
         ask = self.asks.pop(key, None)
         line = self.line(ask) if ask is not None else None
         if ask is not None and line is not None and self.stands(ask) and not line.remove(ask, at):
@@ -147,7 +150,7 @@ class Queue:
         return ask
 
     def wake(self, at: float) -> None:
-        """Give those their turn who have rested by then."""
+        """Make those requests eligible whose backoff has ended by then."""
         while self._wakes and self._wakes[0][0] <= at:
             _, key = heapq.heappop(self._wakes)
             ask = self.asks.get(key)

@@ -1,4 +1,4 @@
-"""Who may have how much more: guarantees, limits and slot-hours, as they stand amid a decision."""
+"""Check quotas during a decision: guarantees, limits and slot-hours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.scheduler.state import ClusterState, Name, UsageByName
 
 
 class Ledger:
-    """What is held, with what this decision has given and promised so far; the picture itself stays as it is."""
+    """Track the slots held, with those given and committed by this decision; the cluster state is not changed."""
 
     def __init__(self, picture: ClusterState) -> None:
         self._picture = picture
@@ -31,12 +31,12 @@ class Ledger:
     # Shares
 
     def group_share(self, group: str) -> float:
-        """Charged slot-seconds of a group by its weight: who has the least is next."""
+        """Return the charged slot-seconds of a group by its weight: the group with the least is next."""
         charge = self._charge(self._picture.groups, group, self._given["group"][group])
         return charge / self._picture.groups.quota(group).weight
 
     def member_share(self, group: str, owner: str) -> float:
-        """The same of a user within a group."""
+        """Return the same of a user within a group."""
         charge = self._charge(self._picture.members, (group, owner), self._given["member"][group, owner])
         return charge / self._picture.users.quota(owner).weight
 
@@ -51,15 +51,15 @@ class Ledger:
     # Guarantees
 
     def guaranteed(self, ask: SlotRequest) -> bool:
-        """Whether its slots would lie within what its owner or its group is guaranteed."""
+        """Return whether its slots would lie within the guarantee of its owner or its group."""
         return self.room_in_guarantee(ask.group, ask.owner) >= ask.slots
 
     def has_guarantee(self, line: UserQueue) -> bool:
-        """Whether any of a user's asks may lie within a guarantee."""
+        """Return whether any of a user's requests may lie within a guarantee."""
         return self.room_in_guarantee(line.key.group, line.key.owner) > 0
 
     def room_in_guarantee(self, group: str, owner: str) -> int:
-        """How many more slots are guaranteed to one of a group."""
+        """Return how many more slots are guaranteed to a user of a group."""
         user = self._guarantees["user"].get(owner)
         of_group = self._guarantees["group"].get(group)
         mine = user - self._held("user", owner) if user else 0
@@ -68,7 +68,7 @@ class Ledger:
     # Limits
 
     def stopped_by(self, ask: SlotRequest) -> str | None:
-        """`user` or `group`: whose limits or slot-hours this ask would go beyond; None where it may start."""
+        """Return `user` or `group`, whose limits or slot-hours the request would exceed; None where it may start."""
         for kind, name, quota in self._both(ask):
             if quota.limit is not None and self._held(kind, name) + ask.slots > quota.limit:
                 return kind
@@ -79,7 +79,7 @@ class Ledger:
         return None
 
     def never(self, ask: SlotRequest) -> bool:
-        """Whether it is more than its owner or group may have in one trial."""
+        """Return whether it exceeds what its owner or group may have in one trial."""
         whose = ask.owner, ask.group
         most = self._most.get(whose)
         if most is None:
@@ -88,7 +88,7 @@ class Ledger:
         return ask.slots > most
 
     def spent(self, kind: str, name: str) -> bool:
-        """Whether the slot-hours of a window are used up: what runs goes on, nothing new starts."""
+        """Return whether the slot-hours of a window are used up: running gangs continue, nothing new starts."""
         known = self._spent.get((kind, name))
         if known is None:
             accounts = self._accounts(kind)
@@ -99,30 +99,30 @@ class Ledger:
         return known
 
     def excess(self) -> Iterable[tuple[str, Name, int]]:
-        """(`user` or `group`, name, slots beyond the limit) of those whose limit is below what they hold."""
+        """Yield (`user` or `group`, name, slots beyond the limit) of those who hold more than their limit."""
         for kind in ("group", "user"):
             for name, quota in self._accounts(kind).quotas.items():
                 if quota.limit is not None and self._held(kind, name) > quota.limit:
                     yield kind, name, self._held(kind, name) - quota.limit
 
-    # What this decision does
+    # What this decision gives and commits
 
     def give(self, ask: SlotRequest) -> None:
-        """It starts."""
+        """Count a request as started."""
         self.promise(ask)
         self._given["group"][ask.group] += ask.slots
         self._given["member"][ask.group, ask.owner] += ask.slots
 
     def promise(self, ask: SlotRequest) -> None:
-        """Something is kept for it: its owner and group do not use it up with other asks meanwhile."""
+        """Commit slots to a request, so that its owner and group do not use them up with others meanwhile."""
         for kind, name, _ in self._both(ask):
             self._more[kind][name] += ask.slots
 
     def hold_back(self, ask: SlotRequest) -> None:
         """Reserve the limits that a starving request waits for, so that others do not use them up for ever.
 
-        A group waits for none of its users' own limits: its part is reserved once the owner's limit has room. Used-up
-        slot-hours come back by themselves, and nobody of the account starts until then: nothing is reserved.
+        A group waits for none of its users' own limits: its part is reserved once the owner's limit has capacity.
+        Used-up slot-hours come back by themselves, and the account starts nothing until then: nothing is reserved.
         """
         accounts = self._both(ask)
         if any(quota.slot_hours is not None and self.spent(kind, name) for kind, name, quota in accounts):
@@ -146,9 +146,9 @@ class Ledger:
 
 
 def borrowed_slots(picture: ClusterState) -> set[RequestKey]:
-    """The gangs that have more than what is guaranteed to their owner or group: the youngest of these.
+    """Return the gangs beyond what is guaranteed to their owner or group: the youngest of these.
 
-    Of the gangs of each, oldest first, as many are its own as the guarantee covers.
+    Of the gangs of each account, oldest first, as many are its own as the guarantee covers.
     """
     covered: Counter[tuple[str, str]] = Counter()
     others: set[RequestKey] = set()

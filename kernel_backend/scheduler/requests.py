@@ -1,4 +1,4 @@
-"""Who asks for slots, who holds some, and what is kept free for whom."""
+"""Define slot requests, allocations and reservations."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from kernel_backend.model.resources import LOCAL, Placement
 
-ANY_TRIAL = 0  # the trial of an ask whose search says which, when a gang is granted
+ANY_TRIAL = 0  # the trial of a request whose search chooses it when a gang is granted
 
 
 class RequestKey(NamedTuple):
-    """A trial, or (`trial` 0) the nth gang that a search could use, or a notebook server."""
+    """Key of a trial, of (`trial` 0) the nth gang that a search could use, or of a notebook server."""
 
     experiment: int
     trial: int
@@ -27,7 +27,7 @@ class RequestKey(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What asks for the same thing have in common: where the first of them does not fit, none does."""
+    """Shape that equal requests share: where the first of them does not fit, none does."""
 
     slots: int
     one_node: bool
@@ -41,26 +41,26 @@ Order = tuple[float, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SlotRequest:
-    """A trial that wants a gang, or a search that has use for one."""
+    """Request slots for a gang: of a trial, or of a search that has use for one."""
 
     experiment: int
     trial: int
     slots: int
-    queued_at: float  # kept through faults: the place in the queue
+    queued_at: float  # kept through faults: it decides the position in the queue
     excluded: frozenset[str] = frozenset()  # nodes that it must not have
     failed_at: float = 0.0  # when its last attempt ended
-    rest: float = 0.0  # seconds that it rests from then on
-    trouble: str = ""  # why it could not be started when its turn came
-    preparing: str = ""  # what it waits for before it has a turn
+    rest: float = 0.0  # seconds of backoff from then on
+    trouble: str = ""  # why it could not be started when it was first
+    preparing: str = ""  # what it waits for before it is eligible
     owner: str = ""
     group: str = ""
     pool: str = LOCAL
     priority: int = 0
     by_admin: bool = False  # its priority is an admin's: no quota lowers it
     one_node: bool = False
-    preemptible: bool = False  # it may be put aside for one that it has overtaken
+    preemptible: bool = False  # it may be preempted for one that it has overtaken
     max_time: float | None = None  # seconds after which it ends at the latest
-    nth: int = 0  # of the asks of a search
+    nth: int = 0  # of the requests of a search
     # Made at once: with 100,000 requests, cached properties take twice as long.
     key: RequestKey = field(init=False, compare=False, repr=False)
     order: Order = field(init=False, compare=False, repr=False)  # first come, first served; ties by number
@@ -74,34 +74,34 @@ class SlotRequest:
 
     @property
     def size(self) -> tuple[str, int]:
-        """By what past runs are compared with it: its owner and its slots."""
+        """Return the key by which past runs are compared with it: its owner and its slots."""
         return self.owner, self.slots
 
     def rests(self, at: float) -> bool:
-        """Whether it is too soon after its last failure to try again."""
+        """Return whether it is too soon after its last failure to try again."""
         return 0 <= at - self.failed_at < self.rest  # not forever, should the clock be set back
 
 
 class Reservation(NamedTuple):
-    """What becomes free is kept for this ask from `since` on: on one node, or wherever the kind of device is.
+    """Reservation of free slots for this request since `since`: on one node, or on a kind of device.
 
-    Whoever gets it by a priority that is taken back loses it again.
+    A request that got it by a priority that is lowered again loses it.
     """
 
     key: RequestKey
     kind: str
     node: str | None
     since: float
-    priority: int | None = None  # by which it was got, where that is known
+    priority: int | None = None  # by which it was got, where that is recorded
 
     def stands(self, ask: SlotRequest) -> bool:
-        """Whether its ask has the priority by which it was got."""
+        """Return whether its request still has the priority by which it was got."""
         return self.priority is None or ask.priority >= self.priority
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """A gang and its slots. Who was granted more than a guarantee has them lent."""
+    """Allocation of slots to a gang. Those granted beyond a guarantee are borrowed."""
 
     key: RequestKey
     placement: Placement
@@ -111,26 +111,26 @@ class Allocation:
     pool: str = LOCAL
     committed: float | None = None  # when this attempt's first checkpoint was
     ends: float | None = None  # at the latest
-    passed: bool = False  # it was started ahead of a reservation, and goes when that needs its slots
-    leaving: float | None = None  # when it was asked to go
+    passed: bool = False  # it was started ahead of a reservation, and is preempted when that needs its slots
+    leaving: float | None = None  # when it was asked to leave
     last_activity: float | None = None  # of a notebook server
     reservation: Reservation | None = field(default=None, compare=False)  # by which it was started
 
     @cached_property
     def slots(self) -> int:
-        """How many it holds."""
+        """Return the number of its slots."""
         return sum(len(share.slots) for share in self.placement)
 
     @cached_property
     def by_node(self) -> Counter[str]:
-        """How many it holds on each node."""
+        """Return the number of its slots on each node."""
         return Counter({share.node: len(share.slots) for share in self.placement})
 
     @cached_property
     def kind(self) -> str:
-        """Of its devices."""
+        """Return the kind of its devices."""
         return self.placement[0].kind if self.placement else ""
 
     def on(self, excluded: frozenset[str]) -> int:
-        """How many it holds on nodes that are not excluded."""
+        """Return the number of its slots on nodes that are not excluded."""
         return self.slots - sum(self.by_node[name] for name in excluded) if excluded else self.slots

@@ -1,4 +1,4 @@
-"""What is kept free for an ask that is next and does not fit: when it fits at the latest, and what others may use."""
+"""Plan reservations: when a request that does not fit can start at the latest, and what others may use meanwhile."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kernel_backend.scheduler.rules import Rules
 
 
 class SlotRelease(NamedTuple):
-    """A gang that gives its slots back, at the latest at `at`.
+    """Release of a gang's slots, at the latest at `at`.
 
-    Not `sure`: it goes some time after its first checkpoint, which may come at any moment. The reservation is taken to
-    be due by then, so that nobody counts on more time; and nobody counts on what that gang would leave to spare.
+    Not `sure`: it leaves some time after its first checkpoint, which may come at any time. The reservation is taken
+    to be due by then, so that no request counts on more time; and none counts on what that gang would leave to spare.
     """
 
     at: float
@@ -28,17 +28,17 @@ class SlotRelease(NamedTuple):
 
 @dataclass
 class Plan:
-    """What a decision keeps for one ask: `when` it fits at the latest, None where nobody can say."""
+    """Plan a reservation for one request: `when` it fits at the latest, None if that cannot be predicted."""
 
     ask: SlotRequest
     kind: str
     node: str | None  # where there is but one that it waits for
     when: float | None
     spare: int  # slots of that region which it leaves to others even then
-    firm: bool  # nobody passes it but who is gone by then
+    firm: bool  # no request passes it unless it has ended by then
     missing: int = 0  # how many slots it waits for
-    since: float = 0.0  # when something was kept for it first
-    risk: float = 0.0  # how likely more who pass it by a forecast may make it late
+    since: float = 0.0  # when it was first reserved
+    risk: float = 0.0  # probability that is left for forecast-based backfill to make it late
 
     def held_by(self, run: Allocation) -> int:
         """Return how many of the slots that it waits for a gang holds."""
@@ -47,7 +47,7 @@ class Plan:
         return run.on(self.ask.excluded) if run.kind == self.kind else 0
 
     def overlap(self, kind: str, allocation: SlotsByNode) -> int:
-        """How many of these slots it may want itself."""
+        """Return how many of these slots it may need itself."""
         if self.node is not None:
             return sum(count for name, count in allocation if name == self.node)
         if kind != self.kind:
@@ -55,14 +55,17 @@ class Plan:
         return sum(count for name, count in allocation if name not in self.ask.excluded)
 
     def lets_by(self, ask: SlotRequest, at: float) -> bool:
-        """Whether it is not delayed, whatever slots this ask gets: it has ended by then, or goes when it must."""
+        """Return whether it is not delayed by `ask` on any slots: the request has ended by then, or is preemptible."""
         if self.when is not None and ask.max_time is not None and at + ask.max_time <= self.when:
             return True
         return ask.preemptible and not self.firm
 
 
 def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotRelease | None:
-    """When a gang gives its slots back; None: nobody can say. `taken_back`: it is asked to as soon as it may be."""
+    """Return when a gang releases its slots; None if unknown.
+
+    With `taken_back` it is preempted as soon as the rules allow.
+    """
     if run.leaving is not None:
         return SlotRelease(max(at, run.leaving + rules.grace), run, True)
     known = None if run.ends is None else SlotRelease(max(at, run.ends), run, True)
@@ -76,7 +79,10 @@ def release(run: Allocation, rules: Rules, at: float, taken_back: bool) -> SlotR
 
 
 def preemptible_at(run: Allocation, rules: Rules) -> float | None:
-    """When it may be put aside: a while after its first checkpoint, a notebook server by its rule; None: not yet."""
+    """Return when it may be preempted; None: not yet.
+
+    That is `min_run` after the first checkpoint, or for a notebook server by its rule.
+    """
     if run.key.server:
         idle = rules.idle_servers
         return None if idle is None or run.last_activity is None else run.last_activity + idle
@@ -86,7 +92,7 @@ def preemptible_at(run: Allocation, rules: Rules) -> float | None:
 def releases(
     runs: Iterable[Allocation], rules: Rules, at: float, taken_back: Callable[[Allocation], bool]
 ) -> tuple[SlotRelease, ...]:
-    """The gangs whose end is known, the first to end first."""
+    """Return the gangs whose end is known, the first to end first."""
     found = (release(run, rules, at, taken_back(run)) for run in runs)
     return tuple(sorted(filter(None, found), key=lambda each: (each.at, each.run.key)))
 
@@ -104,9 +110,10 @@ def plan(
     soon: float = 0.0,
     risk: float = 0.0,
 ) -> Plan | None:
-    """What is kept for `ask`, on the node or the kind that was kept before where that is still there.
+    """Return the plan for `ask`, on its previously reserved node or kind where that still exists.
 
-    `coming` are the gangs whose end is known, `before` what is kept for those who come first. None: no such gang fits.
+    `coming` are the gangs whose end is known, `before` the plans of requests that come first. None: no such gang
+    fits.
     """
     usable = [node for node in nodes if node.name not in ask.excluded]
     if ask.one_node:
@@ -170,7 +177,7 @@ def _on_a_node(
 
 
 def _reached(free: int, needed: int, coming: Sequence[tuple[float, int, bool]]) -> tuple[float | None, int]:
-    """When so many are free, and how many more; (None, how many are missing, below 0) where nobody can say.
+    """Return when `needed` slots are free and how many are to spare; (None, spare below 0) if that is unknown.
 
     `coming`: when, how many, and whether that is sure.
     """

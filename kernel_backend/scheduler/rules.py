@@ -1,4 +1,4 @@
-"""The constants of scheduling, in one place."""
+"""Define the constants of scheduling."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rules:
-    """How use fades and what patience ends after; all in seconds. Raises ValueError for what cannot be."""
+    """Constants of decay, preemption, reservations and starvation, in seconds.
+
+    Raises ValueError for impossible values.
+    """
 
     half_life: float = 86400.0  # use of so long ago counts half
-    advance: float = 3600.0  # who holds slots is charged with so much more of them at once
-    min_run: float = 120.0  # nobody is put aside sooner after the first checkpoint
-    grace: float = 120.0  # what a gang gets to commit a checkpoint and go
+    advance: float = 3600.0  # a holder of slots is charged with so much more of them at once
+    min_run: float = 120.0  # no gang is preempted sooner after its first checkpoint
+    grace: float = 120.0  # what a gang gets to commit a checkpoint and leave
     soon: float = 300.0  # what a reservation waits for so briefly is left to it alone
-    patience: float = 3600.0  # after which nobody who could be put aside passes a reservation either
-    starving: float = 86400.0  # after which the first ask of a line is reserved for, whoever has the smaller share
+    patience: float = 3600.0  # after which preemptible requests may not pass a reservation either
+    starving: float = 86400.0  # after which the first request of a user queue gets a reservation, whatever the shares
     risk: float = 0.05  # how likely those who pass a reservation by a forecast, taken together, may make it late
     idle_servers: float | None = None  # after which an idle notebook server may be stopped for its slots; None: never
 

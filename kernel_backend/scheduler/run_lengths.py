@@ -1,4 +1,4 @@
-"""How long past runs took: quartiles for the estimate of a wait, and the chance that a run ends before a given time."""
+"""Estimate run lengths from past runs: quartiles for expected waits, and the chance that a run ends in time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kernel_backend.model.states import Outcome
 
 MOST = 100  # of each user: the newest
 MOST_WHOLE = 500  # of each user and number of slots
-TELLING = (Outcome.OK, Outcome.RELEASED)  # crashes say nothing of how long a training takes
+TELLING = (Outcome.OK, Outcome.RELEASED)  # crashes do not show how long a training takes
 
 
 class Lengths(NamedTuple):
-    """How long a user's runs took, in seconds: a quarter took no longer than `short`, a quarter longer than `long`."""
+    """Quartiles of a user's run lengths in seconds: a quarter took at most `short`, a quarter longer than `long`."""
 
     short: float
     median: float
@@ -24,14 +24,14 @@ class Lengths(NamedTuple):
 
 
 class Sample:
-    """The newest lengths of completed runs, sorted."""
+    """Newest lengths of completed runs, sorted."""
 
     def __init__(self) -> None:
         self._newest: deque[float] = deque()
         self._sorted: list[float] = []
 
     def add(self, seconds: float) -> None:
-        """Take in a run; the oldest of too many is forgotten."""
+        """Add a run; the oldest is dropped when there are too many."""
         self._newest.append(seconds)
         insort(self._sorted, seconds)
         if len(self._newest) > MOST_WHOLE:
@@ -43,7 +43,7 @@ class Sample:
 
 
 class PastLengths(Mapping[str, Lengths]):
-    """Quartiles by owner of those that came to an end of their own, or stepped aside."""
+    """Quartiles by owner of the runs that ended by themselves or were preempted."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST))
@@ -51,7 +51,7 @@ class PastLengths(Mapping[str, Lengths]):
         self._whole: defaultdict[tuple[str, int], Sample] = defaultdict(Sample)
 
     def add(self, owner: str, slots: int, begun: float, ended: float | None, outcome: Outcome | None) -> None:
-        """Take in an attempt; one that goes on, or has crashed, changes nothing."""
+        """Add an attempt; one that still runs, or has crashed, changes nothing."""
         if ended is None or outcome not in TELLING:
             return
         self._seconds[owner].append(max(0.0, ended - begun))
@@ -60,17 +60,17 @@ class PastLengths(Mapping[str, Lengths]):
             self._whole[owner, slots].add(max(0.0, ended - begun))
 
     def chance_to_last(self, owner: str, slots: int, elapsed: float, seconds: float, others: int = 0) -> float:
-        """Return how likely a run that has lasted for `elapsed` goes on for `seconds` more; 1 where nothing is known.
+        """Return the probability that a run that has lasted `elapsed` lasts `seconds` more; 1 without data.
 
-        `others` of the same user and size run already, and have taken longer. One more that does is always reckoned
-        with, so that few past runs say little.
+        `others` of the same user and size are running and have already lasted longer. One more such run is always
+        assumed, so that few past runs have little weight.
         """
         sample = self._whole.get((owner, slots), _NOTHING)
         longer = sample.longer(elapsed + seconds) + others
         return (longer + 1) / (sample.longer(elapsed) + others + 1)
 
     def chance_to_end(self, owner: str, slots: int, elapsed: float, seconds: float) -> float:
-        """Return how likely a run that has lasted for `elapsed` ends within `seconds`; 1 where nothing is known."""
+        """Return the probability that a run that has lasted `elapsed` ends within `seconds`; 1 without data."""
         sample = self._whole.get((owner, slots), _NOTHING)
         as_long = sample.longer(elapsed)
         return (as_long - sample.longer(elapsed + seconds) + 1) / (as_long + 1)

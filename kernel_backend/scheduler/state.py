@@ -1,7 +1,7 @@
-"""What the scheduler looks at: nodes, who holds what on them, who asks, and what each may have.
+"""Hold the cluster state: nodes, allocations, requests and quotas.
 
-A picture is kept up to date as things change, so that a decision costs what has changed and not what there is; deciding
-reads it and changes nothing.
+It is updated incrementally, so that a decision costs what has changed and not the size of the cluster. Deciding reads
+it and changes nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from kernel_backend.scheduler.rules import Rules
 from kernel_backend.scheduler.run_lengths import PastLengths
 from kernel_backend.scheduler.usage import Meter
 
-FREE = Quota()  # of whoever has no other: no guarantee, no limit
+FREE = Quota()  # of accounts without a quota of their own: no guarantee, no limit
 
 
 Name = str | tuple[str, str]  # a user, a group, or a user in a group: (group, user)
 
 
 class UsageByName(dict[Name, Meter]):
-    """What each has used, by name, and his quota; whoever is new has a meter as soon as he is charged."""
+    """Meters of use by name, with quotas; a new account gets a meter as soon as it is charged."""
 
     def __init__(self, quotas: Mapping[str, Quota], rules: Rules) -> None:
         self.quotas: dict[Name, Quota] = dict(quotas.items())
@@ -40,17 +40,17 @@ class UsageByName(dict[Name, Meter]):
         return meter
 
     def quota(self, name: Name) -> Quota:
-        """What this one may have."""
+        """Return the quota of this account."""
         return self.quotas.get(name, FREE)
 
     def set(self, name: Name, quota: Quota) -> None:
-        """Give somebody another quota; what he has used stays."""
+        """Set an account's quota; its use is kept."""
         self.quotas[name] = quota
         if name in self:
             self[name].window = max(self[name].window, self._window(name))
 
     def replay(self, spells: Iterable[tuple[Name, float, float | None, int]]) -> None:
-        """Make all meters anew from what was held: (name, from, until or None, slots), in any order."""
+        """Rebuild all meters from past intervals: (name, from, until or None, slots), in any order."""
         self.clear()
         by_name: defaultdict[Name, list[tuple[float, float | None, int]]] = defaultdict(list)
         for name, begun, ended, slots in spells:
@@ -59,7 +59,7 @@ class UsageByName(dict[Name, Meter]):
             self[name].replay(theirs)
 
     def use(self, name: Name, at: float) -> Use:
-        """What somebody holds and has held, as a person reads it."""
+        """Return the slots that an account holds and has held, for display."""
         meter, window = self.get(name) or Meter(self._rules.half_life), self._window(name)
         return Use(held=meter.held, decayed=meter.decayed(at), window=meter.within(window, at) if window else None)
 
@@ -69,7 +69,7 @@ class UsageByName(dict[Name, Meter]):
 
 
 class ClusterState:
-    """The cluster at the moment `at`."""
+    """Cluster state at time `at`."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ClusterState:
         rules: Rules | None = None,
         lengths: PastLengths | None = None,
     ) -> None:
-        """`users` and `groups`: their quotas; whoever is not named has no limit and no guarantee."""
+        """Create the state; `users` and `groups` are quotas: those not named have no limit and no guarantee."""
         self.rules = rules or Rules()
         self.lengths = PastLengths() if lengths is None else lengths
         self.at = at
@@ -104,15 +104,15 @@ class ClusterState:
             self.hold(run)
         self.fill(asks)
 
-    # Time, nodes and asks
+    # Time, nodes and requests
 
     def pass_to(self, at: float) -> None:
-        """Let time go on."""
+        """Advance the time."""
         self.at = max(at, self.at)
         self.queue.wake(self.at)
 
     def set_node(self, node: Node) -> None:
-        """Take in a node, or what has become of it; it keeps who runs on it."""
+        """Add or update a node; allocations on it are kept."""
         shares = (share for run in self.runs.values() for share in run.placement if share.node == node.name)
         held = {slot for share in shares for slot in share.slots}
         self.nodes[node.name] = node
@@ -120,7 +120,7 @@ class ClusterState:
         self.free[node.name] = [slot for slot in range(node.slots) if slot not in held]
 
     def remove_node(self, name: str) -> None:
-        """A node that is no more. Who ran there is told by its engine."""
+        """Remove a node. What ran there is reported by its engine."""
         del self.nodes[name], self.free[name]
         self._forget_counts()
 
@@ -130,16 +130,16 @@ class ClusterState:
 
     @property
     def pools(self) -> set[str]:
-        """The pools of all nodes, and those that are asked for."""
+        """Return the pools of all nodes, and those that are requested."""
         return {node.pool for node in self.nodes.values()} | self.queue.lines.keys()
 
     def of_pool(self, pool: str) -> list[Node]:
-        """Its nodes, those included that are away or drained."""
+        """Return its nodes, including those that are away or drained."""
         return [node for node in self.nodes.values() if node.pool == pool]
 
     @property
     def usual_pool(self) -> str:
-        """The pool of experiments that name none: the local one, else the first there is."""
+        """Return the pool of experiments that name none: the local one, else the first there is."""
         if self._usual_pool is None:
             pools = {node.pool for node in self.nodes.values()}
             self._usual_pool = LOCAL if LOCAL in pools or not pools else min(pools)
@@ -154,17 +154,17 @@ class ClusterState:
         return self._largest[kind]
 
     def usable(self, pool: str) -> list[Node]:
-        """The nodes on which something may be started."""
+        """Return the nodes on which something may be started."""
         return [node for node in self.of_pool(pool) if node.healthy and not node.drained]
 
     def add(self, ask: SlotRequest) -> None:
-        """Take in a new ask, or one that has changed; nobody asks with a higher priority than is his, or was given."""
+        """Add a new or changed request; quotas cap its priority unless an admin has set it."""
         ask = self._limited(ask)
         if self.queue.asks.get(ask.key) != ask:
             self.queue.add(ask, self.at)
 
     def fill(self, asks: Iterable[SlotRequest]) -> None:
-        """Take in all requests there are, while there are none yet."""
+        """Add all requests to a state that has none yet."""
         self.queue.fill(map(self._limited, asks), self.at)
 
     def _limited(self, ask: SlotRequest) -> SlotRequest:
@@ -172,12 +172,12 @@ class ClusterState:
         return replace(ask, priority=highest) if ask.priority > highest and not ask.by_admin else ask
 
     def withdraw(self, key: RequestKey) -> None:
-        """Forget an ask, and what is reserved for it."""
+        """Remove a request and its reservation."""
         self.queue.remove(key, self.at)
         self.reservations = tuple(each for each in self.reservations if each.key != key)
 
     def reserved(self) -> Iterator[tuple[Reservation, SlotRequest]]:
-        """What is kept for those who ask."""
+        """Yield the valid reservations with their requests."""
         for each in self.reservations:
             ask = self.queue.asks.get(each.key)
             if ask is not None and each.stands(ask):
@@ -186,7 +186,7 @@ class ClusterState:
     # Gangs
 
     def hold(self, run: Allocation, *, charged: bool = False) -> None:
-        """A gang has its slots; its ask has been met. `charged`: the meters know of it."""
+        """Record an allocation; its request has been met. `charged`: the meters already include it."""
         self.withdraw(run.key)
         self.runs[run.key] = run
         for share in run.placement:
@@ -197,11 +197,11 @@ class ClusterState:
             self._charge(run, run.slots, run.since)
 
     def change(self, key: RequestKey, **changes: Any) -> None:
-        """Something else is known of a gang: a first checkpoint, or that it was asked to go."""
+        """Update fields of an allocation, such as its first checkpoint or when it was asked to leave."""
         self.runs[key] = replace(self.runs[key], **changes)
 
     def let_go(self, key: RequestKey, back: SlotRequest | None = None, at: float | None = None) -> Allocation:
-        """The slots of a gang are free again, since `at`; who comes `back` has his place and reservation as before."""
+        """Free the slots of a gang at `at`; a request that comes `back` gets its position and reservation again."""
         run = self.runs.pop(key)
         for share in run.placement:
             node = self.nodes.get(share.node)
@@ -216,7 +216,7 @@ class ClusterState:
         return run
 
     def charge(self, spells: Iterable[UsageInterval]) -> None:
-        """Make all meters anew from what was held, those spells included that still last, and by notebook servers."""
+        """Rebuild all meters from past intervals, including those that still last and those of notebook servers."""
         held = [(each.owner, each.group, each.begun, each.ended, each.slots) for each in spells]
         held += [(run.owner, run.group, run.since, None, run.slots) for run in self.runs.values() if run.key.server]
         self.users.replay((owner, begun, ended, slots) for owner, _, begun, ended, slots in held)

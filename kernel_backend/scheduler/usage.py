@@ -1,4 +1,4 @@
-"""What somebody holds and has held: by closed forms, so that a year of history costs what an hour does."""
+"""Meter slot usage in closed form, so that a year of history costs what an hour does."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from math import exp, expm1, log
 
 
 class Meter:
-    """Slots held over time, told in order of time; its figures are slot-seconds."""
+    """Meter of slots held over time, updated in order of time; its figures are slot-seconds."""
 
     def __init__(self, half_life: float, window: float = 0.0) -> None:
-        """`window`: how far back `within` may look, in seconds; it may be made longer."""
+        """Create a meter; `window` is how far back `within` may look, in seconds; it may be extended."""
         self._rate = log(2) / half_life
         self.window = window
         self._at = 0.0
         self._decayed = 0.0
         self.held = 0
-        # Corners of the line of slot-seconds over time, from the last one before the window on.
+        # Corners of the curve of slot-seconds over time, from the last one before the window on.
         self._times: list[float] = [0.0]
         self._totals: list[float] = [0.0]
 
     def hold(self, slots: int, at: float) -> None:
-        """So many more slots from `at` on; fewer where negative. A time before the last one counts as that."""
+        """Add slots from `at` on, or remove them if negative. A time before the last one counts as that."""
         at = max(at, self._at)
         total = self._totals[-1] + self.held * (at - self._times[-1])
         self._decayed = self.decayed(at)
@@ -38,19 +38,19 @@ class Meter:
             del self._times[:old], self._totals[:old]
 
     def decayed(self, at: float) -> float:
-        """What has been held until `at`, that of a half-life ago counted half.
+        """Return the decayed use until `at`: use of a half-life ago counts half.
 
-        While h slots are held, use u fades and grows as u' = h - u ln 2 / half-life.
+        While h slots are held, use u decays and grows as u' = h - u ln 2 / half-life.
         """
         passed = self._rate * max(0.0, at - self._at)
         return self._decayed * exp(-passed) - self.held / self._rate * expm1(-passed)
 
     def within(self, window: float, at: float) -> float:
-        """What was held from `window` seconds before `at` until then."""
+        """Return the slot-seconds from `window` seconds before `at` until then."""
         return self._total(at) - self._total(at - window)
 
     def _total(self, at: float) -> float:
-        """Slot-seconds from the beginning until `at`."""
+        """Return the slot-seconds from the beginning until `at`."""
         nth = bisect_right(self._times, at) - 1
         if nth < 0:
             return self._totals[0]
@@ -60,7 +60,7 @@ class Meter:
         return self._totals[nth] + part * (self._totals[nth + 1] - self._totals[nth])
 
     def replay(self, spells: Iterable[tuple[float, float | None, int]]) -> None:
-        """Take in what was held before: (from, until or None, slots), in any order."""
+        """Add past intervals: (from, until or None, slots), in any order."""
         corners: list[tuple[float, int]] = []
         for begun, ended, slots in spells:
             corners.append((begun, slots))
@@ -71,7 +71,7 @@ class Meter:
 
 
 def averages(spells: Iterable[tuple[float, float | None, int]], at: Sequence[float], now: float) -> list[float]:
-    """How many slots were held on the average from each of the times `at` to the next; none after `now`."""
+    """Return the average number of slots held from each of the times `at` to the next; none after `now`."""
     corners: list[tuple[float, int]] = []
     for begun, ended, slots in spells:
         until = now if ended is None else ended

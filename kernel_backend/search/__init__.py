@@ -1,6 +1,6 @@
-"""Which trials train, how far, and with what values: pure state machines that are fed by reports.
+"""Decide which trials train, how far, and with what values: pure state machines driven by reports.
 
-`make` builds one of `Settings` and a `Space`; `simulate` runs it against curves that are known.
+`make` builds one of `Settings` and a `Space`; `simulate` runs it against recorded curves.
 """
 
 from kernel_backend.model.search.methods import MethodOption, SearchMethod

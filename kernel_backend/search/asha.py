@@ -1,9 +1,9 @@
-"""Asynchronous successive halving (Li et al., MLSys 2020), of the promotion type, and Hyperband's brackets of it.
+"""Implement asynchronous successive halving (Li et al., MLSys 2020), with promotions, and Hyperband's brackets.
 
-Trials train to a rung and pause there. When a gang is free, the best of those that are among the best 1/eta of *all
-results ever recorded* in their rung goes on to the next one, from its checkpoint; only where there is none a new trial
-begins. So nobody ever waits for anybody, and who was passed over goes on as soon as their rank allows it. A search
-without rungs below R (random, grid, a model's) is the same with nothing to decide on the way.
+Trials train to a rung and pause there. When a gang is free, the best paused trial among the best 1/eta of *all
+results ever recorded* in its rung is promoted to the next one, from its checkpoint. Only where there is none a new
+trial begins. So no trial ever waits for another, and one that was not promoted is promoted as soon as its rank allows
+it. A search without rungs below R (random, grid, or model-based) is the same without decisions on the way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class _Climber(Progress):
 
 
 class Asha(BaseSearcher[_Climber]):
-    """The searcher. With `settings.stopping`, who is not among the best at a rung is pruned, and never resumed."""
+    """Searcher for asynchronous successive halving.
+
+    With `settings.stopping`, a trial that is not among the best at a rung is pruned, and never resumed.
+    """
 
     def __init__(
         self,
@@ -43,31 +46,34 @@ class Asha(BaseSearcher[_Climber]):
         trials: int | None,
         asks: int = sys.maxsize,
     ) -> None:
-        """`trials` in all; None: as many as there is a budget for. `asks` is how often the sampler has an answer."""
+        """Create the searcher; `trials` in all, None: as many as the budget allows.
+
+        `asks` limits the sampler's proposals.
+        """
         super().__init__(settings.units, seen, trials)
         self._eta, self._stopping = settings.eta, settings.stopping
         self._spends = settings.ends_by_use
         self.brackets, self._sampler, self._asks = tuple(brackets), sampler, asks
-        self._filling = set[int]()  # those who train in slots that nobody has earned
+        self._filling = set[int]()  # trials in slots that no trial has earned
         self._ladder = sorted((rung for bracket in brackets for rung in bracket.rungs), key=lambda rung: -rung.unit)
 
     # Vacancies
 
     def _wanted(self) -> int:
-        """As many as there may be new trials, and one for each rung that has somebody to go on."""
+        """Return the number of possible new trials, plus one for each rung with a promotable trial."""
         return self._new() + len(set(self._going())) or int(self._pastime() is not None)
 
     def _new(self) -> int:
         return min(self._left(), self._asks - self._asked)
 
     def _going(self) -> Iterator[int]:
-        """Who has earned the next slots: those who were chosen, and from the highest rung down whoever may go on."""
+        """Return the trials that have earned the next slots: chosen ones, then promotable ones from the top rung."""
         rungs = () if self._stopping else self._ladder
         promotable = (rung.promotable(self._eta) for rung in rungs)
         return chain(self._waiting(), (trial for trial in promotable if trial is not None))
 
     def _choose(self) -> Create | Resume | None:
-        """Who has earned it; else a new trial; else what fills the slot."""
+        """Choose a trial that has earned the slot; else a new trial; else one that fills the slot."""
         trial = next(self._going(), None)
         if trial is None and self._new():
             number = self._asked + 1
@@ -77,10 +83,10 @@ class Asha(BaseSearcher[_Climber]):
         return None if trial is None else Resume(trial=trial, until=self._target(self._trials[trial]))
 
     def _pastime(self) -> int | None:
-        """Whom a slot goes to that nobody has earned: the best paused trial of the highest rung. Nothing is dead.
+        """Return the best paused trial of the highest rung, for a slot that no trial has earned.
 
-        There is one as long as no whole training has a result, while one that has earned its slot still trains, and
-        where there is a budget: it is there to be spent.
+        No trial is given up. There is one as long as no whole training has a result, while a trial that has earned
+        its slot still trains, and where there is a budget: it is there to be spent.
         """
         whole = any(bracket.rungs[-1].best < WORST for bracket in self.brackets)
         earned = len(self._seen.training) > len(self._filling)
@@ -97,16 +103,16 @@ class Asha(BaseSearcher[_Climber]):
         return _Climber(until=decision.until, bracket=bracket)
 
     def granted(self, decision: Create | Resume) -> None:
-        """Take a decision of `on_vacancy`."""
+        """Apply a decision of `on_vacancy`."""
         fills = isinstance(decision, Resume) and decision.trial not in self._going()
         super().granted(decision)
         if fills:
             self._filling.add(decision.trial)
 
-    # What trials say
+    # Reports of trials
 
     def _record(self, trial: int, known: _Climber, unit: int, value: float) -> None:
-        """In every rung that is passed; it is the highest of them that it waits in."""
+        """Record the value in every rung that is passed; the trial waits in the highest of them."""
         passed = [rung for rung in known.bracket.rungs if known.reached < rung.unit <= unit]
         for rung in passed:
             rung.record(trial, self._seen.lower(value))
@@ -194,12 +200,12 @@ def hyperband_searcher(settings: Settings, space: Space) -> Asha:
 
 
 def asha_plan(settings: Settings, space: Space) -> Plan:
-    """Return what a dry run tells of ASHA."""
+    """Return the plan of an ASHA search for a dry run."""
     return _plan(_asha_brackets(settings), settings.limit, settings.limit)
 
 
 def hyperband_plan(settings: Settings, space: Space) -> Plan:
-    """Return what a dry run tells; the brackets give the number of trials unless it is given."""
+    """Return the plan for a dry run; without `--trials` the brackets give the number of trials."""
     brackets = _hyperband_brackets(settings)
     return _plan(brackets, settings.limit, _hyperband_trials(settings, brackets))
 

@@ -166,6 +166,6 @@ class Plan(NamedTuple):
     10
     """
 
-    trials: int | None  # None: as many as a budget allows, or the method likes
+    trials: int | None  # None: limited by a budget, or by the method
     shortest: int  # units of the trial that is trained least
-    reports: int  # at which something may be decided, of all trials; 0: nobody can say
+    reports: int  # after which something may be decided, of all trials; 0: unknown

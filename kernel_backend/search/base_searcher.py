@@ -1,7 +1,7 @@
-"""What all searches do alike: where each trial is, whose word counts, and what a person says by hand.
+"""Implement what all searchers share: the progress of trials, which reports count, and manual steering.
 
-A trial trains, rests or has ended, and is in one of these places at a time. What searches differ in is who gets a
-vacancy, and what becomes of a trial at its target.
+A trial trains, is paused or has ended, one at a time. Searches differ in which trial gets a free slot, and what
+becomes of a trial at its target.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from kernel_backend.search.observations import Observations
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a trial is to train, and has, in units; whoever rests with less than its target was interrupted."""
+    """Progress of a trial in units: its target, and how far it has trained.
+
+    One paused below its target was interrupted.
+    """
 
     until: int
     reached: int = 0
@@ -32,18 +35,21 @@ P = TypeVar("P", bound=Progress)
 
 
 class BaseSearcher(ABC, Generic[P]):
-    """A searcher but for its decisions."""
+    """Base of searchers: all but the decisions."""
 
     # Trials in a row, with no report between them, after which no new one is made: it would come to nothing, too.
     hopeless: ClassVar[Mapping[Reason, int]] = {"failed": 20, "invalid": 100}
 
     def __init__(self, units: int, seen: Observations, trials: int | None) -> None:
-        """A whole training has so many `units`; there are `trials` in all, or as many as there is a budget for."""
+        """Create a searcher.
+
+        A whole training has `units`; there are `trials` in all, or as many as the budget allows.
+        """
         self._units, self._seen, self._most = units, seen, trials
         self._trials: dict[int, P] = {}
-        self._resting = set[int]()  # who trains is among what is seen
-        self._chosen: dict[int, None] = {}  # by hand or because they were interrupted: to go on next, in this order
-        self._asked = 0  # the number of the newest ask
+        self._resting = set[int]()  # trials that train are among the observations
+        self._chosen: dict[int, None] = {}  # by hand or because they were interrupted: to resume next, in this order
+        self._asked = 0  # the number of the newest proposal
         self._invalid = 0
         self._in_vain = Counter[Reason]()  # in a row
         self._closed = False
@@ -51,14 +57,14 @@ class BaseSearcher(ABC, Generic[P]):
     # Vacancies
 
     def wants(self) -> int:
-        """How many gangs it could use; none where it is closed."""
+        """Return how many gangs it could use; 0 where it is closed."""
         return 0 if self._closed else self._wanted()
 
     @abstractmethod
     def _wanted(self) -> int: ...
 
     def on_vacancy(self) -> Create | Resume | None:
-        """Who gets it; nobody where the search is closed."""
+        """Decide which trial gets a free slot; None where the search is closed."""
         decision = None if self._closed else self._choose()
         if decision is not None:
             self.granted(decision)
@@ -69,11 +75,14 @@ class BaseSearcher(ABC, Generic[P]):
         """Decide, and change nothing yet."""
 
     def _waiting(self) -> list[int]:
-        """Those who rest and go on before anybody else; who trains goes on at its target without a vacancy."""
+        """Return chosen trials that are paused: they resume first.
+
+        One that trains continues at its target without a new slot.
+        """
         return [trial for trial in self._chosen if trial in self._resting]
 
     def _left(self) -> int:
-        """How many new trials there may be."""
+        """Return how many new trials there may be."""
         if any(self._in_vain[reason] >= most for reason, most in self.hopeless.items()):
             return 0
         return sys.maxsize if self._most is None else max(0, self._most - self._counted())
@@ -82,7 +91,7 @@ class BaseSearcher(ABC, Generic[P]):
         return len(self._trials) - self._invalid
 
     def granted(self, decision: Create | Resume) -> None:
-        """Take a decision of `on_vacancy`."""
+        """Apply a decision of `on_vacancy`."""
         trial = decision.trial
         if isinstance(decision, Create):
             self._trials[trial] = self._begun(decision)
@@ -96,12 +105,12 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _begun(self, decision: Create) -> P:
-        """The new trial, which is none of the search's yet."""
+        """Return the progress of a new trial, which is not yet among the search's."""
 
-    # What trials say
+    # Reports of trials
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
-        """Take in what was not known; what comes of it at its target, or what came of it before."""
+        """Process a new report; return the decision at its target, or the earlier one."""
         known = self._trials.get(trial)
         if known is None:  # of another search
             self._seen.report(trial, unit, value)
@@ -119,10 +128,10 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _record(self, trial: int, known: P, unit: int, value: float) -> None:
-        """Take in the first value at a unit or beyond, before `known` has reached it."""
+        """Record the first value at a unit or beyond, before `known` has reached it."""
 
     def _arrive(self, trial: int, known: P) -> None:
-        """At its target it goes on, rests, or is given up. Who was interrupted before may come there all the same."""
+        """Decide at a trial's target: it continues, pauses, or is pruned. An interrupted trial may still get there."""
         chosen, trains = trial in self._chosen, trial in self._seen.training
         self._chosen.pop(trial, None)
         verdict = Continue(until=self._target(known)) if chosen and trains else self._judge(trial, known)
@@ -137,11 +146,11 @@ class BaseSearcher(ABC, Generic[P]):
 
     @abstractmethod
     def _judge(self, trial: int, known: P) -> Continue | Pause | Prune:
-        """What becomes of a trial at its target, where no person has said it."""
+        """Decide what becomes of a trial at its target, unless a user has promoted it."""
 
     @abstractmethod
     def _target(self, known: P) -> int:
-        """The unit up to which a trial trains from where it is."""
+        """Return the unit up to which a trial trains from its current one."""
 
     def _go_on(self, trial: int, known: P, until: int) -> None:
         known.until = until
@@ -157,7 +166,7 @@ class BaseSearcher(ABC, Generic[P]):
         known.end = end
 
     def on_exit(self, trial: int, reason: Reason) -> None:
-        """A failed trial has the worst value at the unit it was on its way to; an invalid one never was."""
+        """Record a failed trial as the worst result at its target unit; drop an invalid trial."""
         known = self._trials.get(trial)
         if known is None or known.end:
             return
@@ -167,45 +176,45 @@ class BaseSearcher(ABC, Generic[P]):
             self._invalid += 1
             self._seen.forget(trial)
             self._forget(trial, known)
-        elif reason == "failed":  # the first word counts where it has come to its target before
+        elif reason == "failed":  # the first value counts where it has reached its target before
             self._seen.fail(trial, known.until)
             self._fail(trial, known)
 
     @abstractmethod
     def _forget(self, trial: int, known: P) -> None:
-        """It never was."""
+        """Remove all results of an invalid trial."""
 
     @abstractmethod
     def _fail(self, trial: int, known: P) -> None:
-        """It has failed."""
+        """Record the failure of a trial."""
 
     def told(self, trial: int, params: dict[str, Value]) -> None:
-        """What a trial really has."""
+        """Record the hyperparameters that a trial really has."""
         self._seen.begin(trial, params)
 
     # By hand
 
     def promote(self, trial: int) -> None:
-        """Let a trial that rests have the next vacancy, and one that trains go on beyond its target."""
+        """Promote a trial: a paused one gets the next free slot, one that trains continues beyond its target."""
         known = self._trials.get(trial)
         if known is None or known.end:
             raise Conflict(f"trial {trial} {'has ended' if known else 'is none of this search'}: it cannot go on")
         self._chosen.setdefault(trial)
 
     def extend(self, trials: int | None) -> None:
-        """Let there be so many trials in all, and try again what was hopeless."""
+        """Set the total number of trials, and try again after hopeless failures."""
         if trials is not None and trials < self._counted():
             raise Conflict(f"{trials} trials asked for, and there are {self._counted()} already")
         self._most, self._closed = trials, False
         self._in_vain.clear()
 
     def close(self) -> None:
-        """Want nothing more. Whoever is interrupted is the first to go on if the search is extended."""
+        """Want nothing more. Trials that are interrupted resume first if the search is extended."""
         self._closed = True
         for trial in sorted(self._seen.training):
             self._rest(trial)
             self._chosen.setdefault(trial)
 
     def over(self) -> bool:
-        """Whether nothing trains and nothing will."""
+        """Return whether nothing trains and nothing will."""
         return not self._seen.training and self.wants() == 0

@@ -1,4 +1,4 @@
-"""Ladders of rungs: one of ASHA, several of Hyperband, one beside for late bloomers."""
+"""Build ladders of rungs: one for ASHA, several for Hyperband, and one for late bloomers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal
 
 from kernel_backend.search.rungs import Rung
 
-LATE_BLOOMERS = 0.1  # the share of all training that goes to trials which nobody judges early
+LATE_BLOOMERS = 0.1  # the share of all training that goes to trials which are not compared early
 
 
 class Bracket:
-    """A ladder of rungs; of the new trials, parts by `weight` begin in each bracket."""
+    """Ladder of rungs; new trials are shared among brackets by `weight`."""
 
     def __init__(self, units: Sequence[int], weight: float) -> None:
         self.rungs = [Rung(unit) for unit in units]
@@ -19,30 +19,30 @@ class Bracket:
         self.begun = 0
 
     def above(self, unit: int) -> Rung:
-        """The lowest rung beyond a unit, which is not the top."""
+        """Return the lowest rung beyond a unit, which is not the top."""
         return next(rung for rung in self.rungs if rung.unit > unit)
 
     def below(self, unit: int) -> Rung:
-        """The highest rung that was passed by the end of a unit, which is none before the first."""
+        """Return the highest rung passed by the end of a unit, which must not lie before the first rung."""
         return next(rung for rung in reversed(self.rungs) if rung.unit <= unit)
 
     def leave(self, trial: int, unit: int) -> None:
-        """A trial waits in no rung up to a unit any more."""
+        """Remove a trial from the waiting ones of all rungs up to a unit."""
         for rung in self.rungs:
             if rung.unit <= unit:
                 rung.leave(trial)
 
 
 def cost(units: Sequence[int], eta: int) -> float:
-    """Units that a trial of this ladder trains on the average: r + sum of (L_k - L_(k-1)) / eta^k."""
+    """Return the mean units that a trial of this ladder trains: r + sum of (L_k - L_(k-1)) / eta^k."""
     steps = zip([0, *units], units, strict=False)
     return sum(((upper - lower) / float(eta**k) for k, (lower, upper) in enumerate(steps)), 0.0)
 
 
 def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
-    """ASHA's one ladder, and beside it one that begins two rungs below the top, for a tenth of all training.
+    """Return ASHA's ladder, and one that begins two rungs below the top, with a tenth of all training.
 
-    Who is slow at first and the best in the end is cut by every early judgement alike.
+    It protects late bloomers: a trial that is slow at first and best in the end fails every early comparison.
     """
     late = units[-2:]
     if len(units) < 3:
@@ -52,9 +52,10 @@ def with_late_bloomers(units: Sequence[int], eta: int) -> list[Bracket]:
 
 
 def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
-    """All of Hyperband's brackets at once: n = ceil((s_max + 1) / (s + 1) * eta^s) trials in that of s + 1 rungs.
+    """Return all Hyperband brackets at once.
 
-    Li et al., JMLR 2018. In integers: floats lose a bracket where R/r is a power of eta.
+    The one of s + 1 rungs has n = ceil((s_max + 1) / (s + 1) * eta^s) trials (Li et al., JMLR 2018). In integers:
+    floats lose a bracket where R/r is a power of eta.
     """
     most = len(units)
     counts = {s: -(-most * eta**s // (s + 1)) for s in range(most)}
@@ -62,7 +63,7 @@ def hyperband(units: Sequence[int], eta: int) -> list[Bracket]:
 
 
 def graded(units: Sequence[int], eta: int, mode: Literal["standard", "conservative"]) -> list[Bracket]:
-    """Brackets of the most aggressive ladders: the upper half of their number (standard), or all (conservative).
+    """Return the most aggressive brackets: the upper half of their number (standard), or all (conservative).
 
     The trials of each are proportional to eta^(rungs - 1) / rungs.
     """

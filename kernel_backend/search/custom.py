@@ -1,19 +1,16 @@
-"""A search of a person's own: a class in the cell says what trials there are, and which of them go on.
+"""Run a user's own search class from the cell: it proposes trials and decides which continue.
 
     class MySearch:
         interval = 5                      # trials are judged each 5 units; without it they train to the end
-
         def __init__(self, space, settings): ...
-
         def ask(self, trial):             # -> the hyperparameters of trial number `trial`,
             ...                           # or the number of a paused trial that goes on, or None: nothing now
-
         def tell(self, trial, params, unit, value):
             ...                           # -> None: it goes on; "pause"; "stop"
 
-The class lives in a process of its own (a `SearchProcess`), and this machine is all that the service sees of it. After
-a restart the new process is told all reports again, in their order, and is asked for nothing that it was asked before:
-what `ask` answers should follow from the number of the trial and from what was told.
+The class runs in its own process (a `SearchProcess`), and this state machine is all that the service sees of it.
+After a restart the new process gets all reports again, in order, but no earlier `ask` is repeated. So the answer of
+`ask` should depend only on the number of the trial and on earlier `tell` calls.
 """
 
 from __future__ import annotations
@@ -35,16 +32,16 @@ Wish = Literal["pause", "stop"]
 
 
 class SearchProcess(Protocol):
-    """The class of the cell, wherever it runs. All of it raises SearchFailed where the class does not do its part."""
+    """Process of the user's class. All methods raise SearchFailed where the class fails or answers wrongly."""
 
     def interval(self) -> Any:
-        """Its attribute of this name; None where it has none."""
+        """Return its attribute of this name; None where it has none."""
 
     def ask(self, trial: int) -> Any:
-        """What its `ask` answers, as JSON."""
+        """Return the answer of its `ask`, as JSON."""
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """What its `tell` answers, as JSON."""
+        """Return the answer of its `tell`, as JSON."""
 
 
 @dataclass(kw_only=True)
@@ -53,7 +50,7 @@ class _Trial(Progress):
 
 
 class Custom(BaseSearcher[_Trial]):
-    """The searcher. Once the class has failed it wants nothing more, and `failure` says why."""
+    """Searcher with a user's class. Once the class has failed it wants nothing more, and `failure` says why."""
 
     failure: SearchFailed | None = None
 
@@ -66,14 +63,14 @@ class Custom(BaseSearcher[_Trial]):
     # Vacancies
 
     def _wanted(self) -> int:
-        """A gang for each trial that may be made, while the class has something; one for each that may go on."""
+        """Return a gang for each possible new trial, while the class proposes, and for each trial that may resume."""
         if self.failure:
             return 0
         others = len(self._resting) > len(waiting := self._waiting())
         return len(waiting) + (0 if self._nothing_now else max(self._left(), int(others)))
 
     def _choose(self) -> Create | Resume | None:
-        """What the class answers, if it is an answer."""
+        """Return the decision of the class, if its answer is valid."""
         if not self._wanted():
             return None
         try:
@@ -109,7 +106,7 @@ class Custom(BaseSearcher[_Trial]):
         return Resume(trial=trial, until=self._target(self._trials[trial]))
 
     def _checked(self, params: dict[str, Any]) -> dict[str, Value]:
-        """Hyperparameters of the space; of an empty one all names are left to the functions of the cell."""
+        """Return checked hyperparameters of the space; an empty space leaves all names to the functions of the cell."""
         for name in params:
             if self._names and name not in self._names:
                 raise SearchFailed(
@@ -123,7 +120,7 @@ class Custom(BaseSearcher[_Trial]):
         return params
 
     def _after(self, unit: int) -> int:
-        """The end of the interval that is not over at a unit."""
+        """Return the end of the interval that is not over at a unit."""
         if self._interval is None:
             self._interval = self._asked_interval()
         return min((unit // self._interval + 1) * self._interval, self._units)
@@ -142,10 +139,10 @@ class Custom(BaseSearcher[_Trial]):
     def _begun(self, decision: Create) -> _Trial:
         return _Trial(until=decision.until)
 
-    # What trials say
+    # Reports of trials
 
     def on_report(self, trial: int, unit: int, value: float) -> Verdict:
-        """Tell the class; at the trial's own target do what it wanted last."""
+        """Pass the report to the class; at the trial's own target apply its last answer."""
         if trial not in self._trials and trial in self._seen.params:
             self._tell(trial, unit, value)
         return super().on_report(trial, unit, value)
@@ -178,7 +175,7 @@ class Custom(BaseSearcher[_Trial]):
     def _arrive(self, trial: int, known: _Trial) -> None:
         try:
             super()._arrive(trial, known)
-        except SearchFailed as error:  # a class that was made anew has no interval any more
+        except SearchFailed as error:  # a class that was created anew may have no interval any more
             self.failure = error
             self._rest(trial)
 
@@ -188,7 +185,7 @@ class Custom(BaseSearcher[_Trial]):
         return Pause() if known.wish or self.failure else Continue(until=self._target(known))
 
     def judged(self, trial: int, verdict: Verdict) -> None:
-        """Take what a report was answered with before: a class that is told it again may be of another mind."""
+        """Apply the stored decision on a report in a replay: the class, called again, may answer differently."""
         known = self._trials.get(trial)
         if known is None:
             return
@@ -211,7 +208,7 @@ class Custom(BaseSearcher[_Trial]):
         self._nothing_now = False
 
     def _forget(self, trial: int, known: _Trial) -> None:
-        """The class is told nothing of it."""
+        """Do nothing: an invalid trial is not reported to the class."""
 
     def _fail(self, trial: int, known: _Trial) -> None:
         self._tell(trial, known.until, math.nan)
@@ -219,10 +216,10 @@ class Custom(BaseSearcher[_Trial]):
     # By hand
 
     def extend(self, trials: int | None) -> None:
-        """Let there be so many trials in all; a class that has failed is asked again."""
+        """Set the total number of trials; a class that has failed is called again."""
         super().extend(trials)
         self._nothing_now, self.failure = False, None
 
     def fail(self, message: str) -> None:
-        """Let it be at its end, as it was when the class failed before."""
+        """End the search as it ended when the class failed before."""
         self.failure = self.failure or SearchFailed(message)

@@ -1,4 +1,4 @@
-"""What a search's decisions do to real trials."""
+"""Map a search's decisions to effects on stored trials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from kernel_backend.model.trial import Trial
 
 
 def created(experiment: Experiment, decision: Create, parent: Trial | None) -> Added:
-    """The new trial, with what was fixed on the line besides; it begins from its parent's newest checkpoint."""
+    """Return the new trial, with the fixed parameters of the submission.
+
+    It begins from its parent's newest checkpoint.
+    """
     begins_from = experiment.begins_from
     if parent is not None and parent.checkpoint is not None:
         begins_from = f"{parent.id}/{parent.checkpoint}"
@@ -20,9 +23,10 @@ def created(experiment: Experiment, decision: Create, parent: Trial | None) -> A
 
 
 def effect(decision: Decision | None, trial: Trial) -> Effect | None:
-    """What a decision on a trial that is there changes of it; None where it is so already.
+    """Return the change that a decision makes to an existing trial; None without a change.
 
-    A trial that is asked to leave, or has left because nobody answered it, may be resumed all the same.
+    A trial that is asked to release its slots, or has done so because it got no decision, may be resumed all the
+    same.
     """
     if trial.state in TRIAL_ENDED:
         return None
@@ -48,7 +52,7 @@ def _going(trial: Trial, until: int) -> Moved | None:
 
 
 def held(trial: Trial) -> Moved | None:
-    """A trial gives its slots back and rests until the search resumes it; None where it does."""
+    """Return the change that pauses a trial until the search resumes it; None where it is paused or has ended."""
     if trial.state in TRIAL_ENDED or trial.state is TrialState.STOPPING or Hold.SEARCH in trial.holds:
         return None
     leaving: dict[TrialState, e.Event] = {

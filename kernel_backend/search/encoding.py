@@ -1,8 +1,8 @@
-"""Hyperparameters as points of the unit cube, where samplers live.
+"""Encode hyperparameters as points of the unit cube, in which samplers work.
 
 A coordinate that is uniform in [0, 1] makes a value that is uniform on its scale: a choice and a whole number have
 equal shares of it, and both ends of a range are reached. Whole numbers on a log scale have the shares of their
-surroundings (from n - 1/2 to n + 1/2), as in ConfigSpace.
+neighbourhoods (from n - 1/2 to n + 1/2), as in ConfigSpace.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from kernel_backend.model.search.space import Choices, Parameter, Range, Space, 
 
 
 class Dimension(NamedTuple):
-    """One coordinate: of a parameter, or of a block's parameter at one place, `blocks[2].kind`."""
+    """Coordinate of a parameter, or of a parameter of one block of a list, `blocks[2].kind`."""
 
     name: str
     choices: int  # how many there are; 0: it is numeric
 
 
 class Codec(NamedTuple):
-    """How one coordinate becomes a value, and a value its coordinate; TypeError or ValueError for no value of it."""
+    """Pair of functions that map a coordinate to a value, and back; TypeError or ValueError for an invalid value."""
 
     value: Callable[[float], Value]
     unit: Callable[[Any], float]
 
 
 class _Place(NamedTuple):
-    """One parameter at one place of the cube."""
+    """Position of one parameter in the cube."""
 
     parameter: str
     at: int | None  # the number of its coordinate; None: it has one value only
@@ -127,7 +127,7 @@ class Encoder:
 
 
 def _places(parameters: Sequence[Parameter], prefix: str, dimensions: list[Dimension]) -> list[_Place]:
-    """Each with the next coordinate, in written order; returned so that conditions come before what they decide."""
+    """Assign coordinates in written order; return the parameters with conditions before what depends on them."""
     found = {}
     for each in parameters:
         choices = len(each.domain.values) if isinstance(each.domain, Choices) else 0
@@ -148,7 +148,7 @@ def _decoded(places: list[_Place], point: Sequence[float]) -> dict[str, Value]:
 
 
 def _encode(places: list[_Place], params: Mapping[str, Value], point: list[float], prefix: str) -> set[str]:
-    """Write the coordinates into `point`; returns the parameters that count."""
+    """Write the coordinates into `point`; return the names of the active parameters."""
     counted = set[str]()
     for name, at, _, unit, domain, when, values in places:
         if when is not None and not (when in counted and params[when] in values):
@@ -166,7 +166,7 @@ def _encode(places: list[_Place], params: Mapping[str, Value], point: list[float
 
 
 def codec(domain: Range | Choices) -> Codec:
-    """How values of this domain lie in [0, 1]."""
+    """Return the mapping between values of this domain and [0, 1]."""
     if isinstance(domain, Choices):
         return _steps(len(domain.values), domain.values.__getitem__, domain.values.index)
     if domain.scale == "log2":
@@ -177,7 +177,7 @@ def codec(domain: Range | Choices) -> Codec:
 
 
 def _steps(count: int, value: Callable[[int], Value], step: Callable[[Any], int]) -> Codec:
-    """So many values with equal shares."""
+    """Return the codec of `count` values with equal shares."""
 
     def unit(chosen: Any) -> float:
         return (step(chosen) + 0.5) / count

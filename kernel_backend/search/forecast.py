@@ -1,4 +1,4 @@
-"""What a search will train, foretold by running it on trials that nobody trains."""
+"""Forecast what a search will train, by simulating it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUNS = 3
 
 
 class Forecast(NamedTuple):
-    """Means of some runs."""
+    """Means of some simulated runs."""
 
     trials: float
     units: float  # of training, over all trials
@@ -24,9 +24,10 @@ class Forecast(NamedTuple):
 
 
 def forecast(settings: Settings, space: Space, gangs: int) -> Forecast | None:
-    """How much a search trains and how long it takes on so many gangs; None where it ends by a budget, or as it likes.
+    """Return how much a search trains and how long it takes on so many gangs, or None.
 
-    How far trials go depends on their ranks alone: a model that proposes better ones changes nothing of it.
+    None where it ends by a budget, or as its own class decides. How far trials train depends on their ranks alone: a
+    model that proposes better ones does not change it.
     """
     if method_of(settings.method).own_class or (settings.trials is None and settings.ends_by_use):
         return None

@@ -1,4 +1,4 @@
-"""All combinations of a space's values."""
+"""Enumerate all combinations of a space's values."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def grid_searcher(settings: Settings, space: Space) -> Asha:
 
 
 def grid_plan(settings: Settings, space: Space) -> Plan:
-    """Return what a dry run tells; raises InvalidRequest as `points` does."""
+    """Return the plan for a dry run; raises InvalidRequest as `points` does."""
     trials = min(count(space), settings.trials or MOST)
     return Plan(trials, settings.units, trials)
 
 
 def points(space: Space) -> list[dict[str, Value]]:
-    """The hyperparameters of each combination, each once; what is written last changes fastest.
+    """Return the hyperparameters of each combination, each once; the last parameter changes fastest.
 
     Where a parameter's condition does not hold it is left out, and its values make no combinations of their own.
     Raises InvalidRequest for a range of fractions without a count, and for more than MOST combinations.
@@ -49,7 +49,7 @@ def points(space: Space) -> list[dict[str, Value]]:
 
 
 def count(space: Space) -> int:
-    """How many combinations there are, counted without making them; raises InvalidRequest as `points` does."""
+    """Count the combinations without creating them; raises InvalidRequest as `points` does."""
     if wrong := list(uncounted(space)):
         raise InvalidRequest("\n".join(wrong))
     if not any((each.domain.count or 0) > MOST for each in space.parameters if isinstance(each.domain, Range)):
@@ -61,7 +61,7 @@ def count(space: Space) -> int:
 
 
 class _Counter:
-    """Counts by products: what hangs on a value multiplies with that value alone."""
+    """Count by products: parameters conditional on a value multiply with that value alone."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -72,11 +72,11 @@ class _Counter:
                 self._hanging.setdefault((parameter.each, parameter.when.name), []).append(parameter)
 
     def combinations(self, blocks: str | None) -> int:
-        """Those of one block of the list of this name, or (None) of all that is outside of blocks."""
+        """Return those of one block of the list of this name, or (None) of all that is outside of blocks."""
         return math.prod(self._of(each) for each in self._space.of(blocks) if each.when is None)
 
     def _of(self, parameter: Parameter) -> int:
-        """The combinations of a parameter that counts, and of all that hangs on it."""
+        """Return the combinations of an active parameter, and of all that depend on it."""
         if parameter.label not in self._known:
             self._known[parameter.label] = self._counted(parameter)
         return self._known[parameter.label]
@@ -98,7 +98,7 @@ class _Counter:
 
 
 def values(domain: Domain) -> Sequence[Value]:
-    """What a grid has of a domain: all of it, or as many values as it counts, evenly from end to end."""
+    """Return a grid's values of a domain: all, or as many as its count, evenly from end to end."""
     if isinstance(domain, Choices):
         return domain.values
     if domain.scale == "log2":
@@ -135,7 +135,7 @@ def _points(space: Space) -> Iterator[dict[str, Value]]:
 
 
 def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]:
-    """Values of these parameters, which are given with conditions before what hangs on them."""
+    """Yield the values of these parameters, which come with conditions before what depends on them."""
     if not parameters:
         yield {}
         return
@@ -149,7 +149,7 @@ def _combinations(parameters: Sequence[Parameter]) -> Iterator[dict[str, Value]]
 
 
 def _each(makers: Sequence[Callable[[], Iterator[T]]]) -> Iterator[tuple[T, ...]]:
-    """As `itertools.product`, which would make all of what it is given first."""
+    """Yield as `itertools.product` does, which would create all of its inputs first."""
     if not makers:
         yield ()
         return

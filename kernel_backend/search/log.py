@@ -1,4 +1,4 @@
-"""A search is the fold of its log: what happened, and what was decided on it."""
+"""Replay a search from its log of events and decisions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from kernel_backend.search.make import make
 
 
 def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
-    """Tell a searcher what happens; what it decides. Raises Conflict where a person's wish cannot be met."""
+    """Apply an event to a searcher; return its decision. Raises Conflict where a user's request cannot be met."""
     match event:
         case Vacancy():
             return searcher.on_vacancy()
         case Reported():
             verdict = searcher.on_report(event.trial, event.unit, event.value)
-            return verdict if event.trial > 0 else None  # of another search: there is nobody to tell it
+            return verdict if event.trial > 0 else None  # of another search: no trial waits for the decision
         case Exited():
             searcher.on_exit(event.trial, event.reason)
         case ParamsAssigned():
@@ -53,7 +53,7 @@ def apply_event(searcher: Searcher, event: Happening) -> Decision | None:
 
 
 def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
-    """Take a log in: the searcher is as it was after the last entry, and no sampler is asked again."""
+    """Apply a log: the searcher is as it was after the last entry, and no sampler is called again."""
     for entry in entries:
         event, decision = entry.event, entry.decision
         if isinstance(event, Vacancy):
@@ -67,5 +67,5 @@ def replay(searcher: Searcher, entries: Iterable[LogEntry]) -> Searcher:
 
 
 def fold(settings: Settings, space: Space, entries: Iterable[LogEntry], asker: SearchProcess | None = None) -> Searcher:
-    """The searcher that a log tells of; raises what `make` raises."""
+    """Return the searcher after a log; raises what `make` raises."""
     return replay(make(settings, space, asker), entries)

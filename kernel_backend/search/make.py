@@ -1,4 +1,4 @@
-"""Make the searcher of a method, and tell what it will do."""
+"""Make the searcher of a method, and plan what it will train."""
 
 from __future__ import annotations
 

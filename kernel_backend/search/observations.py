@@ -44,7 +44,7 @@ class Observations:
     """
 
     def __init__(self, encoder: Encoder, mode: str, units: Sequence[int]) -> None:
-        """Results are ranked at each of `units`."""
+        """Create observations; results are ranked at each of `units`."""
         self.encoder = encoder
         self._sign = -1.0 if mode == "max" else 1.0
         self.params: dict[int, Mapping[str, Value]] = {}

@@ -1,9 +1,9 @@
-"""Population-based training (Jaderberg et al. 2017, arXiv:1711.09846), asynchronous.
+"""Implement population-based training (Jaderberg et al. 2017, arXiv:1711.09846), asynchronously.
 
-A population trains in rounds of some units. At the end of a round whoever is among the worst fifth of all that have
-come to this unit gives its place to a copy of one of the best fifth: its newest checkpoint goes on, with its
-hyperparameters a little changed. Nobody waits for the others. Where there are fewer slots than members, they pause
-after their rounds, the least trained goes on first, and is judged only then, when most have been there.
+A population trains in rounds of some units. At the end of a round, a trial among the worst fifth of all results at
+this unit is replaced by a copy of one of the best fifth: that trial's newest checkpoint, with its hyperparameters
+changed a little. No trial waits for the others. Where there are fewer slots than members, they pause after their
+rounds. The least trained then resumes first, and is judged only then, when most have reached the unit.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ def pbt_searcher(settings: Settings, space: Space) -> Pbt:
 
 
 def pbt_plan(settings: Settings, space: Space) -> Plan:
-    """Return what a dry run tells: each of the population is trained to its end, itself or by its copies."""
+    """Return the plan for a dry run: each member is trained to its end, itself or by its copies."""
     population = settings.population or POPULATION
     trials = min(population, settings.trials or population)
     return Plan(trials, settings.units, trials * (settings.units // interval_of(settings)))
 
 
 class Pbt(BaseSearcher[Progress]):
-    """The searcher. A place in the population is free, held by a trial that trains, or by one that is paused."""
+    """Searcher of a population. Each of its positions is free, or held by a trial that trains or is paused."""
 
-    hopeless = {"failed": 20, "invalid": 20}  # who comes to nothing leaves its place to another
+    hopeless = {"failed": 20, "invalid": 20}  # a trial that comes to nothing leaves its position to another
 
     def __init__(self, settings: Settings, space: Space, sampler: Sampler, seen: Observations) -> None:
-        """`sampler` gives the first members their hyperparameters."""
+        """Create the searcher; `sampler` proposes the hyperparameters of the first members."""
         super().__init__(settings.units, seen, settings.trials)
         interval = interval_of(settings)
         self._rounds: list[int] = [*range(interval, settings.units, interval), settings.units]
@@ -57,21 +57,21 @@ class Pbt(BaseSearcher[Progress]):
         self._seed, self._sampler = settings.seed, sampler
         self._domains = {(each.each, each.name): each.domain for each in space.parameters}
         self._population = settings.population or POPULATION
-        # Free places, by the unit at which their holders were lost: 0 for one that begins anew.
+        # Free positions, by the unit at which their holders were lost: 0 for one that begins anew.
         self._free = [0] * self._population
 
     # Vacancies
 
     def _wanted(self) -> int:
-        """One for each place whose holder does not train."""
+        """Return one gang for each position whose holder does not train."""
         return len(self._resting) + len(self._open())
 
     def _open(self) -> list[int]:
-        """The free places that may be filled."""
+        """Return the free positions that may be filled."""
         return sorted(self._free)[: self._left()]
 
     def _choose(self) -> Create | Resume | None:
-        """The place that is furthest behind: its trial goes on, or is followed by a copy of a better one."""
+        """Choose the position that is furthest behind: its trial resumes, or is followed by a copy of a better one."""
         if not self._wanted():
             return None
         trial, unit = self._next()
@@ -80,7 +80,7 @@ class Pbt(BaseSearcher[Progress]):
         return self._create(unit, instead_of=trial)
 
     def _next(self) -> tuple[int | None, int]:
-        """The trial that waits, None for a free place, and the end of the last round that it has come to."""
+        """Return the trial that waits, None for a free position, and the end of its last round."""
         for trial in self._waiting():
             return trial, self._round(trial)
         waiting = [(self._round(trial), trial) for trial in self._resting] + [(unit, 0) for unit in self._open()]
@@ -98,7 +98,7 @@ class Pbt(BaseSearcher[Progress]):
         return Create(trial=number, params=params, until=until, parent=parent)
 
     def _round(self, trial: int) -> int:
-        """The end of the last round that a trial has come to; 0 where there is none."""
+        """Return the end of the last round that a trial has reached; 0 where there is none."""
         ended = bisect_right(self._rounds, self._trials[trial].reached)
         return self._rounds[ended - 1] if ended else 0
 
@@ -106,7 +106,7 @@ class Pbt(BaseSearcher[Progress]):
         return self._rounds[bisect_right(self._rounds, known.reached)]
 
     def _parents(self, unit: int, instead_of: int | None) -> list[int]:
-        """Of the best fifth at a unit those that go on from there."""
+        """Return those of the best fifth at a unit that can be copied: finite, not ended, another trial."""
         ranking = self._rankings.get(unit)
         if ranking is None:
             return []
@@ -114,7 +114,7 @@ class Pbt(BaseSearcher[Progress]):
         return [trial for value, trial in best if value < WORST and trial != instead_of and not self._trials[trial].end]
 
     def _gives_way(self, trial: int) -> bool:
-        """Whether it is bad at the unit where it is, and there is a better one to copy."""
+        """Return whether it is bad at its unit, and there is a better one to copy."""
         unit = self._round(trial)
         ranking = self._rankings.get(unit)
         if ranking is None or trial not in ranking or trial in self._chosen or not self._left():
@@ -124,11 +124,11 @@ class Pbt(BaseSearcher[Progress]):
         return bad and bool(self._parents(unit, trial))
 
     def _share(self, ranking: Ranking) -> int:
-        """A fifth; of a population of less than five one, when all of it has been there."""
+        """Return a fifth; of a population below five it is one, once all of it has reached the unit."""
         return len(ranking) // FIFTH or (1 if len(ranking) >= self._population else 0)
 
     def _begun(self, decision: Create) -> Progress:
-        """A new trial has the place that was next, and is as far as its parent."""
+        """Give a new trial the next position, and the progress of its parent."""
         trial, unit = self._next()
         if trial is not None:
             self._end(trial, self._trials[trial], Prune())
@@ -138,7 +138,7 @@ class Pbt(BaseSearcher[Progress]):
     # Copies
 
     def _changed(self, parent: int, random: Random) -> dict[str, Value]:
-        """The hyperparameters of a trial, each a little changed or drawn anew; so is what did not count for it."""
+        """Return a parent's hyperparameters, each changed a little or drawn anew; inactive ones are drawn anew."""
         encoder = self._seen.encoder
         point = []
         for each, at in zip(encoder.dimensions, encoder.encode(self._seen.params[parent]), strict=True):
@@ -147,26 +147,26 @@ class Pbt(BaseSearcher[Progress]):
         return encoder.decode(point)
 
     def _domain(self, dimension: str) -> Domain:
-        """Of `lr`, or of a block's `blocks[2].kind`."""
+        """Return the domain of `lr`, or of a block's `blocks[2].kind`."""
         blocks, bracket, inner = dimension.partition("[")
         return self._domains[(blocks, inner.partition("].")[2]) if bracket else (None, dimension)]
 
-    # What trials say
+    # Reports of trials
 
     def _record(self, trial: int, known: Progress, unit: int, value: float) -> None:
-        """For every round that ended by then."""
+        """Record the value for every round that ended by then."""
         for ended in self._rounds[bisect_right(self._rounds, known.reached) : bisect_right(self._rounds, unit)]:
             self._rankings[ended].record(trial, self._seen.lower(value))
 
     def _judge(self, trial: int, known: Progress) -> Continue | Pause | Prune:
-        """It waits for those who are behind, gives way to a better one, or goes on."""
+        """Decide at the end of a round: wait for trials behind, give way to a better one, or continue."""
         unit = self._round(trial)
         if any(each < unit for each in (*map(self._round, self._resting), *self._open())):
             return Pause()
         return Prune() if self._gives_way(trial) else Continue(until=self._target(known))
 
     def _end(self, trial: int, known: Progress, end: Complete | Prune) -> None:
-        """The place of a trial that has not come to the end is free."""
+        """Free the position of a trial that has not trained to the end."""
         super()._end(trial, known, end)
         if isinstance(end, Prune):
             self._free.append(self._round(trial))
@@ -174,7 +174,7 @@ class Pbt(BaseSearcher[Progress]):
     def _forget(self, trial: int, known: Progress) -> None:
         for ranking in self._rankings.values():
             ranking.forget(trial)
-        self._free[-1] = 0  # its own place: who follows begins anew
+        self._free[-1] = 0  # its own position: the next trial begins anew
 
     def _fail(self, trial: int, known: Progress) -> None:
         self._rankings[known.until].record(trial, WORST)
@@ -182,7 +182,7 @@ class Pbt(BaseSearcher[Progress]):
     # By hand
 
     def extend(self, trials: int | None) -> None:
-        """Let there be so many trials in all; those that have come to the end make room for new ones."""
+        """Set the total number of trials; those that trained to the end make positions free for new ones."""
         super().extend(trials)
         held = len(self._resting) + len(self._seen.training) + len(self._free)
         self._free += [0] * (self._population - held)
@@ -194,9 +194,10 @@ def interval_of(settings: Settings) -> int:
 
 
 def shifted(domain: Domain, at: float, up: bool) -> float:
-    """The coordinate, in [0, 1], of what is 1.2 times a value (`up`) or 0.8 times; of a choice's neighbour.
+    """Return the coordinate, in [0, 1], of 1.2 times a value (`up`) or 0.8 times it.
 
-    A number stays within its range, a whole one changes by at least 1, a power of two by a factor of 2.
+    For a choice it is that of a neighbour. A number stays within its range, a whole one changes by at least 1, a
+    power of two by a factor of 2.
     """
     if isinstance(domain, Choices):
         count = len(domain.values)

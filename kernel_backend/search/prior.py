@@ -1,4 +1,4 @@
-"""What a new search knows of earlier experiments: their trials, numbered 0, -1, -2 and so on, begin its log."""
+"""Turn trials of earlier experiments into prior results: numbered 0, -1, -2 and so on, they begin a search's log."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kernel_backend.search.encoding import Encoder
 
 
 class PriorTrial(NamedTuple):
-    """A trial of another experiment: all its hyperparameters, and the metric's values at the ends of units."""
+    """Trial of another experiment: all its hyperparameters, and the metric's values at the ends of units."""
 
     params: Mapping[str, Value]
     values: Sequence[tuple[int, float]]
 
 
 def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
-    """Those that have a value and lie in this space, with no other hyperparameters than it has.
+    """Return trials that have values and lie in this space, with only its hyperparameters.
 
     A space without parameters, of a custom search, leaves all of them.
     """
@@ -36,7 +36,7 @@ def comparable(trials: Sequence[PriorTrial], space: Space) -> list[PriorTrial]:
 
 
 def prior_events(trials: Sequence[PriorTrial]) -> Iterator[Happening]:
-    """What these trials are and have reported, one after the other."""
+    """Yield the hyperparameters and reports of these trials as events, one trial after the other."""
     for number, trial in enumerate(trials):
         yield ParamsAssigned(trial=-number, params=dict(trial.params))
         for unit, value in trial.values:

@@ -1,4 +1,4 @@
-"""Rungs of integers, and the ranking of a rung's results: who is among the best, and who of them still waits."""
+"""Compute integer rungs, and rank the results of a rung: the best trials, and which of them still wait."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ WORST = math.inf
 
 
 class RankKey(NamedTuple):
-    """What results are ordered by: lower is better, and of equal values the older trial is the better one."""
+    """Sort key of results: lower is better, and of equal values the older trial is the better one."""
 
     value: float
     trial: int
 
 
 def rung_units(units: int, eta: int, first: int | None = None) -> list[int]:
-    """The units at whose ends trials are compared: first * eta^k below `units`, then `units` itself.
+    """Return the units at whose ends trials are compared: first * eta^k below `units`, then `units` itself.
 
-    Without a `first` there are at most five. In integers throughout: by floating-point logarithms a rung is lost where
-    `units` is a power of eta (243 and 3, in Ray).
+    Without a `first` there are at most five. In integers throughout: by floating-point logarithms a rung is lost
+    where `units` is a power of eta (243 and 3, in Ray).
     """
     least = first or -(-units // eta ** (MOST_RUNGS - 1))
     found = []
@@ -33,7 +33,7 @@ def rung_units(units: int, eta: int, first: int | None = None) -> list[int]:
 
 
 class Ranking:
-    """Results, best first; of each trial the first one counts."""
+    """Results, best first; the first one of each trial counts."""
 
     def __init__(self) -> None:
         self.places: list[RankKey] = []
@@ -46,7 +46,7 @@ class Ranking:
         return trial in self._of
 
     def record(self, trial: int, value: float) -> bool:
-        """Take a result in (lower is better, `WORST` diverged or failed); False where there is one of this trial."""
+        """Record a result (lower is better, `WORST` diverged or failed); False where this trial has one."""
         if trial in self._of:
             return False
         place = self._of[trial] = RankKey(value, trial)
@@ -54,27 +54,27 @@ class Ranking:
         return True
 
     def forget(self, trial: int) -> None:
-        """Take a result out, if there is one, as though it had never been."""
+        """Remove a result, if there is one."""
         place = self._of.pop(trial, None)
         if place is not None:
             del self.places[bisect_left(self.places, place)]
 
     def rank(self, trial: int) -> int:
-        """How many are better; raises KeyError."""
+        """Return how many are better; raises KeyError."""
         return bisect_left(self.places, self._of[trial])
 
 
 class Rung(Ranking):
-    """All results ever recorded at the end of one unit, and which of the trials have gone on from there."""
+    """Results ever recorded at the end of one unit, and which of the trials have left the rung."""
 
     def __init__(self, unit: int) -> None:
         super().__init__()
         self.unit = unit
-        self._waiting: list[RankKey] = []  # a heap; who has left it otherwise is dropped when it comes up
+        self._waiting: list[RankKey] = []  # a heap; a trial that has left otherwise is dropped when it comes up
         self._left: set[int] = set()
 
     def record(self, trial: int, value: float) -> bool:
-        """As of any ranking; what has diverged never goes on."""
+        """Record as any ranking does; a trial that has diverged is never promoted."""
         new = super().record(trial, value)
         if new and value < WORST:
             heapq.heappush(self._waiting, self._of[trial])
@@ -82,20 +82,20 @@ class Rung(Ranking):
 
     @property
     def best(self) -> float:
-        """The best result; WORST where there is none that is finite."""
+        """Return the best result; WORST where there is none that is finite."""
         return self.places[0].value if self.places else WORST
 
     def stays(self, trial: int, eta: int) -> bool:
-        """Whether a trial has a finite result here, of the best max(1, floor(n / eta))."""
+        """Return whether a trial has a finite result here, among the best max(1, floor(n / eta))."""
         rank = self.rank(trial)
         return self.places[rank].value < WORST and rank < max(1, len(self) // eta)
 
     def leave(self, trial: int) -> None:
-        """The trial has gone on from here, or never will."""
+        """Mark a trial as promoted from here, or as never to be."""
         self._left.add(trial)
 
     def best_waiting(self) -> int | None:
-        """The best trial that has a finite result here and has not left."""
+        """Return the best trial that has a finite result here and has not left."""
         while self._waiting:
             trial = self._waiting[0].trial
             if trial in self._of and trial not in self._left:
@@ -104,7 +104,7 @@ class Rung(Ranking):
         return None
 
     def promotable(self, eta: int) -> int | None:
-        """The best trial that waits, if it is one of the best floor(n / eta)."""
+        """Return the best waiting trial if it is among the best floor(n / eta)."""
         best = len(self.places) // eta
         trial = self.best_waiting() if best else None
         return trial if trial is not None and self._of[trial] <= self.places[best - 1] else None

@@ -1,4 +1,4 @@
-"""Choose the sampler that settings ask for."""
+"""Choose the sampler of a search's settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernel_backend.search.samplers.optuna import CmaesSampler, GpSampler, TpeSa
 
 
 def sampler_of(settings: Settings, dimensions: int) -> Sampler:
-    """What gives new trials their hyperparameters, in a space of so many dimensions."""
+    """Return the sampler for new trials' hyperparameters, in a space of so many dimensions."""
     seed, name = settings.seed, settings.samples_by
     check_installed(name)
     match name:

@@ -1,4 +1,4 @@
-"""From the configuration of an experiment to the settings of its searcher, and to the units that it counts."""
+"""Derive a searcher's settings, and the units that it counts, from an experiment's configuration."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from kernel_backend.model.trial import Best
 
 
 def settings_of(config: Config) -> Settings:
-    """What the searcher of an experiment is built from; without a search there is a single trial."""
+    """Return the settings of an experiment's searcher; without a search there is a single trial."""
     asked = config.search or Search()
     units = config.steps if config.steps is not None else config.epochs
     return Settings(**asked.model_dump(), units=units, mode=config.metric.mode, seed=config.seed)
 
 
 def unit_of(config: Config, report: StoredReport) -> int | None:
-    """The unit at whose end something was reported: a step where steps are counted, else an epoch; None within one."""
+    """Return the unit at whose end a report was made; None within one.
+
+    Units are steps where steps are counted, else epochs.
+    """
     if config.steps is not None:
         return report.step
     return round(report.epoch) if abs(report.epoch - round(report.epoch)) < 1e-6 else None
 
 
 def unit_in(config: Config, best: Best) -> int:
-    """The unit in which something was reported, or with whose end."""
+    """Return the unit in which, or at whose end, the best value was reported."""
     return best.step if config.steps is not None else math.ceil(best.epoch - 1e-6)

@@ -1,1 +1,1 @@
-"""The service: reads what is true, asks for decisions, carries them out."""
+"""Run the Daylight service: read the actual state, compute scheduling decisions, and apply them."""

@@ -1,4 +1,4 @@
-"""What a person may see and change: of experiments that they may not see, not even that they exist."""
+"""Control access to experiments: users who may not see one do not even learn that it exists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_backend.store.base import Store
 
 
 async def visible(store: Store, who: Person, number: int) -> Experiment:
-    """The experiment, where it is this person's or one of their groups'; raises NotFound."""
+    """Return the experiment if it is the user's or one of their groups'; raises NotFound."""
     experiment = await asyncio.to_thread(store.experiment, number)
     if sees(who, experiment):
         return experiment
@@ -19,7 +19,7 @@ async def visible(store: Store, who: Person, number: int) -> Experiment:
 
 
 async def changeable(store: Store, who: Person, number: int) -> Experiment:
-    """The experiment, where it is this person's own; raises NotFound, and Forbidden for what they only see."""
+    """Return the experiment if it is the user's own; raises NotFound, and Forbidden for one that they may only see."""
     experiment = await visible(store, who, number)
     if who.admin or who.name == experiment.owner:
         return experiment
@@ -27,7 +27,7 @@ async def changeable(store: Store, who: Person, number: int) -> Experiment:
 
 
 def may_submit(who: Person) -> None:
-    """Raise Forbidden where somebody may look and not have anything trained."""
+    """Raise Forbidden unless the user may submit trainings."""
     if not who.submits:
         raise Forbidden(
             f"{who.name} may not have anything trained here: "
@@ -36,5 +36,5 @@ def may_submit(who: Person) -> None:
 
 
 def sees(who: Person, experiment: Experiment) -> bool:
-    """Whether a person may look at an experiment."""
+    """Return whether a user may see an experiment."""
     return who.sees(experiment.owner, experiment.group)

@@ -1,4 +1,4 @@
-"""What can never run is refused when it is submitted."""
+"""Refuse submissions that can never run."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from kernel_backend.service.state.requests import draft_ask, pool_of
 
 
 def check_searcher(search: Search, space: Space) -> None:
-    """Refuse what would only show when the searcher is made, or asked for the first time."""
+    """Refuse what would only fail when the searcher is created or first used."""
     method = method_of(search.method)
     if method.space == "counted":
-        grid.count(space)  # more than anybody could train are refused here
+        grid.count(space)  # too many combinations are refused here
     function_of(method, method.factory)
     check_installed(search.samples_by)
 
 
 def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
-    """For which group slots are asked; raises Forbidden for one that is not theirs, with the nearest that is.
+    """Return the group for which slots are requested; raises Forbidden for a group that the user is not in.
 
-    `taken` are names of groups: nobody has what is a group's by being called as it is.
+    The error names the nearest group that they are in. `taken` are names of groups: users get nothing of a group by
+    merely having its name.
     """
     if not who.groups and who.name in taken:
         raise Forbidden(
             f"you are in no group, and there is a group {who.name}, which you are not in: "
             "the hub's admins put you into one"
         )
-    theirs = who.groups or (who.name,)  # of whoever is in none there is a group of one
+    theirs = who.groups or (who.name,)  # a user without a group is a group of one
     if config.group is None or config.group in theirs:
         return config.group or who.group
     near = nearest(config.group, theirs)
@@ -45,7 +46,7 @@ def group_of(who: Person, config: Config, taken: Container[str] = ()) -> str:
 
 
 def check_possible(picture: ClusterState, config: Config, owner: str, group: str) -> None:
-    """Raise ImpossibleAsk for a gang that can never be had, and InvalidRequest for a pool that there is not."""
+    """Raise ImpossibleAsk for a gang that can never be placed, and InvalidRequest for a pool that does not exist."""
     pool, pools = pool_of(config, picture), {node.pool for node in picture.nodes.values()}
     if pools and pool not in pools:
         raise InvalidRequest(f"--pool {pool}: there is no such pool{nearest(pool, pools)}; there {_are(sorted(pools))}")
@@ -60,7 +61,7 @@ def _are(names: Sequence[str]) -> str:
 
 
 def check_workers(config: Config) -> None:
-    """Raise InvalidRequest for slots with nothing to do, and for random numbers that logical workers cannot have."""
+    """Raise InvalidRequest for slots beyond the logical workers, and for `--rng stream` with logical workers."""
     slots = config.slots
     if config.logical_workers is not None and slots > config.logical_workers:
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""What somebody does to what is not theirs, as it stands in the audit log."""
+"""Write audit entries for actions on other users' experiments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernel_backend.store.base import Store
 
 
 def audit_entry(who: Person, experiment: Experiment, act: str, detail: str = "", on: str = "") -> AuditEntry | None:
-    """What is kept of an act on an experiment, or on a part of it (`on`); None where it is one's own."""
+    """Return the audit entry of an action on an experiment or a part of it (`on`); None for the owner."""
     if who.name == experiment.owner:
         return None
     about = ", ".join(part for part in (detail, f"of {experiment.owner}") if part)
@@ -20,6 +20,6 @@ def audit_entry(who: Person, experiment: Experiment, act: str, detail: str = "",
 
 
 async def keep_audit_entry(store: Store, deed: AuditEntry | None) -> None:
-    """Keep it where there is one."""
+    """Store the entry if there is one."""
     if deed is not None:
         await asyncio.to_thread(store.write_down, deed)

@@ -1,4 +1,4 @@
-"""The composition root of the service: make its parts, and hand each what it needs."""
+"""Build the service: make its parts, and pass each what it needs (the composition root)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints that trials begin from, of others: copied beside the loop, which starts what else there is meanwhile."""
+"""Copy the checkpoints that warm-started trials begin from, in threads next to the loop."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kernel_backend.errors import CheckpointDamaged, DaylightError, NotFound, Pl
 from kernel_backend.model.trial import ScheduledTrial
 from kernel_backend.service.lookups import Lookups
 
-AGAIN_S = 60.0  # after a copy that failed by something that may pass, as a full disk
+AGAIN_S = 60.0  # after a copy that failed by something transient, such as a full disk
 _Trial = tuple[int, int]  # by experiment and index
 _log = logging.getLogger(__name__)
 
 
 class CheckpointCopies:
-    """What becomes of the copies. Users' files are touched in threads alone, which end with the service."""
+    """Track the copies. Users' files are accessed only in threads, which end with the service."""
 
     def __init__(self, places: CheckpointStorage, wake: Callable[[], None]) -> None:
         self._places = places
@@ -27,9 +27,9 @@ class CheckpointCopies:
         self.lookups = Lookups(wake)
 
     def wait(self, owner: str, trial: ScheduledTrial, source: str | None, *, or_newer: bool = False) -> str:
-        """What a trial that begins from a checkpoint `source` waits for; "" for nothing, or where none will come.
+        """Return why a trial waits for its warm-start checkpoint `source`; "" if it does not, or if none will come.
 
-        `or_newer`: a newer one of the same trial will do where it has been deleted. Returns at once.
+        `or_newer`: if it has been deleted, a newer one of the same trial will do. Returns at once.
         """
         key = trial.experiment, trial.index
         if source is None or trial.attempt or self.missing(*key) is not None:
@@ -38,7 +38,7 @@ class CheckpointCopies:
         return f"checkpoint {source}, from which it begins, is being copied" if found is None else found
 
     def missing(self, experiment: int, trial: int) -> NotFound | CheckpointDamaged | None:
-        """Why there is nothing for a trial to begin from, and never will be."""
+        """Return the error if there is no checkpoint for a trial to begin from, and never will be."""
         _, error = self._failed.get((experiment, trial), (0.0, None))
         return error if isinstance(error, NotFound | CheckpointDamaged) else None
 
@@ -48,14 +48,14 @@ class CheckpointCopies:
         self._failed.pop((experiment, trial), None)
 
     def _find(self, source: str, experiment: int, trial: int, or_newer: bool) -> str:
-        """Copy a checkpoint that is not there yet; why there is none, "" where there is."""
+        """Copy a checkpoint that is not there yet; return why there is none, "" where there is."""
         key = experiment, trial
         try:
             if self._places.open(*key).committed():
                 return ""
         except (PlaceUnavailable, CheckpointDamaged) as unknown:
             return unknown.message
-        except OSError as error:  # a disk that is away is this trial's trouble alone
+        except OSError as error:  # an unavailable disk delays only this trial
             return f"its checkpoints cannot be reached just now: {error.strerror or error}"
         when, failed = self._failed.get(key, (0.0, None))
         if failed is None or time.monotonic() - when >= AGAIN_S:
@@ -69,7 +69,7 @@ class CheckpointCopies:
         except (DaylightError, OSError) as error:
             failed = error
             _log.warning("trial %d.%d: %s", *key, error)
-        except Exception as error:  # whatever it is, its trial says it
+        except Exception as error:  # whatever it is, it is reported with its trial
             failed = OSError(f"{type(error).__name__}: {error}")
             _log.exception("trial %d.%d", *key)
         else:

@@ -1,4 +1,4 @@
-"""What the parts of the service share: the seams, the settings, and how they tell each other of changes."""
+"""Hold what the parts of the service share: stores and engine, settings, and change notification."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from kernel_backend.workspaces.base import Workspaces
 
 @dataclass(frozen=True)
 class Context:
-    """One service's, made once by the caller of `build`.
+    """Context of one service, created once by the caller of `build`.
 
-    `url` is where launchers reach a service that cannot look into its home; `servers` are notebook servers, where a
-    hub has some.
+    `url` is where launchers reach a service whose home they cannot read; `servers` are notebook servers, where a hub
+    has some.
     """
 
     store: Store
@@ -42,5 +42,5 @@ class Context:
         object.__setattr__(self, "roster", StoredQuotas(self.store))
 
     def wake(self) -> None:
-        """Have the loop's next round now."""
+        """Start the loop's next round now."""
         self.next_round.set()

@@ -1,4 +1,4 @@
-"""The same thing submitted again while it is active: which experiment it is already."""
+"""Detect duplicate submissions: find the active experiment that a submission repeats."""
 
 from __future__ import annotations
 
@@ -22,27 +22,30 @@ _GOING_ON = (ExperimentState.ACTIVE, ExperimentState.PAUSED)
 
 
 def alike(experiment: Experiment, draft: NewExperiment) -> bool:
-    """Whether an experiment goes on that was asked for in the same words, but for its name, code and configuration."""
+    """Return whether an unfinished experiment has the same owner, parameters, space, folder and interpreter.
+
+    Name, code and configuration are not compared.
+    """
     asked = all(getattr(experiment, field) == getattr(draft, field) for field in _ASKED)
     return asked and experiment.state in _GOING_ON
 
 
 class DuplicateFinder:
-    """Finds them; what a snapshot means is worked out once, for an archive never changes."""
+    """Finder of duplicates; the meaning of a snapshot is computed once, for an archive never changes."""
 
     def __init__(self, store: Store, archive: Archive, confined: Confined) -> None:
         self._store, self._archive, self._confined = store, archive, confined
         self._known: dict[str, str] = {}  # what a snapshot means, by its id
 
     async def learn(self, draft: NewExperiment, unfinished: Iterable[Experiment]) -> None:
-        """Work out what snapshots mean that `find` will compare; one that cannot be read is like no other."""
+        """Compute the meaning of the snapshots that `find` will compare; one that cannot be read equals no other."""
         others = {each.snapshot for each in unfinished if alike(each, draft)} - {draft.snapshot}
         for id in sorted(others | {draft.snapshot}) if others else ():
             if id not in self._known:
                 try:
                     size = await asyncio.to_thread(self._archive.size, id, is_code)
                     found = await self._confined.call(draft.owner, meaning, self._archive.root, id, size=size)
-                except InvalidRequest:  # too much to be read, the next time too
+                except InvalidRequest:  # too large to be read, the next time too
                     found = id
                 except UNREADABLE as error:  # gone or damaged: an older experiment's, and no fault of this one
                     _log.warning("snapshot %s is like no other: %s", id[:12], error)
@@ -52,7 +55,7 @@ class DuplicateFinder:
                 self._known[id] = found
 
     def find(self, draft: NewExperiment, unfinished: Iterable[Experiment]) -> int | None:
-        """The number of the newest of these experiments that is what `draft` asks for; None where there is none."""
+        """Return the number of the newest of these experiments that `draft` duplicates; None where there is none."""
         for experiment in sorted(unfinished, key=lambda each: each.number, reverse=True):
             same = alike(experiment, draft) and self._same(experiment.snapshot, draft.snapshot)
             if same and draft.config in (experiment.config, self._submitted(experiment)):
@@ -60,7 +63,7 @@ class DuplicateFinder:
         return None
 
     def _submitted(self, experiment: Experiment) -> Config:
-        """The configuration that it was submitted with: priority and slots may have been changed since."""
+        """Return the configuration that it was submitted with: priority and slots may have been changed since."""
         first = self._store.messages(0, experiment.number, limit=1)
         return Experiment.model_validate(first[0].data).config if first else experiment.config
 

@@ -1,4 +1,4 @@
-"""Who may have what, and which nodes are drained, as it stands at this moment."""
+"""Hold the quotas in force and the drained nodes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ Key = tuple[AccountKind, str]
 
 
 class EffectiveQuotas(Protocol):
-    """What a decision reads of people. Cheap: it is asked in every round. What changes is another object then."""
+    """Quotas, drained nodes and servers that decisions read.
+
+    Reads are cheap: they happen in every round. A change replaces the object.
+    """
 
     @property
     def users(self) -> Mapping[str, Quota]:
-        """Quotas in force; who is not named has no limit and no guarantee."""
+        """Return quotas in force; users not named have no limit and no guarantee."""
 
     @property
     def groups(self) -> Mapping[str, Quota]:
-        """The same of groups."""
+        """Return the same of groups."""
 
     @property
     def drained(self) -> frozenset[str]:
-        """Names of nodes on which nothing new is started."""
+        """Return names of nodes on which nothing new is started."""
 
-    servers: Sequence[Server]  # notebook servers that hold slots beside the gangs; `Notebooks` gives them
+    servers: Sequence[Server]  # notebook servers that hold slots next to the gangs; set by `Notebooks`
 
 
 class StoredQuotas:
-    """What the hub gives, overridden number by number by what is set here. The store is read only when that changes."""
+    """Merge the hub's quotas with numbers set here, which take precedence. The store is read only when those change."""
 
     def __init__(self, store: QuotaStore) -> None:
         self._store = store
@@ -48,7 +51,7 @@ class StoredQuotas:
     servers: Sequence[Server] = ()
 
     async def reload(self) -> None:
-        """Read what is set here, once it has changed; what is read last counts."""
+        """Reload admin-set quotas and drained nodes after a change; concurrent reloads are serialised."""
         async with self._reloading:
             self._take(*await asyncio.to_thread(self._read))
 
@@ -60,41 +63,41 @@ class StoredQuotas:
         self._settle()
 
     def give(self, directory: Directory) -> None:
-        """Take in what the hub says now: its users with their groups, and what each of its groups may have."""
+        """Update from the hub: its users with their groups, and the quotas of its groups."""
         if directory != self._directory:
             self._directory = directory
             self._settle()
 
     def given(self, kind: AccountKind, name: str) -> Quota | None:
-        """What the hub gives; None where it says nothing."""
+        """Return the hub's quota; None where it has none."""
         return self._directory.groups.get(name) if kind == "group" else None
 
     def changed(self, kind: AccountKind, name: str) -> dict[str, Any]:
-        """The numbers that are set here."""
+        """Return the numbers that are set here."""
         return dict(self._changed.get((kind, name), {}))
 
     def quota(self, kind: AccountKind, name: str) -> Quota:
-        """What is in force."""
+        """Return the quota in force."""
         return (self.users if kind == "user" else self.groups).get(name, Quota())
 
     def complaints(self, kind: AccountKind, name: str) -> tuple[str, ...]:
-        """What of the hub's numbers, or of both together, cannot be."""
+        """Return warnings about invalid numbers of the hub, or of both sources together."""
         from_hub = self._directory.complaints.get(name, ()) if kind == "group" else ()
         return (*from_hub, *self._clashes.get((kind, name), ()))
 
     def members(self, kind: AccountKind, name: str) -> tuple[str, ...]:
-        """Of a group those whom the hub names, of a user the groups, the first of which they ask in."""
+        """Return the users of a group; or the groups of a user, of which the first is the default."""
         return tuple(self._directory.members.get(name, ())) if kind == "user" else tuple(self._members.get(name, ()))
 
     @property
     def people(self) -> set[Key]:
-        """All accounts that the hub names."""
+        """Return all accounts that the hub names."""
         found: set[Key] = {("user", name) for name in self._directory.members}
         return found | {("group", name) for name in self._directory.groups}
 
     @property
     def named(self) -> set[Key]:
-        """All accounts that the hub names, or that something is set of."""
+        """Return all accounts that the hub names, or for which something is set here."""
         return self.people | set(self._changed)
 
     def _settle(self) -> None:
@@ -118,7 +121,7 @@ class StoredQuotas:
 
 
 def _both(given: Quota | None, changed: Mapping[str, Any]) -> tuple[Quota, str]:
-    """What is in force; where the hub has come to say something else since, the limit wins over the guarantee."""
+    """Merge both sources; where they conflict since the hub changed, the limit wins over the guarantee."""
     numbers = {**(given or Quota()).model_dump(), **changed}
     guarantee, limit = numbers["guarantee"], numbers["limit"]
     if limit is None or guarantee <= limit:

@@ -1,4 +1,4 @@
-"""Environments on their way: locked after a submission, built before a start, never on the way of either."""
+"""Lock environments after a submission and build them before a start, in the background."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _log = logging.getLogger(__name__)
 
 
 class Preparation:
-    """What becomes of experiments' environments. Works in threads of its own, which end with the service."""
+    """Prepare environments of experiments. Works in its own threads, which end with the service."""
 
     def __init__(self, archive: Archive, areas: Workspaces, wake: Callable[[], None]) -> None:
         self._areas = areas
         self.recorded: Callable[[str], Environment] = lru_cache(256)(lambda id: archive.snapshot(id).environment)
         self._guard = threading.Lock()
-        self._building: dict[_Whose, float] = {}  # since when, as time.monotonic() tells it
+        self._building: dict[_Whose, float] = {}  # since when, by time.monotonic()
         self._failed: dict[_Whose, tuple[float, str]] = {}  # when, and why
         self._locking: set[_Whose] = set()
         self.lookups = Lookups(wake)
 
     def check(self, owner: str, snapshot: str) -> None:
-        """Pass where a locked environment of this snapshot is there or may be built; raises NoEnvironment."""
+        """Check that a locked environment of this snapshot exists or may be built; raises NoEnvironment."""
         environment = self.recorded(snapshot)
         if self._kept(owner).python(environment) is not None:
             return
@@ -50,9 +50,9 @@ class Preparation:
             raise NoEnvironment("--env locked: there is no uv, which builds environments: pip install uv")
 
     def keep(self, owner: str, snapshot: str, python: str) -> None:
-        """Lock the environment of a snapshot, and keep its wheels, if that is still to be done; returns at once.
+        """Lock the environment of a snapshot and store its wheels, unless already done; returns at once.
 
-        Where it cannot be done, offline perhaps, the log says why, and the next submission tries again.
+        If it cannot be done, perhaps offline, the reason is logged, and the next submission tries again.
         """
         environment = self.recorded(snapshot)
         with self._guard:
@@ -62,7 +62,7 @@ class Preparation:
         _in_thread(self._keep, owner, environment, Path(python))
 
     def info(self, owner: str, snapshot: str) -> EnvironmentInfo:
-        """The environment of a snapshot, and what has become of it."""
+        """Return the environment of a snapshot, with its lock and its interpreter."""
         environment, kept = self.recorded(snapshot), self._kept(owner)
         lock, python = kept.lock(environment), kept.python(environment)
         return EnvironmentInfo(
@@ -75,16 +75,16 @@ class Preparation:
         )
 
     def wait(self, experiment: ScheduledExperiment) -> str:
-        """What an experiment with `--env locked` waits for, whose environment is then being built; "" for nothing.
+        """Return why an experiment with `--env locked` waits while its environment is built; "" when it need not.
 
-        Returns at once: the environments are their owner's files, and looked at in a thread.
+        Returns at once: the environments are their owner's files, which are read in a thread.
         """
         if experiment.config.env != "locked":
             return ""
         try:
             environment = self.recorded(experiment.snapshot)
         except (DaylightError, OSError):
-            return ""  # whoever starts it says so
+            return ""  # reported when the trial is started
         owner, whose = experiment.owner, (experiment.owner, environment.id)
         found = self.lookups.answer(owner, whose, partial(self._find, owner, environment, Path(experiment.python)))
         since = self._building.get(whose)
@@ -93,7 +93,7 @@ class Preparation:
         return "its locked environment is being looked for" if found is None else found
 
     def python(self, experiment: Experiment) -> str:
-        """The interpreter of its ranks; raises NoEnvironment where one that was built is gone since."""
+        """Return the interpreter of its ranks; raises NoEnvironment where one that was built has been removed."""
         if experiment.config.env != "locked":
             return experiment.python
         environment = self.recorded(experiment.snapshot)
@@ -104,9 +104,9 @@ class Preparation:
         return str(found)
 
     def note(self, experiment: Experiment, attempts: int) -> str | None:
-        """What a person should know of the packages that an experiment is about to train with, after `attempts`.
+        """Return a note for the user about the packages an experiment is about to train with, after `attempts`.
 
-        Right after its own submission nothing has changed, and nothing is looked at.
+        Right after its own submission nothing has changed, and nothing is checked.
         """
         if experiment.config.env == "locked":
             return self._lacking(experiment)
@@ -147,7 +147,7 @@ class Preparation:
                 self._locking.discard((owner, environment.id))
 
     def _find(self, owner: str, environment: Environment, python: Path) -> str:
-        """Build an environment that is not there; why there is none, "" where there is."""
+        """Build a missing environment; return why there is none, "" where there is."""
         try:
             if self._kept(owner).python(environment) is not None:
                 return ""
@@ -159,12 +159,12 @@ class Preparation:
         return why and f"{why}; this is tried again"
 
     def _build(self, owner: str, environment: Environment, python: Path) -> str:
-        """Build an environment; why it could not be."""
+        """Build an environment; return why it failed, or ""."""
         whose = owner, environment.id
         began = self._building[whose] = time.monotonic()
         try:
             self._kept(owner).build(environment, python)
-        except Exception as error:  # whatever it is, its experiment says it
+        except Exception as error:  # whatever it is, it is reported with its experiment
             why = error.message if isinstance(error, DaylightError) else f"{type(error).__name__}: {error}"
             _log.warning("environment %s: %s", environment.id[:12], why)
             self._failed[whose] = time.monotonic(), why
@@ -184,5 +184,8 @@ def _some(named: Sequence[str]) -> str:
 def _in_thread(
     work: Callable[[str, Environment, Path], None], owner: str, environment: Environment, python: Path
 ) -> None:
-    """Not a pool's: at its end a service waits for those, and a download may take long."""
+    """Run work in a daemon thread.
+
+    Not in a pool: on exit a service waits for pools, and a download may take long.
+    """
     threading.Thread(target=work, args=(owner, environment, python), daemon=True).start()

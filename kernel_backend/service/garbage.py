@@ -1,4 +1,4 @@
-"""What the rules say of whole experiments' checkpoints, and doing it: `daylight gc`, and the end of an experiment."""
+"""Apply retention rules to all checkpoints of an experiment: `daylight gc`, and the end of an experiment."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kernel_backend.model.states import HOLDING_SLOTS, TRIAL_ENDED
 from kernel_backend.model.trial import Trial
 from kernel_backend.store.base import Store
 
-WEEK_S = 7 * 86400.0  # what was set aside is kept as long, to be looked at
+WEEK_S = 7 * 86400.0  # damaged checkpoints that were set aside are kept as long, for inspection
 Damaged = Callable[[Checkpoints, Manifest], bool]
 
 
 class TrialCheckpoints(NamedTuple):
-    """A trial and what it has committed, oldest first; `line` are the ids of those that its state comes from."""
+    """Checkpoints of a trial, oldest first; `line` are the ids in the lineage of its state."""
 
     trial: Trial
     place: Checkpoints
@@ -29,7 +29,7 @@ class TrialCheckpoints(NamedTuple):
 
 
 def shelves(store: Store, places: CheckpointStorage, experiment: int) -> list[TrialCheckpoints]:
-    """The trials of an experiment with their checkpoints."""
+    """Return the trials of an experiment with their checkpoints."""
     found = []
     for trial in store.trials(experiment):
         place = places.open(experiment, trial.index)
@@ -42,10 +42,10 @@ def shelves(store: Store, places: CheckpointStorage, experiment: int) -> list[Tr
 def reasons(
     experiment: Experiment, found: Sequence[TrialCheckpoints], damaged: Damaged
 ) -> Mapping[tuple[int, str], tuple[str, ...]]:
-    """Why each checkpoint stays, by trial and id; none where the rules let it go.
+    """Return why each checkpoint is retained, by trial and id; empty where the rules let it go.
 
-    One that is known to be damaged counts for no rule, nor does one that the trial went back from: they must not push
-    out a whole one.
+    One that is damaged counts for no rule, nor does one that the trial went back from: they must not push out an
+    intact one.
     """
     bad = {shelf.trial.index: {each.id for each in shelf.manifests if damaged(shelf.place, each)} for shelf in found}
     whole = {
@@ -78,10 +78,10 @@ def collect(
     dry_run: bool = False,
     damaged: Damaged = lambda place, manifest: False,
 ) -> GarbageReport:
-    """Delete what the rules let go, or only say what that would be.
+    """Delete the checkpoints that no rule retains, or only report them.
 
-    Also what was set aside a week ago, and what was begun and never committed. Trials that run are left alone: their
-    ranks apply the rules themselves, and read what they find.
+    Also deletes damaged ones that were set aside a week ago, and saves that were begun and never committed. Running
+    trials are left alone: their ranks apply the rules themselves, and read what they find.
     """
     found = shelves(store, places, experiment.number)
     why = reasons(experiment, found, damaged)
@@ -123,7 +123,7 @@ def _judged(manifest: Manifest, reasons: tuple[str, ...]) -> CheckpointDecision:
 
 
 def _set_aside(shelf: TrialCheckpoints, now: float) -> list[CheckpointDecision]:
-    """Damaged checkpoints that have lain here for a week."""
+    """Return damaged checkpoints that were set aside more than a week ago."""
     return [
         CheckpointDecision(
             experiment=shelf.trial.experiment,

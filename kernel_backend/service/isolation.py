@@ -1,4 +1,4 @@
-"""What a round does about one experiment, apart from all the others: neither its errors nor its waiting are theirs."""
+"""Run per-experiment work in isolation, so that an error or a slow file system delays only that experiment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernel_backend.errors import DaylightError
 from kernel_backend.retry import RetryPolicy, exponential
 
 RETRY = RetryPolicy(exponential(2.0, 60.0))  # of what has failed for one experiment
-MOMENT_S = 1.0  # that a round waits for files and gangs of an experiment, before it goes on without
+MOMENT_S = 1.0  # that a round waits for files and gangs of an experiment, before it continues without
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -21,26 +21,29 @@ _log = logging.getLogger(__name__)
 
 
 class IsolatedTasks:
-    """`wake` is called when something is done for which a round did not wait, `failed` after each error."""
+    """Run work per experiment.
+
+    `wake` is called when work ends that a round did not wait for, `failed` after each error.
+    """
 
     def __init__(self, wake: Callable[[], None], failed: Callable[[], None]) -> None:
         self._wake, self._failed = wake, failed
-        self._under_way: dict[int, asyncio.Task[None]] = {}  # what is being done about experiments
+        self._under_way: dict[int, asyncio.Task[None]] = {}  # work under way, by experiment
         self._failures: dict[str, tuple[float, int]] = {}  # when each may be tried again, and how often it has failed
 
     def under_way(self, number: int) -> bool:
-        """Whether something is being done about this experiment for which no round waits."""
+        """Return whether work on this experiment is under way that no round waits for."""
         return number in self._under_way
 
     async def patiently(self, number: int, what: str, work: Work) -> None:
-        """Do what an experiment's files, or its gang, are needed for: should these let us wait, rounds go on without.
+        """Run work that needs an experiment's files or gang; if it is slow, rounds continue without it.
 
-        Until it is done nothing else is done about that experiment.
+        Until it is done no other work on that experiment begins.
         """
         await self.together({number: [(what, work)]})
 
     async def together(self, work: Mapping[int, Sequence[tuple[str, Work]]]) -> None:
-        """Do the same for several experiments, all of it at once; it is waited for as long as for one alone."""
+        """Run work for several experiments concurrently; the wait is as long as for one alone."""
         tasks = [self._begin(number, things) for number, things in work.items() if number not in self._under_way]
         if not tasks:
             return
@@ -56,17 +59,17 @@ class IsolatedTasks:
 
     @property
     def troubled(self) -> bool:
-        """Whether anything that has failed is to be tried again."""
+        """Return whether any failed work is to be tried again."""
         return bool(self._failures)
 
     def due(self, what: str) -> bool:
-        """Whether it has not failed, or long enough ago to try it again."""
+        """Return whether it has not failed, or its retry is due."""
         again, _ = self._failures.get(what, (0.0, 0))
         return time.monotonic() >= again
 
     @contextlib.contextmanager
     def errors(self, what: str) -> Iterator[None]:
-        """Keep an error from everything but what it befell: it is logged, and tried again later and later."""
+        """Contain an error to the work that raised it: it is logged, and retried with growing pauses."""
         try:
             yield
         except Exception as error:
@@ -79,7 +82,7 @@ class IsolatedTasks:
             self._failures.pop(what, None)
 
     def cancel(self) -> None:
-        """Let go of all that is under way."""
+        """Cancel all work under way."""
         for task in list(self._under_way.values()):
             task.cancel()
 

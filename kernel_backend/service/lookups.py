@@ -1,4 +1,4 @@
-"""Look at users' files in threads and answer from memory: their disks or agents may be slow."""
+"""Read users' files in threads and answer from a cache: their disks or agents may be slow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Find = Callable[[], str]
 
 class _Answer(NamedTuple):
     text: str
-    at: float  # as time.monotonic() tells it
+    at: float  # by time.monotonic()
 
 
 class _Question(NamedTuple):
@@ -32,25 +32,25 @@ class _Question(NamedTuple):
 
 
 class Lookups:
-    """A cache of answers about users' files; `wake` is called in the event loop when an answer has changed."""
+    """Cache of answers about users' files; `wake` is called in the event loop when an answer has changed."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._guard = threading.Lock()
         self._answers: dict[Hashable, _Answer] = {}
         self._under_way: set[Hashable] = set()
-        self._lines: defaultdict[str, deque[_Question]] = defaultdict(deque)  # by owner: not begun yet
+        self._lines: defaultdict[str, deque[_Question]] = defaultdict(deque)  # by owner: not started yet
         self._threads: defaultdict[str, int] = defaultdict(int)  # by owner
         self._first: list[Future[None]] = []  # of keys that had no answer yet
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Remember the running event loop."""
+        """Record the running event loop."""
         self._loop = asyncio.get_running_loop()
 
     @property
     def unsettled(self) -> bool:
-        """Return whether anything was asked for the first time since `settle`."""
+        """Return whether anything was looked up for the first time since `settle`."""
         return bool(self._first)
 
     def answer(self, owner: str, key: Hashable, find: Find) -> str | None:
@@ -70,7 +70,7 @@ class Lookups:
             self._answers.pop(key, None)
 
     async def settle(self) -> None:
-        """Wait a moment for first answers: a disk that is well gives them in it."""
+        """Wait up to `MOMENT_S` for first answers: a healthy disk gives them in time."""
         with self._guard:
             first, self._first = self._first, []
         waited = [asyncio.wrap_future(each) for each in first if not each.done()]
@@ -82,14 +82,14 @@ class Lookups:
         self._lines[owner].append(question)
         if self._threads[owner] < AT_ONCE:
             self._threads[owner] += 1
-            # Not a pool's: at its end a service waits for those, and a download may take long.
+            # Not a pool's: on exit a service waits for those, and a download may take long.
             threading.Thread(target=self._work, args=(owner,), daemon=True).start()
 
     def _work(self, owner: str) -> None:
         while (question := self._next(owner)) is not None:
             try:
                 text = question.find()
-            except Exception as error:  # whatever it is, the trial that waits for it says it
+            except Exception as error:  # whatever it is, the trial that waits for it reports it
                 _log.exception("what %s waits for cannot be found out", question.key)
                 text = f"{type(error).__name__}: {error}; this is tried again"
             self._take(question, text)

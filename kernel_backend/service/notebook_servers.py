@@ -1,4 +1,4 @@
-"""Notebook servers that hold slots: as a hub tells of them, and taken back where a rule says so."""
+"""Track notebook servers that hold slots, as the hub reports them, and reclaim idle ones under a rule."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.service.effective_quotas import EffectiveQuotas
 from kernel_backend.store.base import QuotaStore
 
-OURSELVES = "daylight"  # who has stopped it, in the audit log
+OURSELVES = "daylight"  # the actor in the audit log
 
 
 class Servers(Protocol):
-    """Where notebook servers run. Both raise ServiceUnreachable where it does not answer."""
+    """Hub on which notebook servers run. Both methods raise ServiceUnreachable if it does not answer."""
 
     async def read(self) -> tuple[Server, ...]:
-        """Those that hold slots."""
+        """Return those that hold slots."""
 
     async def stop(self, server: Server) -> None:
-        """Have one stopped; it may take a while to be gone."""
+        """Request that a server be stopped; it may take a while to be gone."""
 
 
 class Notebooks:
-    """What is known of them; `changed` is called where slots have become free or taken."""
+    """Keep track of the servers; `changed` is called where slots have become free or taken."""
 
     def __init__(
         self, store: QuotaStore, roster: EffectiveQuotas, servers: Servers | None, changed: Callable[[], None]
     ) -> None:
-        """Without `servers` none is ever stopped."""
+        """Create the tracker; without `servers` none is ever stopped."""
         self._store, self._roster, self._servers, self._changed = store, roster, servers, changed
 
     def give(self, present: Sequence[Server]) -> None:
-        """These are there now, and no others."""
+        """Replace the servers by those that are there now."""
         before, self._roster.servers = self._roster.servers, present
         if _held(before) != _held(present):
             self._changed()
 
     async def take_back(self, picture: ClusterState, preempt: Preempt) -> None:
-        """Stop a server in which nothing has been done meanwhile either, and write it down."""
+        """Stop a server that is still idle, and write an audit entry."""
         if self._servers is None:
             return
         self.give(await self._servers.read())
@@ -62,5 +62,5 @@ class Notebooks:
 
 
 def _held(servers: Sequence[Server]) -> set[Server]:
-    """They, whenever something was last done there."""
+    """Return the servers without their last activity, for comparison."""
     return {server.model_copy(update={"last_activity": 0.0}) for server in servers}

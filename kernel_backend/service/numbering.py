@@ -1,4 +1,4 @@
-"""Number experiments after the largest number in the database and in all folders, though the database was lost."""
+"""Number experiments after the largest number in the database and in all folders, even after a database loss."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _log = logging.getLogger(__name__)
 
 
 class Numbering:
-    """What folders name that the store may know nothing of. Folders are read once: later ones are of its own numbers.
+    """Find numbers in folders that the store may not have.
 
-    `note` says how the store is older than the folders of the service's home; "" where it is not.
+    Folders are read once: later ones are of its own numbers. `note` says how the store is older than the folders of
+    the service's home; "" where it is not.
     """
 
     def __init__(self, store: Store, places: CheckpointStorage, areas: Workspaces, home: Path) -> None:
@@ -36,9 +37,9 @@ class Numbering:
             _log.warning("%s", self.note)
 
     def beyond(self, owner: str) -> int:
-        """Return the largest number that any folder names in which an experiment of this owner may leave something."""
+        """Return the largest number in any folder that an experiment of this owner may write to."""
         known = self._known.get(owner)
-        if known is None:  # without a lock: one owner's folders, or their agent, may be slow, and others go on
+        if known is None:  # without a lock: one owner's folders, or their agent, may be slow, and must not block others
             known = max(largest_number(self._home), self._in_area(owner), self._in_places())
             self._known[owner] = known
         return known
@@ -49,13 +50,13 @@ class Numbering:
     def _in_places(self) -> int:
         try:
             return self._places.largest_number()
-        except (OSError, DaylightError) as error:  # whose checkpoints they are is compared in any case
+        except (OSError, DaylightError) as error:  # the owner of a checkpoint folder is compared in any case
             _log.warning("the numbers of experiments among the checkpoints are not known: %s", error)
             return 0
 
 
 def forgotten(newest: int, largest: int, attempts: dict[tuple[int, int], int], names: list[str]) -> str:
-    """Say what folders know and a store does not: in short, a note; "" where it knows all.
+    """Return a note on what folders have and a store does not; "" where it has all.
 
     `newest` is the store's largest number of an experiment, `largest` that of the folders; `attempts` are the numbers
     of the store's newest attempts by experiment and trial, `names` those of the attempts' folders.

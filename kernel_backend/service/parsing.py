@@ -1,4 +1,4 @@
-"""What is found by parsing what users wrote: functions to be called in a confined process."""
+"""Parse what users wrote: functions that are called in a confined process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernel_backend.snapshots.archive import UNREADABLE, Archive
 
 
 def bound(root: Path, submission: Submission) -> Bound:
-    """The hyperparameters of what is submitted; raises InvalidDefinition."""
+    """Return the hyperparameters of a submission; raises InvalidDefinition."""
     archive = Archive(root)
     source = archive.definition(submission.snapshot)
     snapshot = archive.snapshot(submission.snapshot)
@@ -30,7 +30,7 @@ def bound(root: Path, submission: Submission) -> Bound:
 
 
 def meaning(root: Path, id: str) -> str:
-    """What of a snapshot can change a result: code as it is meant, environment and declared data."""
+    """Return what of a snapshot can change a result: normalised code, environment and declared data."""
     archive = Archive(root)
     snapshot = archive.snapshot(id)
     data = sorted((each.name, each.digest) for each in snapshot.data)
@@ -38,12 +38,12 @@ def meaning(root: Path, id: str) -> str:
 
 
 def causes_of(pairs: Sequence[Sequence[Side]]) -> list[tuple[Difference, ...]]:
-    """What differs between the two sides of each pair; nothing where there is but one."""
+    """Return the differences between the two sides of each pair; none where there is only one side."""
     return [_causes(*sides) if len(sides) == 2 else () for sides in pairs]
 
 
 def unread(which: str, error: Exception) -> Difference:
-    """Say instead of what differs that a snapshot is gone or damaged: other pairs can be compared all the same."""
+    """Return a difference that says that a snapshot is gone or damaged: other pairs can still be compared."""
     text = f"the snapshot of {which} cannot be read ({type(error).__name__}): not compared"
     return Difference(kind="code", name="snapshot", text=text)
 
@@ -51,5 +51,5 @@ def unread(which: str, error: Exception) -> Difference:
 def _causes(before: Side, after: Side) -> tuple[Difference, ...]:
     try:
         return causes(before, after)
-    except UNREADABLE as error:  # it was there a moment ago
+    except UNREADABLE as error:  # it was readable just before
         return (unread(f"#{before.experiment.number} or #{after.experiment.number}", error),)

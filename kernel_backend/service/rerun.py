@@ -1,4 +1,4 @@
-"""What is submitted when an experiment, or one trial of it, is trained again."""
+"""Build the submission that reruns an experiment, or one trial of it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from kernel_backend.model.trial import Trial
 
 
 def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment:
-    """The same, for the first group of whoever trains it again where they are not in the one it was for.
+    """Return the experiment, moved to the user's first group if they are not in its own.
 
-    Another's code runs as whoever asks, with all that they may: raises Forbidden unless they say whom they trust.
+    Another user's code runs with all permissions of the user who reruns it: raises Forbidden unless they name the
+    owner in `trust`.
     """
     if asked.trust != before.owner != who.name:
         raise Forbidden(
@@ -29,7 +30,7 @@ def as_requested_by(who: Person, before: Experiment, asked: Rerun) -> Experiment
 
 
 def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
-    """One trial of a search as an experiment of its own, with its hyperparameters and nothing to search."""
+    """Return one trial of a search as a submission of its own, with its hyperparameters and no search."""
     if before.config.search is None:
         return rerun_submission(before, asked)
     if "search" in asked.config:
@@ -40,12 +41,15 @@ def single_trial(before: Experiment, trial: Trial, asked: Rerun) -> Submission:
 
 
 def rerun_submission(before: Experiment, asked: Rerun) -> Submission:
-    """The same snapshot with its configuration, but for what is asked; raises InvalidRequest for what is no option."""
+    """Return the same snapshot with its configuration and the changes asked.
+
+    Raises InvalidRequest for an unknown option.
+    """
     try:
         config = asked.applied(before.config)
     except ValidationError as error:
         raise InvalidRequest(f"this is no configuration: {problem_text(error)}") from None
-    # What was searched and is given now is searched no more; where nothing is left of the search there is one training.
+    # A searched parameter that now has a value is searched no more; where none is left there is a single training.
     space = before.space.given(asked.params)
     if before.space.parameters and not space.parameters:
         config = config.model_copy(update={"search": None})

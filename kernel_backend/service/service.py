@@ -1,4 +1,4 @@
-"""The verbs: what a person, a view or a launcher can ask of Daylight."""
+"""Provide the operations that users, views and launchers call over the API."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 class Service:
-    """Everything behind the API. A verb changes the store and wakes the loop; the loop alone touches gangs."""
+    """Implement everything behind the API. A verb changes the store and wakes the loop; only the loop touches gangs."""
 
     def __init__(self, context: Context, loop: Loop, preparation: Preparation) -> None:
         store, archive, engine = context.store, context.archive, context.engine
@@ -79,7 +79,7 @@ class Service:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin the rounds; the first one adopts what lives and requeues what died."""
+        """Start the rounds; the first one adopts running gangs and requeues lost ones."""
         await asyncio.to_thread(self.numbering.look)
         for problem in await asyncio.to_thread(registry.shadowing):
             _log.warning("%s", problem)
@@ -87,7 +87,7 @@ class Service:
         self._task = asyncio.create_task(self._loop.run(), name="loop")
 
     async def close(self) -> None:
-        """End the rounds and let go of the store. Gangs go on: the next service adopts them."""
+        """End the rounds and close the store. Gangs continue: the next service adopts them."""
         if self._task:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -96,7 +96,7 @@ class Service:
         await asyncio.to_thread(self._store.close)
 
     async def busy(self) -> bool:
-        """Whether anything runs, waits or ends; paused experiments wait for their owner, not for us."""
+        """Return whether anything runs, waits or ends; paused experiments wait for their owner, and do not count."""
         if await asyncio.to_thread(self._store.live_trials):
             return True
         unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
@@ -105,7 +105,7 @@ class Service:
     # Submitting
 
     async def has_snapshot(self, id: str) -> bool:
-        """Whether the archive holds this snapshot."""
+        """Return whether the archive holds this snapshot."""
         return await asyncio.to_thread(self._archive.has, id)
 
     async def put_snapshot(self, who: Person, id: str, data: bytes) -> None:
@@ -114,7 +114,7 @@ class Service:
         await asyncio.to_thread(self._archive.put, id, data)
 
     async def submit_once(self, who: Person, submission: Submission) -> tuple[Overview, bool]:
-        """The new experiment, queued, or the one that goes on and is the same; and whether it is new.
+        """Return the new experiment, queued, or an active duplicate; and whether it is new.
 
         Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter) and ImpossibleAsk: what
         can never run is refused here, and nothing of it is stored.
@@ -123,7 +123,7 @@ class Service:
         if submission.again or submission.rerun_of is not None:
             return await self._add(who, draft), True
         await self._twins.learn(draft, await asyncio.to_thread(self._store.unfinished_experiments))
-        await asyncio.to_thread(self.numbering.beyond, draft.owner)  # remembered: its folders may be slow
+        await asyncio.to_thread(self.numbering.beyond, draft.owner)  # cached: its folders may be slow
         async with self._submitting:  # of two that come at once, the second finds the first
             unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
             twin = await asyncio.to_thread(self._twins.find, draft, unfinished)
@@ -139,10 +139,10 @@ class Service:
         return await self.overview(who, experiment.number)
 
     async def rerun(self, who: Person, number: int, asked: Rerun) -> Overview:
-        """An experiment's snapshot again, with its seeds and threads: another experiment, queued.
+        """Submit an experiment's snapshot again, with its seeds and threads, as another experiment, queued.
 
-        Of a search, `asked.trial` is trained alone where one is named. Raises NotFound, InvalidRequest for what is
-        no option, and what `submit_once` raises.
+        For a search, `asked.trial` is trained alone if set. Raises NotFound, InvalidRequest for an unknown option,
+        and what `submit_once` raises.
         """
         before = await self._before(who, number, asked)
         if asked.trial is None:
@@ -155,10 +155,10 @@ class Service:
         )
 
     async def verify(self, who: Person, number: int, asked: Rerun) -> Overview:
-        """The first steps from an experiment's first checkpoint again, up to its next: another experiment, queued.
+        """Submit the steps from an experiment's first checkpoint to its next again, as another experiment, queued.
 
-        With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits agree.
-        Raises NotFound where there is no checkpoint, and what `rerun` raises.
+        With a single checkpoint they are those from the beginning to it. `compare.diff` then tells whether bits
+        agree. Raises NotFound where there is no checkpoint, and what `rerun` raises.
         """
         before = await self._before(who, number, asked)
         kept = sorted(await self.checkpoints.listed(who, number), key=lambda each: each.order)
@@ -176,7 +176,7 @@ class Service:
         return await self._add(who, await self._drafts.draft(who, submission, begins_from))
 
     async def _before(self, who: Person, number: int, asked: Rerun) -> Experiment:
-        """What is trained again, as whoever asks may have it; raises NotFound and Forbidden."""
+        """Return the experiment to rerun, as the user may have it; raises NotFound and Forbidden."""
         before = await self._visible(who, number)
         may_submit(who)
         return as_requested_by(who, before, asked)
@@ -184,7 +184,7 @@ class Service:
     # Looking
 
     async def overview(self, who: Person, number: int) -> Overview:
-        """One experiment as a person looks at it; raises NotFound for what is not theirs, too."""
+        """Return the overview of one experiment for a user; raises NotFound also for one that they may not see."""
         await self._visible(who, number)
         return await self._overviews.one(who, number)
 
@@ -198,9 +198,9 @@ class Service:
         group: str | None = None,
         tags: Sequence[str] = (),
     ) -> list[Overview]:
-        """The person's experiments, newest first; or those of an owner or of a group, as far as they may see them.
+        """Return the user's experiments, newest first; or those of an owner or group that they may see.
 
-        The empty group is all that they may see; with `tags` those that have all of these.
+        The empty group selects all that they may see; with `tags` those that have all of these.
         """
         mine = who.name if owner is None and group is None else owner
         known = await asyncio.to_thread(self._store.overviews, mine, state, search, limit, group or None, who, tags)
@@ -209,17 +209,17 @@ class Service:
     async def reports(
         self, who: Person, number: int, trial: int, kind: Kind | None, after: int, limit: int | None
     ) -> list[StoredReport]:
-        """A trial's reports in the order in which they became known."""
+        """Return a trial's reports in the order in which they were stored."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.reports, number, trial, kind, after, limit)
 
     async def facts(self, who: Person, number: int, trial: int) -> list[StoredFact]:
-        """What a trial's attempts have found out about what its result depends on, in their order."""
+        """Return the provenance records of a trial's attempts, in order: what its result depends on."""
         await self._visible(who, number)
         return await asyncio.to_thread(self._store.facts, number, trial)
 
     async def curves(self, who: Person, number: int, trial: int, points: int) -> Curves:
-        """A trial's curves, of at most `points` points each."""
+        """Return a trial's curves, of at most `points` points each."""
         await self._visible(who, number)
         return await self._curves.curves(number, trial, points)
 
@@ -233,9 +233,9 @@ class Service:
         offset: int = 0,
         tail: int | None = None,
     ) -> LogChunk:
-        """A rank's log from a byte offset, or its last `tail` bytes from the beginning of a line.
+        """Return a rank's log from a byte offset, or its last `tail` bytes from the beginning of a line.
 
-        By default the newest attempt's, of the rank that failed, else rank 0.
+        By default that of the newest attempt, of the rank that failed, else rank 0.
         """
         await self._visible(who, number)
         newest = await asyncio.to_thread(self._store.trial, number, trial)
@@ -246,26 +246,26 @@ class Service:
         return await self._engine.logs(chosen.id, speaker, offset, tail)
 
     async def source(self, who: Person, number: int) -> tuple[str, Snapshot]:
-        """The definition's text and the snapshot's description."""
+        """Return the definition's text and the snapshot's description."""
         experiment = await self._visible(who, number)
         text = await asyncio.to_thread(self._archive.definition, experiment.snapshot)
         return text, await asyncio.to_thread(self._archive.snapshot, experiment.snapshot)
 
     async def environment(self, who: Person, number: int) -> EnvironmentInfo:
-        """What it ran with, and the lock of that."""
+        """Return the environment that it ran with, and its lock."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._preparation.info, experiment.owner, experiment.snapshot)
 
     async def archive(self, who: Person, number: int) -> bytes:
-        """The snapshot's archive: definition, project files and description."""
+        """Return the snapshot's archive: definition, project files and description."""
         experiment = await self._visible(who, number)
         return await asyncio.to_thread(self._archive.get, experiment.snapshot)
 
     async def watch(self, who: Person, after: int, experiment: int | None) -> AsyncGenerator[str, None]:
-        """The JSON of every message after number `after`, then of each new one as it becomes known; no end."""
+        """Yield the JSON of every message after number `after`, then of each new one, without end."""
         if experiment is not None:
             await self._visible(who, experiment)
-        reader, seen = NoteRedactor(self._store, who), {experiment: True}  # who watches is the same person throughout
+        reader, seen = NoteRedactor(self._store, who), {experiment: True}  # the watcher is the same user throughout
         async with contextlib.aclosing(self._feed.frames(after, experiment)) as frames:
             async for frame in frames:
                 if frame.experiment not in seen:
@@ -289,19 +289,19 @@ class Service:
         return await self.overview(who, number)
 
     async def stop(self, who: Person, number: int) -> Overview:
-        """End an experiment for good; its checkpoints stay. Stopping what is stopping changes nothing."""
+        """End an experiment for good; its checkpoints stay. Stopping it again changes nothing."""
         return await self._change(who, number, e.Stop(), {ExperimentState.STOPPING, ExperimentState.STOPPED})
 
     async def pause(self, who: Person, number: int) -> Overview:
-        """Have an experiment commit a checkpoint and give its slots back until it is resumed."""
+        """Pause an experiment: it commits a checkpoint and releases its slots until it is resumed."""
         return await self._change(who, number, e.Paused(), {ExperimentState.PAUSED})
 
     async def resume(self, who: Person, number: int, slots: int | None = None) -> Overview:
-        """Queue a paused experiment again; it goes on from its newest checkpoint, with `slots` from here on.
+        """Queue a paused experiment again; it resumes from its newest checkpoint, with `slots` from here on.
 
-        Raises Conflict where other slots are asked for one that is not paused, and ImpossibleAsk as `submit_once` does;
-        Forbidden for who may have nothing trained any more.
-        What other slots mean for its result becomes a note of each trial that has begun.
+        Raises Conflict if `slots` differ for an experiment that is not paused, ImpossibleAsk as `submit_once` does,
+        and Forbidden for users who may no longer submit. What other slots mean for its result becomes a note of each
+        trial that has begun.
         """
         before = await changeable(self._store, who, number)
         may_submit(who)
@@ -338,10 +338,10 @@ class Service:
             self._changed()
         return await self.overview(who, number)
 
-    # What launchers say
+    # What launchers send
 
     async def check_attempt(self, key: AttemptId, token: str) -> None:
-        """Pass where this is the attempt's own token; raises Unauthenticated."""
+        """Check that this is the attempt's own token; raises Unauthenticated."""
         try:
             known = await asyncio.to_thread(self._store.token_digest, key)
         except NotFound:
@@ -350,10 +350,10 @@ class Service:
             raise Unauthenticated("this token is no attempt's")
 
     async def deliver(self, key: AttemptId, token: str, delivery: Delivery) -> Instruction:
-        """Take an attempt's records in; the answer says how far, and what its ranks shall do.
+        """Store an attempt's records; return how many were accepted, and what its ranks shall do.
 
         Raises Unauthenticated for a token that is not this attempt's, and Fenced when a newer attempt exists: its
-        records up to where that one resumed are taken all the same.
+        records up to where that one resumed are stored all the same.
         """
         await self.check_attempt(key, token)
         accepted = 0
@@ -372,7 +372,7 @@ class Service:
         return Instruction.model_validate({"accepted": accepted, "instruct": instruct, "until": trial.until})
 
     async def _decide(self, number: int) -> None:
-        """Have a search decide on a validation at once: the ranks of that trial may be waiting for the answer."""
+        """Let a search decide on a validation at once: the ranks of that trial may be waiting for the answer."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None and await asyncio.to_thread(self._loop.searches.hear, experiment):
             self._loop.wake()

@@ -1,4 +1,4 @@
-"""From what is submitted to what is stored: bound to its definition, and refused where it could never run."""
+"""Validate submissions: bind them to their definition, and refuse those that could never run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernel_backend.store.base import NewExperiment
 
 
 class SubmissionValidator:
-    """Of experiments: nothing is stored yet, but that checkpoints from which they begin are pinned."""
+    """Validate submissions. Nothing is stored yet, but warm-start checkpoints are pinned."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class SubmissionValidator:
         self._checkpoints, self._confined = checkpoints, confined
 
     async def draft(self, who: Person, submission: Submission, begins_from: str | None = None) -> NewExperiment:
-        """What becomes the experiment; its trials go on from checkpoint `begins_from`, where one is named.
+        """Return the new experiment; its trials begin from checkpoint `begins_from`, where one is named.
 
         Raises NotFound (no such snapshot), InvalidDefinition (the cell, or a hyperparameter), ImpossibleAsk for what
         can never run, and Forbidden.
@@ -83,15 +83,15 @@ class SubmissionValidator:
         )
 
     def _source_bytes(self, submission: Submission) -> int:
-        """Return the bytes of all source that is parsed to bind what is submitted."""
+        """Return the bytes of all source that is parsed to bind the submission."""
         search = submission.config.search
         own = search.source if search is not None and search.source is not None else ""
         return len(own.encode()) + self._archive.size(submission.snapshot, DEFINITION.__eq__)
 
     async def _beginning(self, who: Person, config: Config, before: str | None) -> str | None:
-        """The checkpoint that trials begin from: `before`, unless a search is asked to begin with other weights.
+        """Return the checkpoint that trials begin from: `before`, unless a search is to begin with other weights.
 
-        Theirs is pinned: the last trial of a long search shall find what the first one found.
+        Those are pinned: the last trial of a long search shall find what the first one found.
         """
         source = warm_start.weights(config.search)
         if source is None or source.trial is None:

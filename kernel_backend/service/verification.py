@@ -1,4 +1,4 @@
-"""What reading every byte of a checkpoint has shown, remembered for as long as its files are the same."""
+"""Cache the results of verifying checkpoints byte by byte, for as long as their files are the same."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ REMEMBERED = 10_000  # checkpoints
 
 
 class VerificationCache:
-    """Findings by place and checkpoint: an empty text for a whole one, else what is damaged."""
+    """Results by storage location and checkpoint: an empty text for an intact one, else what is damaged."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[tuple[str, str], tuple[str, str]] = OrderedDict()
 
     def known(self, place: Checkpoints, manifest: Manifest) -> str | None:
-        """What was found before in the very same files; None where they have not been read."""
+        """Return the cached result for the very same files; None where they have not been read."""
         found = self._found.get((place.where, manifest.id))
         return found[1] if found and found[0] == files_of(manifest) else None
 
     def read(self, place: Checkpoints, manifest: Manifest) -> str:
-        """Read every byte now; what is damaged, or an empty text."""
+        """Read every byte now; return what is damaged, or an empty text."""
         files = files_of(manifest)  # before reading: what changes meanwhile is not what was read
         try:
             place.verify(manifest)
@@ -34,7 +34,7 @@ class VerificationCache:
         return problem
 
     def remember(self, place: Checkpoints, manifest: Manifest, problem: str) -> None:
-        """What somebody else has found just now."""
+        """Record a result that another reader has just found."""
         self._remember(place, manifest, files_of(manifest), problem)
 
     def _remember(self, place: Checkpoints, manifest: Manifest, files: str, problem: str) -> None:

@@ -1,4 +1,4 @@
-"""What a search is asked to begin with: the results of earlier experiments, or the weights of an earlier trial."""
+"""Resolve what a search warm-starts from: results of earlier experiments, or the weights of an earlier trial."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from kernel_backend.store.base import Store
 
 
 def named(search: Search | None) -> list[int]:
-    """The experiments whose results it is asked to know, each once."""
+    """Return the experiments whose results it shall use, each once."""
     references = [parse_reference(each) for each in (search.warm if search else ())]
     return list(dict.fromkeys(each.experiment for each in references if each.trial is None))
 
 
 def weights(search: Search | None) -> Reference | None:
-    """The trial whose best weights all trials are asked to begin with; raises InvalidRequest where it names several."""
+    """Return the trial whose best weights all trials begin with; raises InvalidRequest where it names several."""
     references = dict.fromkeys(parse_reference(each) for each in (search.warm if search else ()))
     trials = [each for each in references if each.trial is not None]
     if len(trials) > 1:
@@ -33,7 +33,10 @@ def weights(search: Search | None) -> Reference | None:
 
 
 def prior_results(store: Store, config: Config, space: Space) -> list[PriorTrial]:
-    """The trials of earlier experiments that a search of this space can learn from, as far as they have come."""
+    """Return the trials of earlier experiments that a search of this space can learn from, and their results so far.
+
+    Only trials whose hyperparameters lie in this space count.
+    """
     found = [
         trial for number in named(config.search) for trial in _trials(store, store.experiment(number), config.metric)
     ]

@@ -1,1 +1,1 @@
-"""What the service remembers. `base.py` says what a store promises; `sql.py` keeps it."""
+"""Store what the service persists: `base.py` defines the interface, `sql.py` implements it."""

@@ -1,9 +1,8 @@
-"""What a store promises: records in and out, one transaction a method, one numbered stream of changes.
+"""Define the interface of a store: records in and out, one transaction per method, one numbered stream of changes.
 
-Every method may be called from any thread and blocks until the database has answered, so an event loop calls
-it through `asyncio.to_thread`. A method that writes is one transaction: it is stored whole or not at all.
-Times (`at`) are seconds since the epoch and always the caller's: a store has no clock. Any method may raise
-StoreUnavailable.
+Every method may be called from any thread and blocks until the database has answered, so an event loop calls it
+through `asyncio.to_thread`. A method that writes is one transaction: it is stored whole or not at all. Times (`at`)
+are seconds since the epoch and always the caller's: a store has no clock. Any method may raise StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -37,13 +36,16 @@ from kernel_backend.model.views.search_status import TrialSummary
 
 
 class StoreUnavailable(DaylightError):
-    """The database cannot be read or written just now; nothing of the call was stored: repeat it later."""
+    """Report that the database cannot be read or written at present.
+
+    Nothing of the call was stored: repeat it later.
+    """
 
     http_status = 503
 
 
 class NewExperiment(Record):
-    """An experiment before it has a number; a name may be empty, and is stripped."""
+    """Experiment before it has a number; a name may be empty, and is stripped."""
 
     name: str = Field("", max_length=LONGEST_NAME)
     owner: str
@@ -60,17 +62,17 @@ class NewExperiment(Record):
 
 
 class Scheduled(NamedTuple):
-    """What the scheduler reads of all that goes on, but for attempts."""
+    """Unfinished experiments and active trials, as the scheduler reads them."""
 
     experiments: list[ScheduledExperiment]  # that have not ended, oldest first; those that search are whole records
-    trials: list[ScheduledTrial]  # the restless ones of these, by experiment and index
-    unreadable: dict[int, str]  # experiments that are left out, for a record of theirs cannot be read: why
+    trials: list[ScheduledTrial]  # the active ones of these, by experiment and index
+    unreadable: dict[int, str]  # experiments that are left out, for one of their records cannot be read: why
 
 
 Held = tuple[float, float | None, int]  # slots were held from, until (None: they still are), and how many
 
 
-# What an experiment is to become, field by field but for its state, and what is to be kept of who has done it.
+# New fields of an experiment, all but its state, and the audit entry, if any.
 Change = Callable[[Experiment], tuple[Mapping[str, Any], AuditEntry | None]]
 
 
@@ -78,60 +80,60 @@ class QuotaStore(Protocol):
     """Keep quotas, drains and priorities; each change and its audit entry are one transaction."""
 
     def quotas(self) -> dict[tuple[AccountKind, str], dict[str, Any]]:
-        """The numbers that were set here, by account: fields of Quota as JSON has them."""
+        """Return the numbers that were set here, by account: fields of Quota as JSON has them."""
 
     def set_quota(self, kind: AccountKind, name: str, changed: Mapping[str, Any], deed: AuditEntry) -> AuditEntry:
-        """Have these be all the numbers that are set here for an account; without any there is nothing set."""
+        """Replace all numbers that are set here for an account; an empty mapping removes them."""
 
     def drained(self) -> frozenset[str]:
-        """The nodes on which nothing new is started."""
+        """Return the nodes on which nothing new is started."""
 
     def set_drained(self, node: str, drained: bool, deed: AuditEntry) -> bool:
-        """Drain a node, or no longer; false, and no deed, where it was so already."""
+        """Drain or undrain a node; False, and no audit entry, where that changes nothing."""
 
     def update_experiment(self, number: int, at: float, change: Change) -> Experiment:
-        """The experiment with other fields, by what `change` makes of it, and a deed where that gives one.
+        """Update an experiment with the fields that `change` returns, and store its audit entry if there is one.
 
         Raises NotFound, and what `change` raises: then nothing is written.
         """
 
     def write_down(self, deed: AuditEntry) -> AuditEntry:
-        """Keep a deed, with its number."""
+        """Store an audit entry; return it with its number."""
 
     def audit(self, before: int | None = None, limit: int = 100, search: str = "") -> list[AuditEntry]:
-        """At most `limit` deeds, of those before number `before`, newest first.
+        """Return at most `limit` audit entries with numbers below `before`, newest first.
 
-        Of a `search` those in which all of its words are: in who, act, on or detail, whatever their case.
+        A `search` selects entries that contain all of its words: in who, act, on or detail, whatever their case.
         """
 
     def held(self, kind: AccountKind, name: str, since: float, until: float) -> list[Held]:
-        """What an account's attempts have held at any time between `since` and `until`, in no order; quick."""
+        """Return the slots an account's attempts held at any time between `since` and `until`, in no order; quick."""
 
 
 class Store(QuotaStore, Protocol):
-    """The memory of the service."""
+    """Store of experiments, trials, attempts, reports and searches."""
 
     def add_experiment(self, draft: NewExperiment, at: float, beyond: int = 0) -> tuple[Experiment, Trial | None]:
-        """The new experiment, active, with the next number, and its first trial, queued: none where there is a search.
+        """Store a new experiment, active, with the next number, and its first trial, queued: None for a search.
 
-        The number is above all in the store, and above `beyond`. The trials of a search are those that it decides on.
+        The number is above all in the store, and above `beyond`. A search creates its trials by its decisions.
         """
 
     def experiment(self, number: int) -> Experiment:
-        """One experiment; raises NotFound."""
+        """Return one experiment; raises NotFound."""
 
     def experiments(
         self, owner: str | None = None, state: str | None = None, search: str | None = None, limit: int = 50
     ) -> list[Experiment]:
-        """Experiments, newest first.
+        """Return experiments, newest first.
 
-        `state` is the word that an overview shows (`running` is an active experiment whose liveliest trial
-        runs) or an experiment's own state; raises InvalidRequest for any other. `search` is a part of the
-        name, the note or a tag in any case, or a number with or without `#`.
+        `state` is the word that an overview shows (`running` is an active experiment whose liveliest trial runs) or
+        an experiment's own state; raises InvalidRequest for any other. `search` is a part of the name, the note or a
+        tag in any case, or a number with or without `#`.
         """
 
     def overview(self, number: int) -> Overview:
-        """One experiment as `overviews` shows it; raises NotFound."""
+        """Return one experiment as `overviews` shows it; raises NotFound."""
 
     def overviews(
         self,
@@ -143,62 +145,60 @@ class Store(QuotaStore, Protocol):
         seen_by: Person | None = None,
         tags: Sequence[str] = (),
     ) -> list[Overview]:
-        """The same experiments as people look at them, quickly: their trials, the newest ten attempts of each, and
-        their notes as warnings. A store does not know why one waits, nor what its snapshot warns of.
+        """Return experiments for display, quickly: trials, the newest ten attempts of each, and notes as warnings.
 
-        `group` is one for which slots were asked; `seen_by` leaves out what this user may not see; of
-        `tags` an experiment has all, in any case.
+        A store does not have the reason why one waits, nor the warnings of its snapshot. `group` is one for which
+        slots were requested; `seen_by` leaves out what this user may not see; of `tags` an experiment has all, in any
+        case.
         """
 
     def experiment_before(self, experiment: Experiment) -> Experiment | None:
-        """The newest older one of the same owner and notebook, without a notebook of the same name; reruns left out."""
+        """Return the newest older one of the same owner and notebook, else of the same name; reruns are left out."""
 
     def unfinished_experiments(self) -> list[Experiment]:
-        """All experiments that have not ended, oldest first."""
+        """Return all experiments that have not ended, oldest first."""
 
     def advance_experiment(
         self, number: int, event: Event, at: float, deed: AuditEntry | None = None, **changes: Any
     ) -> Experiment:
-        """The experiment after `event`, with `changes` to its other fields, and a deed; `ended_at` follows its state.
+        """Apply `event` to an experiment, with `changes` to its other fields, and an audit entry.
 
-        Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is written.
+        `ended_at` follows its state. Raises NotFound, and IllegalTransition where the state table has no such row:
+        then nothing is written.
         """
 
     def trials(self, number: int, states: Collection[TrialState] | None = None) -> list[Trial]:
-        """The trials of an experiment by index, of all states or of these; empty where there is no such experiment."""
+        """Return the trials of an experiment by index, of all states or of these; empty for an unknown experiment."""
 
     def restless_trials(self, number: int) -> list[Trial]:
-        """Return the trials that have not ended, but for those that nothing but a search holds, by index."""
+        """Return the trials that have not ended by index, without those that only a search holds."""
 
     def scheduled(self) -> Scheduled:
-        """Return what the scheduler reads of all that goes on; quick, however much there is.
+        """Return the unfinished work that the scheduler reads; quick, however much there is.
 
         A record that cannot be read is no error: its experiment is left out, with all of its trials.
         """
 
     def trial_counts(self, number: int) -> dict[TrialState, int]:
-        """How many trials of an experiment are in each state that any is in; quick, however many there are."""
+        """Return the number of trials in each state that any is in; quick, however many there are."""
 
     def outlines(self, number: int) -> list[TrialSummary]:
-        """The trials of an experiment by index, a little of each; quick, however many there are."""
+        """Return summaries of the trials of an experiment by index; quick, however many there are."""
 
     def trial(self, number: int, index: int) -> Trial:
-        """One trial; raises NotFound."""
+        """Return one trial; raises NotFound."""
 
     def trial_uid(self, number: int, index: int) -> str:
-        """Return the identity of a trial, which no other trial ever has; "" for one of before there were any.
-
-        Raises NotFound.
-        """
+        """Return the unique identity of a trial; "" for trials from before there were any. Raises NotFound."""
 
     def newest_attempts(self) -> dict[tuple[int, int], int]:
         """Return the number of each trial's newest attempt, 0 before the first, by experiment and index."""
 
     def live_trials(self) -> list[Trial]:
-        """All trials that neither rest nor have ended, oldest in the queue first."""
+        """Return all trials that are neither paused nor ended, oldest in the queue first."""
 
     def advance_trial(self, number: int, index: int, event: Event, at: float, **changes: Any) -> Trial:
-        """The trial after `event`, with `changes` to its other fields; `ended_at` follows its state.
+        """Apply `event` to a trial, with `changes` to its other fields; `ended_at` follows its state.
 
         Raises NotFound, and IllegalTransition where the state table has no such row: then nothing is written.
         """
@@ -213,105 +213,107 @@ class Store(QuotaStore, Protocol):
         at: float,
         beyond: int = 0,
     ) -> Attempt:
-        """The trial's next attempt, placed: the trial is starting, and every older attempt is fenced.
+        """Store the trial's next attempt, placed: the trial is starting, and every older attempt is fenced.
 
-        Its number is above those of all its attempts in the store, and above `beyond`.
-        Raises NotFound, and IllegalTransition unless the trial was queued.
+        Its number is above those of all its attempts in the store, and above `beyond`. Raises NotFound, and
+        IllegalTransition unless the trial was queued.
         """
 
     def attempt(self, key: AttemptId) -> Attempt:
-        """One attempt; raises NotFound."""
+        """Return one attempt; raises NotFound."""
 
     def attempts(self, number: int, index: int) -> list[Attempt]:
-        """The attempts of a trial, oldest first."""
+        """Return the attempts of a trial, oldest first."""
 
     def open_attempts(self) -> list[Attempt]:
-        """All attempts that have not ended, oldest first."""
+        """Return all attempts that have not ended, oldest first."""
 
     def token_digest(self, key: AttemptId) -> str:
-        """The digest of the attempt's token; raises NotFound."""
+        """Return the digest of the attempt's token; raises NotFound."""
 
     def advance_attempt(self, key: AttemptId, event: Event, at: float, **changes: Any) -> Attempt:
-        """The attempt after `event`, with `changes`; `ended_at` follows its state.
+        """Apply `event` to an attempt, with `changes`; `ended_at` follows its state.
 
         Raises NotFound, IllegalTransition.
         """
 
     def note(self, key: AttemptId, text: str, at: float) -> None:
-        """Say a sentence of warning about an attempt to whoever watches; raises NotFound."""
+        """Publish a warning about an attempt to watchers; raises NotFound."""
 
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
-        """Take in what an attempt's spool says; the number of the newest record that has been taken, ever.
+        """Store the records of an attempt's spool; return the number of the newest record ever stored.
 
-        Records that were taken before are skipped. A report for a (trial, kind, step) that is known changes
-        nothing: the first word wins. The trial's progress only goes forward, and its `best` is the best of all that
-        count, in whatever order they come. A fenced attempt's reports and artifacts count up to the step that its
-        successor resumed from, and nothing else of it does. Raises NotFound, and InvalidRequest where they are
-        out of order: then nothing is stored.
+        Records that were stored before are skipped. A second report for a (trial, kind, step) changes nothing: the
+        first one counts. The trial's progress only goes forward, and its `best` is the best of all that count, in
+        whatever order they come. A fenced attempt's reports and artifacts count up to the step that its successor
+        resumed from; its other records do not. Raises NotFound, and InvalidRequest where they are out of order: then
+        nothing is stored.
         """
 
     def messages(self, after: int, experiment: int | None = None, limit: int = 1000) -> list[Message]:
-        """At most `limit` messages above sequence number `after`, in order; none is ever skipped."""
+        """Return at most `limit` messages above sequence number `after`, in order; none is ever skipped."""
 
     def changes(self, after: int, limit: int = 1000) -> list[Message]:
-        """The same of experiments, trials and attempts alone."""
+        """Return the same, of experiments, trials and attempts alone."""
 
     def last_seq(self) -> int:
-        """The sequence number of the newest message; 0 before the first."""
+        """Return the sequence number of the newest message; 0 before the first."""
 
     def reports(
         self, number: int, trial: int, kind: Kind | None = None, after: int = 0, limit: int | None = None
     ) -> list[StoredReport]:
-        """A trial's reports with a sequence number above `after`, in that order."""
+        """Return a trial's reports with a sequence number above `after`, in that order."""
 
     def told(self, number: int, trial: int, after: int = 0) -> ReportedValues:
-        """What a trial's reports with a sequence number above `after` told, quickly; `join` it to what came before.
+        """Return the values of a trial's reports above sequence number `after`, quickly.
 
-        Late reports of an older attempt have new sequence numbers, so asking on from the newest misses none.
+        `join` appends them to earlier ones. Late reports of an older attempt have new sequence numbers, so reading on
+        from the newest misses none.
         """
 
     def record(
         self, number: int, entries: Sequence[LogEntry], effects: Sequence[Effect] = (), *, at: float
     ) -> list[Trial]:
-        """Append to a search's log and do to its trials what was decided, all or nothing; the trials as they are now.
+        """Append to a search's log and apply the effects to its trials, all or nothing; return these trials.
 
-        Without entries it only moves trials, of any experiment.
-        Raises Conflict unless the entries' numbers follow upon the log's newest: somebody else has decided meanwhile.
-        Raises NotFound, and IllegalTransition where a trial has moved on since.
+        Without entries it only changes trials, of any experiment. Raises Conflict unless the entries' numbers follow
+        the log's newest: another writer has decided meanwhile. Raises NotFound, and IllegalTransition where a trial
+        has changed state since.
         """
 
     def search_log(self, number: int, after: int = 0, limit: int | None = None) -> list[LogEntry]:
-        """At most `limit` entries of a search's log above number `after`, in order.
+        """Return at most `limit` entries of a search's log above number `after`, in order.
 
-        Who only passes over 100,000 of them is quicker by pages of a thousand: kept together, they cost as much again.
+        To iterate over 100,000 of them is quicker by pages of a thousand: all at once in memory, they cost as much
+        again.
         """
 
     def validations(self, number: int, after: int = 0) -> list[StoredReport]:
-        """What all trials of an experiment reported of their validations above sequence number `after`, in order."""
+        """Return the validation reports of all trials of an experiment above sequence number `after`, in order."""
 
     def slot_seconds(self, number: int, at: float) -> float:
-        """How long the trials of an experiment have held slots up to now, over all slots."""
+        """Return the slot-seconds that the trials of an experiment have held up to `at`."""
 
     def trial_seconds(self, number: int, at: float) -> dict[int, float]:
-        """The same of each trial that has held any, by its index."""
+        """Return the same by index, of each trial that has held any."""
 
     def spells(self, since: float) -> list[UsageInterval]:
-        """What all attempts held that have not ended, or ended after `since`, the oldest first."""
+        """Return the usage intervals of attempts that have not ended, or ended after `since`, the oldest first."""
 
     def claims(self) -> list[ReservationRecord]:
-        """What was promised to whom."""
+        """Return all reservation records."""
 
     def keep_claims(self, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord] = ()) -> None:
-        """Keep these, in place of what was kept under the same keys, and forget those that are `gone`."""
+        """Store these records, in place of those with the same keys, and delete those that are `gone`."""
 
     def facts(self, number: int, trial: int) -> list[StoredFact]:
-        """What the attempts of a trial found out about what its result depends on, the oldest attempt's first."""
+        """Return the provenance records of a trial's attempts, the oldest attempt's first."""
 
     def artifacts(self, number: int) -> list[Artifact]:
-        """What the trials of an experiment have kept, the newest of each name, by trial and name."""
+        """Return the artifacts of an experiment's trials, the newest of each name, by trial and name."""
 
     def artifact(self, number: int, trial: int, name: str) -> Artifact:
-        """One of them; raises NotFound."""
+        """Return one artifact; raises NotFound."""
 
     def close(self) -> None:
-        """Let go of the database; the store is of no use afterwards."""
+        """Close the database; the store cannot be used afterwards."""

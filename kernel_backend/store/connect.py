@@ -1,4 +1,4 @@
-"""Opening a database: its settings, its schema brought up to date, its errors in our words."""
+"""Open a database: configure it, migrate its schema, and translate its errors."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _RETRY = RetryPolicy((0.05,), limit=_BUSY_SECONDS)  # of a change of the journal
 
 
 class NewerDatabase(DaylightError):
-    """A later version of Daylight has written this database."""
+    """Report a database that a later version of Daylight has written."""
 
 
 def database_url(at: str | Path) -> URL:
-    """Where `at` leads: a path is a SQLite file, a string any SQLAlchemy URL of SQLite or PostgreSQL."""
+    """Return the database URL: a path is a SQLite file, a string any SQLAlchemy URL of SQLite or PostgreSQL."""
     if isinstance(at, Path):
         return URL.create("sqlite", database=str(at))
     try:
@@ -48,10 +48,10 @@ def _no_database(at: str) -> InvalidRequest:
 
 
 def connect(url: URL) -> Engine:
-    """An engine whose connections begin a transaction with `BEGIN IMMEDIATE` under the option `writes`.
+    """Return an engine whose connections begin a transaction with `BEGIN IMMEDIATE` under the option `writes`.
 
-    Under the option `lazily` a commit may be lost with the power; any other is on the disk before it returns. A kill
-    loses neither.
+    Under the option `lazily` a commit may be lost in a power failure; any other is on the disk before it returns. A
+    kill loses neither.
     """
     if url.get_backend_name() == "postgresql":
         return create_engine(url, pool_pre_ping=True, max_overflow=30)
@@ -60,7 +60,7 @@ def connect(url: URL) -> Engine:
     engine = create_engine(url, max_overflow=30, connect_args={"timeout": _BUSY_SECONDS})
     journal = "DELETE" if is_network(Path(url.database), _mounts()) else "WAL"
     event.listen(engine, "connect", lambda raw, _: _configure(raw, journal))
-    lazy = "NORMAL" if journal == "WAL" else "FULL"  # of another journal, a lazy commit could break the file
+    lazy = "NORMAL" if journal == "WAL" else "FULL"  # with another journal, a lazy commit could corrupt the file
     event.listen(engine, "begin", lambda connection: _begin(connection, lazy))
     return engine
 
@@ -96,7 +96,7 @@ def _mounts() -> str:
 
 
 def is_network(path: Path, mounts: str) -> bool:
-    """Whether `path` lies on a network file system, where SQLite's write-ahead log cannot be shared.
+    """Return whether `path` is on a network file system, where SQLite's write-ahead log cannot be shared.
 
     `mounts` is the text of /proc/mounts.
     """
@@ -110,7 +110,7 @@ def is_network(path: Path, mounts: str) -> bool:
 
 
 def migrate(engine: Engine) -> None:
-    """Bring the schema up to date, whoever else does so too; raises NewerDatabase for one from the future."""
+    """Migrate the schema, safely with concurrent processes; raises NewerDatabase for a schema of a later version."""
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     script = ScriptDirectory.from_config(config)
@@ -136,7 +136,7 @@ def _revision(db: Connection) -> str | None:
 
 @contextmanager
 def translated_errors(engine: Engine) -> Iterator[None]:
-    """Turns what the database refuses into StoreUnavailable, or InvalidRequest where a value is to blame."""
+    """Translate database errors to StoreUnavailable, or to InvalidRequest where a value is the cause."""
     try:
         yield
     except (DataError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Taking in what an attempt's spool says: each record once, a report's first word, no step backwards."""
+"""Store the records of an attempt's spool: each once, the first report of a step, and progress only forward."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _first_word_wins(insert: _Insert, dialect: Dialect) -> str:
     return str(unless_known.compile(dialect=dialect))
 
 
-# As the drivers take it, with parameters by name: a thousand rows go past SQLAlchemy's work for each row.
+# As the drivers take it, with parameters by name: a thousand rows skip SQLAlchemy's work for each row.
 _FIRST_WORD_WINS = {
     "sqlite": _first_word_wins(sqlite.insert(reports), sqlite.dialect(paramstyle="named")),
     "postgresql": _first_word_wins(postgresql.insert(reports), psycopg.dialect(paramstyle="pyformat")),  # type: ignore[no-untyped-call]
@@ -40,7 +40,7 @@ _FIRST_WORD_WINS = {
 
 
 def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
-    """What `Store.accept` promises, within one transaction."""
+    """Store records as `Store.accept` specifies, within one transaction."""
     attempt = get_attempt(tx.db, key)
     trial = get_trial(tx.db, key.experiment, key.trial)
     fresh = unseen(records, attempt)
@@ -56,7 +56,7 @@ def take_in(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord], at:
 
 
 def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRecord]:
-    """The records after those that were taken before; raises InvalidRequest where they are out of order.
+    """Return the records after those that were stored before; raises InvalidRequest where they are out of order.
 
     A number may be missing: a record that a full disk tore is lost, and must not keep those after it out for ever.
     """
@@ -66,7 +66,7 @@ def unseen(records: Sequence[SpoolRecord], attempt: Attempt) -> Sequence[SpoolRe
 
 
 def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRecord]) -> Sequence[SpoolRecord]:
-    """A fenced attempt's reports and artifacts up to the step from which the next attempt went on, and nothing else."""
+    """Return a fenced attempt's reports and artifacts up to the step that the next attempt resumed from."""
     here = attempts.c
     later = (here.experiment == key.experiment, here.trial == key.trial, here.number > key.number)
     query = select(here.resume_from).where(*later).order_by(here.number).limit(1)
@@ -77,7 +77,7 @@ def _before_successor(db: Connection, key: AttemptId, records: Sequence[SpoolRec
 def _start(
     tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float
 ) -> tuple[Attempt, Trial]:
-    """Both as they are after the records' `started`, if one is there; said before what follows it."""
+    """Apply the records' `started`, if there is one, and publish both records before what follows."""
     word = next((record for record in records if isinstance(record, Started)), None)
     if word is None:
         return attempt, trial
@@ -96,7 +96,7 @@ def _start(
 
 
 def _progress(tx: Transaction, attempt: Attempt, trial: Trial, records: Sequence[SpoolRecord], at: float) -> Trial:
-    """The trial after the records' reports, notes and checkpoints, which are stored and said."""
+    """Store the records' reports, notes and checkpoints, publish them, and return the trial."""
     trial = changed(trial, _forward(tx.db, trial, [record for record in records if isinstance(record, Report)]))
     _insert(tx, attempt.id, records)
     commits = [record for record in records if isinstance(record, Committed)]
@@ -126,13 +126,13 @@ def _insert(tx: Transaction, key: AttemptId, records: Sequence[SpoolRecord]) -> 
 
 
 def _keep(db: Connection, owner: dict[str, int], name: str, at: float, value: Mapping[str, Any]) -> None:
-    """Store a fact, unless the attempt has said it before."""
+    """Store a provenance record, unless the attempt has one of this name."""
     row = {**owner, "name": name, "at": at, "value": dict(value)}
     db.execute(_INSERT[db.dialect.name](facts).values(row).on_conflict_do_nothing())
 
 
 def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> None:
-    """Store and say an artifact in place of the one of its name, unless a later attempt has kept that."""
+    """Store and publish an artifact in place of the one of its name, unless a later attempt has stored that."""
     here = artifacts.c
     ours = (here.experiment == key.experiment, here.trial == key.trial, here.name == record.name)
     known = tx.db.execute(select(here.attempt).where(*ours)).scalar_one_or_none()
@@ -146,7 +146,7 @@ def _keep_artifact(tx: Transaction, key: AttemptId, record: ArtifactSaved) -> No
 
 
 def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any]:
-    """What of the trial's progress these reports move forward, before they are stored."""
+    """Return the fields of the trial's progress that these reports advance, before they are stored."""
     changes: dict[str, Any] = {}
     if not fresh:
         return changes
@@ -175,7 +175,7 @@ def _forward(db: Connection, trial: Trial, fresh: list[Report]) -> dict[str, Any
 
 
 def _best(db: Connection, trial: Trial, validations: list[Report]) -> Best | None:
-    """The best value that the trial has had after these validations; a step that was told before says nothing new."""
+    """Return the trial's best value after these validations; a step that was reported before adds nothing."""
     which = select(experiments.c.config).where(experiments.c.number == trial.experiment)
     config: Config = db.execute(which).scalar_one()
     first = {report.step: report for report in reversed(validations)}

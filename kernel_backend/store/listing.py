@@ -1,4 +1,4 @@
-"""Which experiments a list shows."""
+"""Build the queries that list experiments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def find_experiments(
     seen_by: Person | None = None,
     tags: Sequence[str] = (),
 ) -> Select[Any]:
-    """The query behind `Store.experiments`, newest first; raises InvalidRequest for an unknown state."""
+    """Return the query behind `Store.experiments`, newest first; raises InvalidRequest for an unknown state."""
     query = rows_of(Experiment, experiments).order_by(experiments.c.number.desc())
     if owner is not None:
         query = query.where(experiments.c.owner == owner)
@@ -47,7 +47,7 @@ def find_experiments(
 
 
 def find_before(experiment: Experiment) -> Select[Any]:
-    """The query behind `Store.experiment_before`, newest first."""
+    """Return the query behind `Store.experiment_before`, newest first."""
     here = experiments.c
     same = here.notebook == experiment.notebook if experiment.notebook else here.name == (experiment.name or None)
     query = find_experiments(experiment.owner, None, None)
@@ -55,7 +55,7 @@ def find_before(experiment: Experiment) -> Select[Any]:
 
 
 def count_trials(db: Connection, numbers: Sequence[int]) -> dict[int, dict[TrialState, int]]:
-    """How many trials of each of these experiments are in which states."""
+    """Count the trials of each of these experiments by state."""
     here = trials.c
     query = select(here.experiment, here.state, func.count()).where(here.experiment.in_(numbers))
     found: dict[int, dict[TrialState, int]] = {number: {} for number in numbers}
@@ -66,14 +66,14 @@ def count_trials(db: Connection, numbers: Sequence[int]) -> dict[int, dict[Trial
 
 def _matches(search: str) -> ColumnElement[bool]:
     number = _NUMBER.fullmatch(search)
-    tags = (_TAGS,) if _IN_A_TAG.fullmatch(search) else ()  # else it would find what makes the JSON
+    tags = (_TAGS,) if _IN_A_TAG.fullmatch(search) else ()  # else it would match the syntax of the JSON
     labels = (experiments.c.name, experiments.c.note, *tags)
     found = [column.icontains(search, autoescape=True) for column in labels]
     return or_(*found, experiments.c.number == int(number[1])) if number else or_(*found)
 
 
 def _shows(state: str) -> ColumnElement[bool]:
-    """The same word that `Overview.state` gives; `active` is every active experiment."""
+    """Match the word that `Overview.state` shows; `active` matches every active experiment."""
     liveliest = [str(word) for word in LIVELIEST]
     known = dict.fromkeys([*liveliest, *map(str, ExperimentState)])
     if state not in known:

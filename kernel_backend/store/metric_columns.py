@@ -1,4 +1,4 @@
-"""What a trial's reports told, read in columns: a record for each of 100,000 of them would take seconds."""
+"""Read a trial's reports in columns: creating a record for each of 100,000 of them would take seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TELLING = select(
 
 
 def read_metric_columns(db: Connection, number: int, trial: int, after: int) -> ReportedValues:
-    """What the trial's reports above sequence number `after` told."""
+    """Return the values of the trial's reports above sequence number `after`."""
     here = reports.c
     rows = db.execute(_TELLING.where(here.experiment == number, here.trial == trial, here.seq > after))
     return join([_gathered(page) for page in rows.partitions(_PAGE)])
@@ -31,5 +31,5 @@ def _gathered(rows: Sequence[Row[Any]]) -> ReportedValues:
 
 
 def _decoded(texts: tuple[str, ...]) -> list[dict[str, float]]:
-    decoded: list[Any] = from_json(f"[{','.join(texts)}]")  # it knows the words for NaN and infinity, too
+    decoded: list[Any] = from_json(f"[{','.join(texts)}]")  # it parses NaN and infinity, too
     return decoded

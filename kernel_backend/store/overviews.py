@@ -1,6 +1,6 @@
-"""Experiments as a person looks at them: a few queries, however many there are, and a few more for each of many trials.
+"""Read experiment overviews for users: a few queries in all, and a few more for each experiment with many trials.
 
-Of many trials the database picks those that are looked at: to read thousands of them would take longer than to answer.
+Of many trials the database picks those that are shown: to read thousands of them would take longer than to answer.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ NOTES_READ = 200  # the newest, among which those are looked for
 
 
 def read_overviews(db: Connection, query: Select[Any]) -> list[Overview]:
-    """The experiments of this query, in its order: with trials, the newest attempts of each, and notes as warnings."""
-    seq = last_seq(db)  # first: a picture may be newer than it says, never older
+    """Return the experiments of this query, in its order: trials, their newest attempts, and notes as warnings."""
+    seq = last_seq(db)  # first: an overview may be newer than it says, never older
     found = [from_row(Experiment, row) for row in db.execute(query)]
     numbers = [experiment.number for experiment in found]
     counts = count_trials(db, numbers)
     many = {each.number: each for each in found if sum(counts[each.number].values()) > MOST}
-    # One by one: an index helps with each of them, and not with one or the other.
+    # One by one: an index helps with each of them, and not with their disjunction.
     shown: list[ColumnElement[bool]] = [trials.c.experiment.in_([number for number in numbers if number not in many])]
     shown += [_of(number, _looked_at(db, each)) for number, each in many.items()]
     their_trials = _by_experiment(db, Trial, map(_trials, shown))
@@ -77,7 +77,7 @@ def _of(number: int, indices: set[int]) -> ColumnElement[bool]:
 
 
 def _looked_at(db: Connection, experiment: Experiment) -> set[int]:
-    """The same indices as `model.looked_at` picks, by the database."""
+    """Return the same indices as `model.looked_at` picks, selected by the database."""
     here = trials.c
     value = inside(db, here.best, "value").as_float()
     troubled = or_(here.failure.is_not(None), type_coerce(here.holds, Text).contains(Hold.ENGINE.value))
@@ -100,7 +100,7 @@ def _trials(shown: ColumnElement[bool]) -> Select[Any]:
 
 
 def _attempts(shown: ColumnElement[bool]) -> Select[Any]:
-    """The newest of each trial: they are numbered without gaps, up to the one that the trial names."""
+    """Return the newest attempts of each trial: their numbers end with the one that the trial names."""
     here = attempts.c
     own = and_(here.experiment == trials.c.experiment, here.trial == trials.c.index)
     return (
@@ -118,7 +118,7 @@ def _newest_artifacts(numbers: Sequence[int]) -> Select[Any]:
 
 
 def _notes(numbers: Sequence[int]) -> Select[Any]:
-    """The newest of each experiment, oldest first."""
+    """Return the newest notes of each experiment, oldest first."""
     here = events.c
     place = func.row_number().over(partition_by=here.experiment, order_by=here.seq.desc()).label("place")
     newest = select(here.seq, place).where(here.experiment.in_(numbers), IS_NOTE).subquery()

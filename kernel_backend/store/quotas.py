@@ -1,4 +1,4 @@
-"""Who may have what of a shared cluster, as admins have set it, and what they have done: with each change its deed."""
+"""Store quotas, drained nodes and the audit log; each change is stored with its audit entry."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kernel_backend.store.base import Change, Held, QuotaStore
 from kernel_backend.store.tables import from_row, rows_of
 from kernel_backend.store.transaction import Transaction, changed, get_experiment
 
-PAGE = 1000  # deeds that are read at once
+PAGE = 1000  # audit entries that are read at once
 
 
 class SqlQuotaStore(QuotaStore):
-    """The part of a store that is about sharing."""
+    """Implement the quota part of a store."""
 
     @abstractmethod
     def _reading(self) -> AbstractContextManager[Connection]: ...
@@ -94,7 +94,8 @@ class SqlQuotaStore(QuotaStore):
         if not words:
             query = query.limit(limit)
         with self._reading() as db:
-            # A database folds only the letters that it knows: SQLite those of ASCII. So the words are looked for here.
+            # A database folds only the letters that it has rules for: SQLite those of ASCII. So the words are matched
+            # here.
             found = (from_row(AuditEntry, row) for row in db.execute(query.execution_options(yield_per=PAGE)))
             return list(islice((each for each in found if _has(each, words)), limit))
 
@@ -113,13 +114,13 @@ class SqlQuotaStore(QuotaStore):
             return [(begun, ended, slots_of(placement)) for begun, ended, placement in db.execute(query)]
 
 
-@lru_cache(4096)  # few placements have very many attempts
+@lru_cache(4096)  # few distinct placements serve very many attempts
 def slots_of(placement: str) -> int:
-    """How many slots a gang holds, of its placement as it is stored."""
+    """Return how many slots a gang holds, from its placement as it is stored."""
     return sum(len(share["slots"]) for share in from_json(placement))
 
 
 def _has(deed: AuditEntry, words: Sequence[str]) -> bool:
-    """Whether all of these words, in small letters, are in a deed."""
+    """Return whether all of these words, in lower case, are in an audit entry."""
     text = f"{deed.who} {deed.act} {deed.on} {deed.detail}".casefold() if words else ""
     return all(word in text for word in words)

@@ -1,4 +1,4 @@
-"""What the scheduler reads of all that goes on: a few columns of perhaps 100,000 rows, each checked by itself."""
+"""Read the scheduler's unfinished work: a few columns of perhaps 100,000 rows, each validated by itself."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _Scheduled = TypeVar("_Scheduled", ScheduledExperiment, ScheduledTrial)
 
 
 def restless() -> ColumnElement[bool]:
-    """Choose the trials that have not ended, but for those that nothing but a search holds."""
+    """Select the trials that have not ended, without those that only a search holds."""
     here = trials.c
     return or_(here.state.in_(LIVE), and_(here.state == TrialState.PAUSED, here.holds != [Hold.SEARCH]))
 
 
 def read_scheduled(db: Connection) -> Scheduled:
-    """Read all that goes on; an experiment with a record that cannot be read is left out, and reported."""
+    """Read all unfinished work; an experiment with an unreadable record is left out, and reported."""
     unreadable: dict[int, str] = {}
     open_ = _columns(ScheduledExperiment, experiments).where(experiments.c.state.in_(OPEN_EXPERIMENT))
     found = _records(db, ScheduledExperiment, experiments, open_.order_by(experiments.c.number), unreadable)
     for nth, each in enumerate(found):
-        if each.config.search is not None:  # of a search the searcher needs the rest, too
+        if each.config.search is not None:  # a searcher needs the other fields, too
             try:
                 found[nth] = get_experiment(db, each.number)
             except (ValueError, TypeError) as error:
@@ -48,7 +48,7 @@ def read_scheduled(db: Connection) -> Scheduled:
 
 
 def _columns(kind: type[_Scheduled], table: Table) -> Select[Any]:
-    """Select the columns of a record, JSON as its text: decoded with the row, one that is damaged would hide all."""
+    """Select the columns of a record, JSON as its text: decoded with the row, a damaged one would hide all."""
     columns = (table.c[name] for name in kind.model_fields)
     return select(*(type_coerce(column, Text) if _decoder(column) else column for column in columns))
 
@@ -67,7 +67,7 @@ def _decoded(text: str) -> Any:
 def _records(
     db: Connection, kind: type[_Scheduled], table: Table, query: Select[Any], unreadable: dict[int, str]
 ) -> list[_Scheduled]:
-    """Check records many at a time; where one of these cannot be read, each by itself."""
+    """Validate records in batches; where one of a batch cannot be read, each by itself."""
     names = tuple(kind.model_fields)
     decoders = [_decoder(table.c[name]) for name in names]
     check = TypeAdapter(list[kind]).validate_python  # type: ignore[valid-type]

@@ -1,4 +1,4 @@
-"""The logs of searches: numbered without gaps, and read quickly, for a restart folds all of them again."""
+"""Store the logs of searches: numbered without gaps, and read quickly, for a restart replays all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINES: Select[Any] = select(
 
 
 def append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
-    """Store and say what has happened in the search of experiment `number`; raises Conflict as `Store.record` does."""
+    """Store and publish entries of experiment `number`'s search; raises Conflict as `Store.record` does."""
     newest: int = tx.db.execute(select(func.max(_here.number)).where(_here.experiment == number)).scalar_one() or 0
     if [entry.number for entry in entries] != list(range(newest + 1, newest + 1 + len(entries))):
         first = entries[0].number if entries else None
@@ -36,7 +36,7 @@ def append(tx: Transaction, number: int, entries: Sequence[LogEntry]) -> None:
 
 
 def read_log(db: Connection, number: int, after: int, limit: int | None) -> list[LogEntry]:
-    """What `Store.search_log` answers."""
+    """Return what `Store.search_log` specifies."""
     rows = db.execute(_LINES.where(_here.experiment == number, _here.number > after).limit(limit))
     return [entry for page in rows.partitions(_PAGE) for entry in _decoded(page)]
 

@@ -1,4 +1,4 @@
-"""The store on SQLite (embedded) and PostgreSQL (for a hub), by the same statements."""
+"""Implement the store on SQLite (embedded) and PostgreSQL (for a hub), by the same statements."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _OPEN_ATTEMPT = [state for state in AttemptState if state is not AttemptState.EN
 
 
 class SqlStore(SqlQuotaStore, Store):
-    """A store in a database.
+    """Store in a database.
 
-    `at` is the path of a SQLite file, or a SQLAlchemy URL of SQLite or PostgreSQL. Raises StoreUnavailable,
-    and NewerDatabase where a later version of Daylight was here before.
+    `at` is the path of a SQLite file, or a SQLAlchemy URL of SQLite or PostgreSQL. Raises StoreUnavailable, and
+    NewerDatabase where a later version of Daylight has written the database.
     """
 
     def __init__(self, at: str | Path) -> None:
@@ -85,7 +85,7 @@ class SqlStore(SqlQuotaStore, Store):
     @override
     @contextmanager
     def _writing(self, *, lazily: bool = False) -> Iterator[Transaction]:
-        """Write; `lazily` where a loss of power may lose it, for it is told or found out anew."""
+        """Open a write transaction; `lazily` where a power failure may lose it, for it is sent or computed again."""
         writer = self._lazy_writer if lazily else self._writer
         with self._lock, translated_errors(self._engine), writer.begin() as db:
             transaction = Transaction(db)
@@ -322,7 +322,7 @@ class SqlStore(SqlQuotaStore, Store):
     def accept(self, key: AttemptId, records: Sequence[SpoolRecord], at: float) -> int:
         if not records:  # a heartbeat
             return self.attempt(key).accepted
-        with self._writing(lazily=True) as tx:  # the spool keeps it until its attempt has ended
+        with self._writing(lazily=True) as tx:  # the spool has it until its attempt has ended
             return take_in(tx, key, records, at)
 
     @override

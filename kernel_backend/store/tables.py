@@ -1,4 +1,4 @@
-"""The tables, and how a record becomes a row and comes back."""
+"""Define the tables, and convert records to rows and back."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 def to_text(value: Any) -> str:
-    """JSON, with Python's words for NaN and infinity, which JSON has none for: `json.loads` knows them."""
+    """Return JSON with Python's literals for NaN and infinity, which JSON lacks: `json.loads` reads them."""
     return to_json(value, inf_nan_mode="constants").decode()
 
 
 class JsonText(TypeDecorator[Any]):
-    """JSON as text: a value comes back as it went in, NaN and infinity too."""
+    """Column type for JSON as text: values round-trip, NaN and infinity too."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """The text; NULL for None."""
+        """Return the text; NULL for None."""
         return None if value is None else to_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """The value that `process_bind_param` was given."""
+        """Return the value that was passed to `process_bind_param`."""
         if value is None:
             return None
         if value == "{}":  # as most are, and there may be millions
@@ -65,7 +65,7 @@ class JsonText(TypeDecorator[Any]):
 
 
 class RecordText(TypeDecorator[Any]):
-    """A frozen record as JSON text: of those with the same text, which are many, one object comes back."""
+    """Column type for frozen records as JSON text: equal texts, which are many, share one object."""
 
     impl = Text
     cache_ok = True
@@ -75,17 +75,17 @@ class RecordText(TypeDecorator[Any]):
         self.kind = kind
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str:
-        """The text."""
+        """Return the text."""
         return to_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Record | None:
-        """The record that `process_bind_param` was given the JSON of."""
+        """Return the record that was passed to `process_bind_param`."""
         return None if value is None else read_record(self.kind, value)
 
 
 @lru_cache(maxsize=4096)
 def read_record(kind: type[Record], text: str) -> Record:
-    """Return the record that a text is the JSON of; raises ValueError."""
+    """Return the record of a JSON text; raises ValueError."""
     return kind.model_validate(json.loads(text))
 
 
@@ -93,9 +93,9 @@ def read_record(kind: type[Record], text: str) -> Record:
 Seq = BigInteger().with_variant(Integer(), "sqlite")
 
 metadata = MetaData()
-IS_NOTE = text("type = 'note'")  # with the word in the statement, which the index is chosen by
+IS_NOTE = text("type = 'note'")  # with a literal in the statement, by which the index is chosen
 
-# One row: the newest sequence number. Whoever writes locks it first, so numbers become visible in order.
+# One row: the newest sequence number. Each writer locks it first, so numbers become visible in order.
 sequence = Table("sequence", metadata, Column("value", Seq, primary_key=True, autoincrement=False))
 
 experiments = Table(
@@ -147,7 +147,7 @@ trials = Table(
     Column("failure", JsonText),
     Column("excluded", JsonText, nullable=False),
     Column("ended_at", Double),
-    Column("uid", Text, nullable=False, server_default=""),  # "" in trials of before there were any
+    Column("uid", Text, nullable=False, server_default=""),  # "" in trials from before there were any
     Index("trials_by_state", "experiment", "state"),
 )
 
@@ -183,7 +183,7 @@ events = Table(
     Column("type", Text, nullable=False),
     Column("data", JsonText, nullable=False),
     Index("events_by_experiment", "experiment", "seq"),
-    # Of all that is said of an experiment little are notes, and whoever looks at it reads them.
+    # Few of an experiment's messages are notes, and each overview reads them.
     Index("notes_by_experiment", "experiment", "seq", sqlite_where=IS_NOTE, postgresql_where=IS_NOTE),
 )
 
@@ -204,14 +204,14 @@ reports = Table(
     Index("reports_by_experiment", "experiment", "seq"),
 )
 
-# What happened in a search and what was decided on it; the numbers of each search have no gaps.
+# Events of a search and the decisions on them; the numbers of each search have no gaps.
 search_log = Table(
     "search_log",
     metadata,
     Column("seq", Seq, primary_key=True, autoincrement=False),
     Column("experiment", Integer, ForeignKey("experiments.number"), nullable=False),
     Column("number", Integer, nullable=False),
-    Column("trial", Integer),  # whom it is about
+    Column("trial", Integer),  # the trial that it is about
     Column("at", Double, nullable=False),
     Column("event", JsonText, nullable=False),
     Column("decision", JsonText),
@@ -219,7 +219,7 @@ search_log = Table(
     Index("search_log_by_experiment", "experiment", "seq"),
 )
 
-# What an attempt found out about what its result depends on; the first word of each name wins.
+# Provenance records of attempts; the first record of each name counts.
 facts = Table(
     "facts",
     metadata,
@@ -231,7 +231,7 @@ facts = Table(
     Column("value", JsonText, nullable=False),
 )
 
-# What a trial has kept under a name: the newest. `seq` is that of the message about it.
+# Artifacts: the newest of each name. `seq` is that of the message about it.
 artifacts = Table(
     "artifacts",
     metadata,
@@ -248,7 +248,7 @@ artifacts = Table(
     Column("file", Text, nullable=False),
 )
 
-# What the scheduler has promised. No foreign key: a search asks for gangs before it says for which trial.
+# Reservation records. No foreign key: a search requests gangs before it chooses the trial.
 claims = Table(
     "claims",
     metadata,
@@ -297,29 +297,29 @@ audit = Table(
 
 
 def inside(db: Connection, column: Column[Any], key: str) -> Any:
-    """Return what a column of JSON objects has under a key; say what it is by `as_float` or `as_string`."""
+    """Return a key of a column of JSON objects; the caller states its type by `as_float` or `as_string`."""
     held = cast(column, JSON) if db.dialect.name == "postgresql" else type_coerce(column, JSON)
     return held[key]
 
 
 def to_row(record: Record) -> dict[str, Any]:
-    """A record's fields as column values."""
+    """Return a record's fields as column values."""
     return {
         name: to_jsonable_python(getattr(record, name), inf_nan_mode="constants") for name in type(record).model_fields
     }
 
 
 def rows_of(kind: type[Record], table: Table) -> Select[Any]:
-    """A query for rows that `from_row` takes: the record's fields, and no other columns (a token's digest)."""
+    """Return a query for rows that `from_row` takes: the record's fields, and no other columns (a token's digest)."""
     return select(*(table.c[name] for name in kind.model_fields))
 
 
 def from_row(kind: type[AnyRecord], row: Row[Any]) -> AnyRecord:
-    """The record that a row of `rows_of` holds."""
+    """Return the record of a row of `rows_of`."""
     return kind.model_validate(row._asdict())
 
 
 def all_from(kind: type[AnyRecord], result: CursorResult[Any]) -> list[AnyRecord]:
     """Return the records of many rows; there may be hundreds of thousands."""
-    names = tuple(result.keys())  # asked of each row, they take as long as all the rest
+    names = tuple(result.keys())  # read for each row, they take as long as all the rest
     return [kind.model_validate(dict(zip(names, row, strict=True))) for row in result]

@@ -1,4 +1,4 @@
-"""One write: a connection that holds the database's write lock, gives numbers, and says what became known."""
+"""Write in one transaction: hold the database's write lock, assign sequence numbers, and publish messages."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ Stateful = TypeVar("Stateful", Experiment, Trial, Attempt)
 
 
 def get_experiment(db: Connection, number: int) -> Experiment:
-    """One experiment; raises NotFound."""
+    """Return one experiment; raises NotFound."""
     return _get(db, Experiment, (number,), f"experiment #{number}")
 
 
 def get_trial(db: Connection, number: int, index: int) -> Trial:
-    """One trial; raises NotFound."""
+    """Return one trial; raises NotFound."""
     return _get(db, Trial, (number, index), f"trial {number}.{index}")
 
 
 def get_attempt(db: Connection, key: AttemptId) -> Attempt:
-    """One attempt; raises NotFound."""
+    """Return one attempt; raises NotFound."""
     return _get(db, Attempt, key, f"attempt {key}")
 
 
 def get_token_digest(db: Connection, key: AttemptId) -> str:
-    """The digest of an attempt's token; raises NotFound."""
+    """Return the digest of an attempt's token; raises NotFound."""
     query = select(attempts.c.token_digest).where(*_by_key(attempts))
     digest: str | None = db.execute(query, _key(attempts, key)).scalar_one_or_none()
     if digest is None:
@@ -60,7 +60,7 @@ def get_token_digest(db: Connection, key: AttemptId) -> str:
 
 
 def get_uid(db: Connection, number: int, index: int) -> str:
-    """The identity of a trial; raises NotFound."""
+    """Return the identity of a trial; raises NotFound."""
     uid: str | None = db.execute(select(trials.c.uid).where(*_by_key(trials)), _key(trials, (number, index))).scalar()
     if uid is None:
         raise _missing(f"trial {number}.{index}")
@@ -94,20 +94,20 @@ def _missing(what: str) -> NotFound:
 
 
 def changed(record: AnyRecord, changes: Mapping[str, Any]) -> AnyRecord:
-    """The record with other values, checked like new ones; an unknown field is an error of the caller's."""
+    """Return the record with other values, validated like new ones; an unknown field is the caller's error."""
     fields = {name: getattr(record, name) for name in type(record).model_fields}
     return type(record).model_validate(fields | dict(changes))
 
 
 def advanced(record: Stateful, event: Event, at: float, changes: Mapping[str, Any]) -> Stateful:
-    """The record after `event`, `ended_at` being set or cleared with its state; raises IllegalTransition."""
+    """Return the record after `event`, with `ended_at` set or cleared by its state; raises IllegalTransition."""
     state = states.advance(record.state, event)
     ended_at = (record.ended_at or at) if state in _ENDED else None
     return changed(record, {"ended_at": ended_at, **changes, "state": state})
 
 
 class Transaction:
-    """What a write does to the database; nothing of it is seen before it ends, all of it after."""
+    """Write transaction; nothing of it is visible before it ends, all of it after."""
 
     def __init__(self, db: Connection) -> None:
         self.db = db
@@ -115,12 +115,12 @@ class Transaction:
         self._seq = self._before = newest
 
     def next_seq(self) -> int:
-        """The number of the next message."""
+        """Return the number of the next message."""
         self._seq += 1
         return self._seq
 
     def finish(self) -> None:
-        """Keep the numbers that were given."""
+        """Store the newest assigned number."""
         if self._seq != self._before:
             self.db.execute(update(sequence).values(value=self._seq))
 
@@ -134,12 +134,12 @@ class Transaction:
             self._event(at, record.experiment, record.trial, "attempt", record.to_json())
 
     def note(self, at: float, key: AttemptId, level: str, text: str) -> None:
-        """Append a sentence for the person."""
+        """Append a note for the user."""
         data = {"text": text, "level": level, "attempt": key.number}
         self._event(at, key.experiment, key.trial, "note", data)
 
     def kept(self, key: AttemptId, artifact: Artifact) -> int:
-        """Append a message about an artifact; its number."""
+        """Append a message about an artifact; return its number."""
         self._event(artifact.at, key.experiment, key.trial, "artifact", artifact.to_json())
         return self._seq
 
@@ -148,21 +148,21 @@ class Transaction:
         self.db.execute(insert(events), row | {"type": type_, "data": data})
 
     def write_down(self, deed: AuditEntry) -> AuditEntry:
-        """Keep a deed, with the next number; these have no gaps, for writers come one after the other."""
+        """Store an audit entry with the next number; these have no gaps, for writers are serialised."""
         newest: int | None = self.db.execute(select(func.max(audit.c.seq))).scalar_one()
         numbered = deed.model_copy(update={"seq": 1 + (newest or 0)})
         self.db.execute(insert(audit), to_row(numbered))
         return numbered
 
     def add(self, at: float, experiment: int, new: Added) -> Trial:
-        """Store and say a new trial, queued."""
+        """Store and publish a new trial, queued."""
         trial = Trial(experiment=experiment, state=states.TrialState.QUEUED, queued_at=at, **vars(new))
         self.db.execute(insert(trials), to_row(trial) | {"uid": uuid4().hex})
         self.say(at, trial)
         return trial
 
     def carry_out(self, at: float, experiment: int, effect: Effect) -> Trial:
-        """Store and say what an effect makes of its trial; raises NotFound and IllegalTransition."""
+        """Apply an effect to its trial, store and publish it; raises NotFound and IllegalTransition."""
         if isinstance(effect, Added):
             return self.add(at, experiment, effect)
         before = get_trial(self.db, experiment, effect.index)

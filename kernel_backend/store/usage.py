@@ -1,4 +1,4 @@
-"""Who held slots, when and how long, and what the scheduler has promised."""
+"""Read slot usage of attempts, and store the scheduler's reservation records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernel_backend.store.tables import attempts, claims, experiments, from_row,
 
 
 def read_spells(db: Connection, since: float) -> list[UsageInterval]:
-    """What was held by attempts that have not ended, or ended after `since`, the oldest first."""
+    """Return the usage intervals of attempts that have not ended, or ended after `since`, the oldest first."""
     here, whose = attempts.c, experiments.c
     query = (
         select(
@@ -48,17 +48,17 @@ def read_spells(db: Connection, since: float) -> list[UsageInterval]:
 
 
 def read_slot_seconds(db: Connection, number: int, at: float) -> float:
-    """How long an experiment has held slots until then, a gang of two twice."""
+    """Return the slot-seconds that an experiment has held until then."""
     here = attempts.c
     seconds = func.coalesce(here.ended_at, at) - here.created_at
-    # Few placements have very many attempts, and a budget is looked at in every round.
+    # Few distinct placements serve very many attempts, and a budget is read in every round.
     placement = cast(here.placement, Text).label("placement")
     query = select(placement, func.sum(case((seconds > 0, seconds), else_=0.0))).where(here.experiment == number)
     return float(sum(slots_of(placement) * seconds for placement, seconds in db.execute(query.group_by(placement))))
 
 
 def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, float]:
-    """The same by trial, of those that have had an attempt."""
+    """Return the same by trial, of those that have had an attempt."""
     here = attempts.c
     placement = cast(here.placement, Text)
     query = select(here.trial, placement, here.created_at, here.ended_at).where(here.experiment == number)
@@ -69,12 +69,12 @@ def read_trial_seconds(db: Connection, number: int, at: float) -> dict[int, floa
 
 
 def read_claims(db: Connection) -> list[ReservationRecord]:
-    """All of them."""
+    """Return all reservation records."""
     return [from_row(ReservationRecord, row) for row in db.execute(rows_of(ReservationRecord, claims))]
 
 
 def keep_claims(db: Connection, made: Sequence[ReservationRecord], gone: Sequence[ReservationRecord]) -> None:
-    """Keep these, in place of those of the same keys, and forget the others."""
+    """Store these records, in place of those of the same keys, and delete the others."""
     here = claims.c
     for each in (*made, *gone):
         db.execute(

@@ -1,4 +1,4 @@
-"""Why an ask waits, in the words a person reads beside the chip."""
+"""Explain why a request waits, in a sentence for the user."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ UNKNOWN: Mapping[str, Lengths] = {}
 def explain(
     picture: ClusterState, ask: SlotRequest, lengths: Mapping[str, Lengths] = UNKNOWN, reader: Person | None = None
 ) -> Wait:
-    """The place of `ask` in the queue (1 is its head), what it waits for, and for how long (`lengths` of past runs).
+    """Return the queue position of `ask` (1 is the head), the reason it waits, and the expected wait.
 
-    `reader` is told of others only what he may see of them; without one it is what the owner reads who may see all.
-    Nobody counts those ahead of an ask that is far back: its place is the first of those that are.
+    `lengths` are those of past runs. `reader` learns of other users' requests only what they may see; without a
+    reader the text is for the owner, who may see all. Requests ahead are not counted for a request that is far back:
+    its position is that of the first of those.
     """
     ask = picture.queue.asks.get(ask.key, ask)
     never = impossible(picture, ask, reader)
@@ -49,7 +50,7 @@ def explain_in_turn(
     lengths: Mapping[str, Lengths] = UNKNOWN,
     reader: Person | None = None,
 ) -> Wait:
-    """The same of an ask that has a turn, by whoever knows all those ahead of it already."""
+    """Return the same for a request in the fair order, when the caller already has all those ahead of it."""
     expected = forecast(picture, ahead, ask, lengths)
     reason = _reason(picture, ask, ahead, reader) + _left_out(picture, ask)
     if expected is None or expected.likely <= 0:
@@ -98,7 +99,7 @@ def _reason(picture: ClusterState, ask: SlotRequest, ahead: Sequence[SlotRequest
 
 
 def _limit(picture: ClusterState, ask: SlotRequest, reader: Person | None) -> str:
-    """Whose limit or slot-hours it would go beyond; empty where it would not."""
+    """Return whose limit or slot-hours the request would exceed; empty if none."""
     ledger = Ledger(picture)
     kind = ledger.stopped_by(ask)
     if kind is None:
@@ -121,20 +122,20 @@ def _limit(picture: ClusterState, ask: SlotRequest, reader: Person | None) -> st
 
 
 def _kept(picture: ClusterState, ahead: Sequence[SlotRequest], reader: Person | None) -> str:
-    """For whom the free slots are kept that it does not get."""
+    """Return for which account the free slots are reserved that the request does not get."""
     ledger = Ledger(picture)
     first = next((other for other in ahead if ledger.stopped_by(other) is None), ahead[0])
     if not ledger.guaranteed(first):
         return f"slots are kept for {named(first, reader)}, which is next"
     theirs = first.owner if sees(first, reader) else "another"
-    # Of a group everybody may know that it waits; but whoever is in none is a group of one, which has his name.
+    # All may see of a group that it waits. But a user without a group is a group of one, which has their name.
     if picture.groups.quota(first.group).guarantee and not (first.group == first.owner and theirs == "another"):
         theirs = f"group {first.group}"
     return f"slots are kept for the guarantee of {theirs}"
 
 
 def _rival(picture: ClusterState, ask: SlotRequest) -> SlotRequest | None:
-    """For whom the rest of a limit is kept that this ask would use up, as `decide` keeps it."""
+    """Return the request that the rest of a limit is reserved for, as `decide` reserves it."""
     ledger = Ledger(picture)
     firsts = [line.first for lines in picture.queue.lines.values() for line in lines.values()]
     for other in filter(ledger.guaranteed, firsts):
@@ -155,7 +156,7 @@ def _rival(picture: ClusterState, ask: SlotRequest) -> SlotRequest | None:
 
 
 def _reserved(picture: ClusterState) -> Iterator[tuple[SlotRequest, bool]]:
-    """Those that something is kept for, as far as they could be placed now, and whether nobody may pass them."""
+    """Yield requests with a reservation that could be placed now, and whether no request may pass them."""
     rules, since = picture.rules, {each.key: each.since for each, _ in picture.reserved()}
     for pool in sorted(picture.pools):
         nodes = picture.usable(pool)

@@ -1,4 +1,4 @@
-"""Asks that can never be met, whoever else wants something: told at once, with the nearest that can."""
+"""Detect requests that can never be met, and report the nearest feasible size at once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kernel_backend.scheduler.state import ClusterState
 
 
 class Impossible(NamedTuple):
-    """Why, and the most slots that could be had instead."""
+    """Hold the reason, and the most slots that would be feasible."""
 
     reason: str
     largest: int
 
 
 def impossible(picture: ClusterState, ask: SlotRequest, reader: Person | None = None) -> Impossible | None:
-    """Why `ask` can never start on these nodes under these quotas; None where it can. Drained nodes count.
+    """Return why `ask` can never start on these nodes under these quotas; None where it can.
 
-    In words for `reader`, by default for its owner.
+    Drained nodes count. The text is for `reader`, by default the owner.
     """
     largest = picture.largest_gang(ask.pool, ask.one_node, ask.excluded)
     if ask.slots > largest:

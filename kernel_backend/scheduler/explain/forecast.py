@@ -1,4 +1,4 @@
-"""When an ask will probably start: what runs ends when it must or as runs like it do, and then those ahead come."""
+"""Forecast when a request will start, by letting running gangs end and the requests ahead start first."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kernel_backend.scheduler.requests import SlotRequest
 from kernel_backend.scheduler.run_lengths import Lengths
 from kernel_backend.scheduler.state import ClusterState
 
-FAR = 1000  # asks ahead: what lies beyond so many nobody can tell
+FAR = 1000  # requests ahead: there is no forecast for one that is farther back
 
 
 class Forecast(NamedTuple):
-    """Seconds until the start: most probably, and between which bounds in half of all cases or so."""
+    """Hold seconds until the start: the most probable value, with bounds that hold in about half of all cases."""
 
     low: float
     likely: float
@@ -24,9 +24,9 @@ class Forecast(NamedTuple):
 def forecast(
     picture: ClusterState, ahead: Iterable[SlotRequest], ask: SlotRequest, lengths: Mapping[str, Lengths]
 ) -> Forecast | None:
-    """When `ask` starts, if those `ahead` start before it, in order; None where too little is known.
+    """Return when `ask` starts if those `ahead` start before it, in order; None without enough data.
 
-    `lengths` are those of past runs by owner. Slots are counted over the pool, wherever they are.
+    `lengths` are those of past runs by owner. Slots are counted over the pool, whichever nodes they are on.
     """
     before = list(ahead)
     if len(before) >= FAR:
@@ -41,13 +41,13 @@ def forecast(
 def _start(
     picture: ClusterState, asks: list[SlotRequest], lengths: Mapping[str, Lengths], quartile: int
 ) -> float | None:
-    """Seconds until the last of `asks` starts, each as soon as there is room after those before it."""
+    """Return seconds until the last of `asks` starts, each as soon as slots are free after those before it."""
     pool = asks[-1].pool
     free = sum(len(picture.free[node.name]) for node in picture.usable(pool))
     ends: list[tuple[float, int]] = []
     for run in picture.runs.values():
         if run.pool == pool:
-            ended = run.owner in lengths and not run.key.server  # of a notebook server nobody can say when it ends
+            ended = run.owner in lengths and not run.key.server  # the end of a notebook server cannot be predicted
             length = lengths[run.owner][quartile] if ended else None
             end = _sooner(run.ends, None if length is None else run.since + length)
             if run.leaving is not None:

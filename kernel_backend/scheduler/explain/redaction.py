@@ -1,6 +1,6 @@
-"""What of a wait is whose business: who reads its reason learns no name, number or quota that is not theirs to see.
+"""Redact explanations: a reader sees no name, number or quota that access control hides from them.
 
-A reader of None is the owner of the ask, who may see all others.
+A reader of None is the owner of the request, who may see all others.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from kernel_backend.scheduler.requests import SlotRequest
 
 
 def named(ask: SlotRequest, reader: Person | None) -> str:
-    """An ask to somebody who may not be one to see it: its number, or just that it is another's."""
+    """Return the number of a request, or "another's training" for a reader who may not see it."""
     return str(ask.key) if sees(ask, reader) else "another's training"
 
 
 def sees(ask: SlotRequest, reader: Person | None) -> bool:
-    """Whether a reader may know whose an ask is, and its number."""
+    """Return whether a reader may see the owner and the number of a request."""
     return reader is None or reader.sees(ask.owner, ask.group)
 
 
 def subject(kind: str, ask: SlotRequest, reader: Person | None) -> str:
-    """Its owner (`kind` user) or its group as the subject of a sentence."""
+    """Return its owner (`kind` user) or its group as the subject of a sentence."""
     if kind == "group":
         return f"group {ask.group}"
     if reader is None or reader.name == ask.owner:
@@ -29,7 +29,7 @@ def subject(kind: str, ask: SlotRequest, reader: Person | None) -> str:
 
 
 def knows_quota(kind: str, ask: SlotRequest, reader: Person | None) -> bool:
-    """Whether the numbers of its owner or its group are the reader's business."""
+    """Return whether a reader may see the quota of the request's owner or group."""
     if reader is None or reader.admin:
         return True
     if kind == "user":

@@ -1,4 +1,4 @@
-"""How well a cluster was shared: fairness over windows, use beside what nobody could have exceeded, waits."""
+"""Measure simulated schedules: fairness over windows, utilisation relative to an upper bound, and waits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kernel_backend.scheduler.simulation.workloads import Workload
 
 
 def jain(values: Sequence[float]) -> float:
-    """Jain's index of fairness: 1 where all are equal, 1/n where one of n has everything; 1 of nothing."""
+    """Return Jain's fairness index: 1 where all are equal, 1/n where one of n has everything; 1 without values."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 def held(played: SimulationResult, begun: float, ended: float) -> dict[str, float]:
-    """Slot-seconds that each owner held between two times."""
+    """Return the slot-seconds that each owner held between two times."""
     found = dict.fromkeys(sorted({job.owner for job in played.jobs.values()}), 0.0)
     for spell in played.spells:
         job = played.jobs[spell.job]
@@ -25,9 +25,9 @@ def held(played: SimulationResult, begun: float, ended: float) -> dict[str, floa
 
 
 def fairness(played: SimulationResult, window: float, weights: Mapping[str, float], begun: float = 0.0) -> list[float]:
-    """Jain's index of what each of `weights` held by its weight, in every whole window from `begun` on.
+    """Return Jain's index of weighted slot-seconds of the users in `weights`, for each whole window from `begun`.
 
-    Meant for users who always want more than their part: of others it says how much they wanted.
+    Meant for users who always want more than their share: for others it measures how much they wanted.
     """
     count = int((played.until - begun) // window)
     windows = pairwise(begun + nth * window for nth in range(count + 1))
@@ -36,9 +36,9 @@ def fairness(played: SimulationResult, window: float, weights: Mapping[str, floa
 
 
 def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
-    """Slot-seconds of work that no schedule can exceed by `until`, whatever it knew of the future.
+    """Return the slot-seconds of work that no schedule can exceed by `until`, even with knowledge of the future.
 
-    Up to any time t no more is done than what has come by then, and from t on no more than all slots do.
+    Up to any time t no more is done than what has arrived by then, and from t on no more than all slots do.
     """
     least = slots * until
     arrived = 0.0
@@ -51,13 +51,16 @@ def bound(jobs: Iterable[Workload], slots: int, until: float) -> float:
 
 
 def utilisation(played: SimulationResult) -> float:
-    """The work that was done and kept, of the bound."""
+    """Return the useful work as a fraction of the bound."""
     done = sum(played.jobs[spell.job].slots * spell.useful for spell in played.spells)
     most = bound(played.jobs.values(), played.slots, played.until)
     return done / most if most else 1.0
 
 
 def waits(played: SimulationResult) -> list[float]:
-    """Seconds until each job first started, shortest first; of who never did, as long as he has waited by the end."""
+    """Return the seconds until each job first started, shortest first.
+
+    A job that never did counts with its wait until the end.
+    """
     came = (job for job in played.jobs.values() if job.arrival < played.until)
     return sorted(played.waits.get(job.number, played.until - job.arrival) for job in came)

@@ -1,4 +1,4 @@
-"""Days of a cluster in seconds: discrete events that drive a policy as the service would, and what came of it."""
+"""Simulate a cluster by discrete events that drive a scheduling policy as the service would."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind = Literal["arrive", "finish", "fault", "leave", "commit", "lose", "return",
 
 
 class Outage(NamedTuple):
-    """A node is away from `at` on, for so many seconds."""
+    """Outage of a node from `at` on, for so many seconds."""
 
     node: str
     at: float
@@ -32,7 +32,7 @@ class Outage(NamedTuple):
 
 
 class SimulatedInterval(NamedTuple):
-    """A job held its slots from `begun` to `ended`; `useful` is the work that was kept, in seconds."""
+    """Interval in which a job held its slots; `useful` is the work that was kept, in seconds."""
 
     job: int
     begun: float
@@ -42,7 +42,7 @@ class SimulatedInterval(NamedTuple):
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """What a policy made of a trace."""
+    """Result of a policy on a trace."""
 
     jobs: Mapping[int, Workload]
     slots: int
@@ -58,7 +58,7 @@ class _Event(NamedTuple):
     order: int
     kind: Kind
     job: int
-    nth: int  # of the job's spells: of one that is over, nothing counts any more
+    nth: int  # of the job's intervals: events of one that is over are ignored
     node: str = ""
 
 
@@ -77,11 +77,11 @@ def simulate(
     until: float = float("inf"),
     watch: Callable[[ClusterState, Decisions], None] = lambda picture, decisions: None,
 ) -> SimulationResult:
-    """Play a trace to its end, or until `until`; the same arguments give the same answer.
+    """Simulate a trace to its end, or until `until`; the same arguments give the same result.
 
-    `faults` says after how many seconds of a job's nth spell it crashes, if it does. What was done since the last
-    checkpoint is lost then; who is preempted saves all, and holds its slots for `stall` seconds to do so. `watch` sees
-    every picture and what was decided on it.
+    `faults` says after how many seconds a job's nth interval crashes, if it does. Work since the last checkpoint is
+    lost then. A preempted job saves all, and holds its slots for `stall` seconds to do so. `watch` is called with
+    every cluster state and the decisions on it.
     """
     world = _Simulation(jobs, nodes, policy, ClusterState(nodes, users=users, groups=groups, rules=rules), watch)
     world.faults, world.every, world.stall = faults, checkpoint_every, stall
@@ -92,7 +92,7 @@ def simulate(
 
 
 class _Simulation:
-    """The picture, and what is known of jobs beside it."""
+    """Simulation: the cluster state, and the state of jobs next to it."""
 
     faults: Callable[[int, int], float | None]
     every: float
@@ -121,7 +121,7 @@ class _Simulation:
         self._preempted = 0
 
     def begin(self, outages: Iterable[Outage]) -> None:
-        """What is known to come."""
+        """Schedule the events that are known in advance."""
         for job in self._jobs.values():
             self._plan(job.arrival, "arrive", job.number)
         for outage in outages:
@@ -132,7 +132,7 @@ class _Simulation:
         heapq.heappush(self.events, _Event(at, next(self._order), kind, job, self._nth[job], node))
 
     def step(self) -> None:
-        """Let all happen that happens at one time, and decide."""
+        """Apply all events of the next time, and decide."""
         now = self.events[0].at
         self.picture.pass_to(now)
         while self.events and self.events[0].at == now:
@@ -194,7 +194,7 @@ class _Simulation:
             self._preempted += 1
             self.picture.change(preempt.run.key, leaving=now)
             number = preempt.run.key.experiment
-            self._nth[number] += 1  # it neither finishes nor fails: it goes
+            self._nth[number] += 1  # it neither finishes nor fails: it leaves
             self._plan(now + self.stall, "leave", number)
         for start in decisions.starts:
             job = self._jobs[start.ask.experiment]
@@ -211,7 +211,7 @@ class _Simulation:
                 self._plan(now + self.every, "commit", job.number)
 
     def played(self, until: float) -> SimulationResult:
-        """What came of it; of who still runs, what he has done so far."""
+        """Return the result; jobs that still run count with their work so far."""
         end = self.picture.at if until == float("inf") else until
         running = [
             SimulatedInterval(number, begun, end, min(end - begun, self._jobs[number].duration - self._done[number]))

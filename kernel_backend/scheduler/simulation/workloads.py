@@ -1,6 +1,6 @@
-"""What a cluster is asked for over days: made up, or read from a file.
+"""Generate synthetic workloads, or read them from a trace file.
 
-The file is a CSV with a header; a column that is missing has its default, and rows may be in any order:
+The file is a CSV with a header. A column that is missing has its default, and rows may be in any order:
 
     arrival,duration,slots,owner,group,priority,one_node,max_time,preemptible
     0,3600,8,ada,vision,0,no,7200,yes
@@ -27,7 +27,7 @@ _YES_NO = {"yes": True, "no": False, "": False}
 
 @dataclass(frozen=True)
 class Workload:
-    """A training that arrives, and takes so many seconds on its slots."""
+    """Simulated training: its arrival time, and its duration in seconds on its slots."""
 
     number: int
     arrival: float
@@ -43,11 +43,11 @@ class Workload:
 
     @property
     def key(self) -> RequestKey:
-        """As the scheduler knows it."""
+        """Return its key in the scheduler."""
         return RequestKey(self.number, 1)
 
     def ask(self, queued_at: float) -> SlotRequest:
-        """What it asks for."""
+        """Return its slot request."""
         return SlotRequest(
             self.number,
             1,
@@ -64,7 +64,7 @@ class Workload:
 
 
 def read_trace(path: Path) -> list[Workload]:
-    """The jobs of a file; raises InvalidRequest with the line and what is wrong with it."""
+    """Return the jobs of a file; raises InvalidRequest with the line and what is wrong with it."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         unknown = set(rows.fieldnames or ()) - set(COLUMNS)
@@ -75,7 +75,7 @@ def read_trace(path: Path) -> list[Workload]:
 
 
 def write_trace(path: Path, jobs: Iterable[Workload]) -> None:
-    """A file that `read_trace` reads as the same jobs, but for their numbers."""
+    """Write a file that `read_trace` reads as the same jobs, except for their numbers."""
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.DictWriter(file, COLUMNS)
         rows.writeheader()
@@ -117,10 +117,10 @@ def synthetic(
     timed: float = 0.3,
     preemptible: float = 1.0,
 ) -> list[Workload]:
-    """Jobs of users who each submit so many a second (`users`) for `span` seconds, now and then twenty at once.
+    """Return jobs of users who submit at rates per second (`users`) for `span` seconds, sometimes twenty at once.
 
-    Durations are lognormal; `sizes` are slots and how often they are asked for; `bursts` is the share of submissions
-    that are twenty jobs, `timed` that of jobs which say when they end at the latest.
+    Durations are lognormal with this `median` in seconds. `sizes` are slots and their frequencies. `bursts` is the
+    share of submissions that are twenty jobs, `timed` that of jobs with a `max_time`.
     """
     draw = random.Random(seed)
     slots, weights = zip(*sizes, strict=True)

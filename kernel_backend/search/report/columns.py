@@ -1,4 +1,4 @@
-"""Hyperparameters of a space as columns of a table: a block's by a name of its own, `blocks[0].kind`."""
+"""Flatten hyperparameters into table columns: a block's parameter has its own name, `blocks[0].kind`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kernel_backend.model.search.space import Parameter, Space
 
 
 class Column(NamedTuple):
-    """One of them, and what it may be."""
+    """Column of a table, with its parameter."""
 
     name: str
     parameter: Parameter
 
 
 def columns(space: Space) -> tuple[Column, ...]:
-    """All that a trial may have, in written order: a block's parameters once for each place up to the most blocks."""
+    """Return all columns in written order: a block's parameters once for each index up to the most blocks."""
     outer = [Column(each.name, each) for each in space.of(None)]
     lists = dict.fromkeys(each.each for each in space.parameters if each.each is not None)
     inner = [
@@ -30,9 +30,9 @@ def columns(space: Space) -> tuple[Column, ...]:
 
 
 def flat(space: Space, params: Mapping[str, Value]) -> dict[str, Value]:
-    """The hyperparameters that are searched; of a list of blocks their number, and each block's parameters.
+    """Return searched hyperparameters as columns; a list of blocks gives its length and each block's parameters.
 
-    Where a space has none (a searcher of one's own needs none) they are all of `params`.
+    Where a space has no parameters (a user's own class needs none) they are all of `params`.
     """
     names = space.names or tuple(params)
     return dict(item for name in names if name in params for item in _items(name, params[name], space))
@@ -48,7 +48,7 @@ def _items(name: str, value: Value, space: Space) -> Iterator[tuple[str, Value]]
 
 
 def ordered(space: Space, names: Iterable[str]) -> tuple[str, ...]:
-    """Columns of these names in written order; what is no column of the space comes last."""
+    """Return these names in written order; those that are no column of the space come last."""
     left = set(names)
     known = [each.name for each in columns(space) if each.name in left]
     return (*known, *sorted(left.difference(known)))

@@ -1,4 +1,4 @@
-"""How a search stands: a fold of its log beside what is stored of its trials, made into what a person looks at."""
+"""Compute the status of a search for users, from the replay of its log and its stored trials."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SORTED = ("best", "trial", "state", "unit", "value", "until", "attempts", "secon
 
 @dataclass
 class TrialHistory:
-    """What a log tells of one trial."""
+    """History of one trial in a log."""
 
     params: Mapping[str, Value] = field(default_factory=dict)
     parent: int | None = None
@@ -62,19 +62,19 @@ class TrialHistory:
     values: list[float] = field(default_factory=list)
 
     def at(self, unit: int) -> float | None:
-        """The first value at the end of a unit or beyond; None where there is none, or none that is finite."""
+        """Return the first value at the end of a unit or beyond; None if it is missing or not finite."""
         place = bisect_left(self.units, unit)
         value = self.values[place] if place < len(self.values) else math.nan
         return value if math.isfinite(value) else None
 
     @property
     def unit(self) -> int:
-        """The newest whose end was reported."""
+        """Return the newest unit whose end was reported."""
         return self.units[-1] if self.units else 0
 
     @property
     def value(self) -> float | None:
-        """The newest."""
+        """Return the newest value."""
         return self.values[-1] if self.values else None
 
 
@@ -82,10 +82,10 @@ NOTHING = TrialHistory()
 
 
 class SearchHistory:
-    """A search after so many lines of its log; `take` the next ones."""
+    """History of a search, built from its log; `take` adds entries."""
 
     def __init__(self, settings: Settings, space: Space, begun: float) -> None:
-        """`begun` is when it was submitted, in seconds since the epoch."""
+        """Create an empty history; `begun` is the submission time in seconds since the epoch."""
         self._searcher = _judge(settings, space)
         self.metric, self._begun = Metric(mode=settings.mode), begun
         self.settings, self.space = settings, space
@@ -100,12 +100,12 @@ class SearchHistory:
 
     @property
     def brackets(self) -> Sequence[Bracket]:
-        """The ladders of a searcher that judges before the end."""
+        """Return the ladders of a searcher that compares trials before the end."""
         found: Sequence[Bracket] = getattr(self._searcher, "brackets", ())
         return [each for each in found if len(each.rungs) > 1]
 
     def take(self, entries: Iterable[LogEntry]) -> None:
-        """Fold more lines in; each was said once, in order."""
+        """Apply more entries, each once and in order."""
         found = list(entries)
         if self._searcher is not None:
             self._replay(self._searcher, found)
@@ -148,7 +148,7 @@ class SearchHistory:
     def _report(self, report: Reported, at: float) -> None:
         told = self.trials[report.trial]
         if report.unit <= told.unit:
-            return  # trained again after a fault: the first word counts
+            return  # trained again after a fault: the first value counts
         self.trained += report.unit - told.unit
         told.units.append(report.unit)
         told.values.append(report.value)
@@ -158,17 +158,17 @@ class SearchHistory:
             )
 
     def raw(self, lower: float) -> float:
-        """The value as it was reported; infinite, the bad way, where it diverged or failed."""
+        """Return the value as it was reported; infinite, with the worse sign, where it diverged or failed."""
         return self.metric.lower(lower)  # twice is what it was
 
 
 def _judge(settings: Settings, space: Space) -> Searcher | None:
-    """The searcher whose ladders are shown; None where it has none, or cannot be made any more."""
+    """Return the searcher whose ladders are shown; None where it has none, or cannot be created any more."""
     method = registry.find(settings.method)
     if method is None or method.judged != "rungs":
         return None
     try:
-        # A log is replayed without asking a sampler, so any will do.
+        # A log is replayed without a sampler's proposals, so any will do.
         return make(settings.model_copy(update={"sampler": "random"}), space)
     except Exception:
         if not method.package:
@@ -177,7 +177,7 @@ def _judge(settings: Settings, space: Space) -> Searcher | None:
 
 
 def judged(story: SearchHistory) -> tuple[int, dict[int, float]]:
-    """The highest unit at which there is enough to compare, and each trial's first value there or beyond.
+    """Return the highest unit with enough results to compare, and each trial's first value there or beyond.
 
     Enough is more than there are columns, and ten; values that are not finite do not count.
     """
@@ -192,7 +192,7 @@ def judged(story: SearchHistory) -> tuple[int, dict[int, float]]:
 
 @dataclass(frozen=True)
 class Page:
-    """Which trials are wanted: `sort` is a column (`-` before it turns it round), from `offset` on."""
+    """Select the trials of a page: `sort` is a column (`-` before it reverses the order), from `offset` on."""
 
     sort: str = "best"
     limit: int = 100
@@ -207,10 +207,10 @@ def search_status(
     now: float,
     page: Page,
 ) -> SearchStatus:
-    """How the search stands.
+    """Return the status of a search.
 
-    `seconds` are those of the slots that each trial has held, `now` is in seconds since the epoch. Raises
-    InvalidRequest for a column that is none.
+    `seconds` are slot-seconds of each trial, `now` is in seconds since the epoch. Raises InvalidRequest for an
+    unknown column.
     """
     settings = story.settings
     chosen = _sorted(trials, story, seconds, page)[page.offset : page.offset + page.limit]
@@ -273,7 +273,7 @@ Rank = tuple[bool, float, str]  # numbers before words
 def _sorted(
     trials: Sequence[TrialSummary], story: SearchHistory, seconds: Mapping[int, float], page: Page
 ) -> list[TrialSummary]:
-    """By a column, the better value first; who has nothing in it comes last either way."""
+    """Sort trials by a column, the better value first; trials without a value come last either way."""
     name, around = page.sort.removeprefix("-"), page.sort.startswith("-")
     known = dict.fromkeys((*SORTED, *(column.name for column in columns(story.space)), *story.columns))
     if name not in known:
@@ -286,7 +286,7 @@ def _sorted(
 
 
 def _rank(name: str, trial: TrialSummary, story: SearchHistory, seconds: Mapping[int, float]) -> Rank | None:
-    """What a trial is ordered by; None where it has nothing in this column."""
+    """Return the sort key of a trial; None where it has no value in this column."""
     told = story.trials.get(trial.index, NOTHING)
     found: float | None
     match name:
@@ -334,7 +334,7 @@ def _rung(rung: Rung, story: SearchHistory) -> RungStatus:
 
 
 def _some(places: Sequence[RankKey]) -> list[RankKey]:
-    """All of them, best first; of many the best half of what can be drawn, and the rest evenly from the others."""
+    """Return all places, best first; of too many the best, half of the limit, and an even choice of the others."""
     if len(places) <= ENTRIES:
         return list(places)
     best, others = places[: ENTRIES // 2], places[ENTRIES // 2 :]
@@ -345,7 +345,7 @@ def _some(places: Sequence[RankKey]) -> list[RankKey]:
 def curves(
     experiment: Experiment, story: SearchHistory, trials: Sequence[TrialSummary], limit: int, points: int
 ) -> SearchCurves:
-    """The learning curves of at most `limit` trials, best first, of at most `points` points each.
+    """Return the learning curves of at most `limit` trials, best first, of at most `points` points each.
 
     Of more trials the best half, and the rest evenly from the others.
     """
@@ -365,7 +365,10 @@ def curves(
 
 
 def _line(trial: int, told: TrialHistory, state: TrialState, points: int) -> TrialCurve:
-    """Every k-th value, and the last: what is judged are single values, and a mean would be none of them."""
+    """Return every k-th value, and the last.
+
+    Trials are compared by single values, and a mean would be none of them.
+    """
     count = len(told.units)
     step = -(-count // points)
     kept = sorted({*range(count - 1, -1, -step)})

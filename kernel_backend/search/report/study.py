@@ -1,6 +1,6 @@
-"""A search as a study of Optuna, and what Optuna tells of it: which hyperparameters make the difference.
+"""Convert a search to an Optuna study, and compute hyperparameter importances with Optuna.
 
-Optuna is an optional extra, `daylight[search]`, and is imported when it is asked for.
+Optuna is an optional extra, `daylight[search]`, and is imported on first use.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from kernel_backend.search.report.columns import columns
 if TYPE_CHECKING:
     import optuna
 
-LEAST = 10  # trials of which any importance is told
+LEAST = 10  # trials below which no importance is computed
 
-# A trial that rests may go on; as a study tells it, it was pruned at the value that it has.
+# A paused trial may continue; a study shows it as pruned at the value that it has.
 _STATES = {
     TrialState.COMPLETED: "COMPLETE",
     TrialState.FAILED: "FAIL",
@@ -35,7 +35,7 @@ _STATES = {
 def study(
     name: str, mode: Literal["min", "max"], space: Space, rows: Sequence[TrialRow], lines: Sequence[TrialCurve]
 ) -> optuna.Study:
-    """A study in memory with all trials in their order, and their values at the ends of units.
+    """Return an in-memory study with all trials in order, and their values at the ends of units.
 
     Raises InvalidRequest where Optuna is not installed.
     """
@@ -51,10 +51,10 @@ def study(
 def importance(
     mode: Literal["min", "max"], space: Space, params: Sequence[Mapping[str, Value]], values: Sequence[float], unit: int
 ) -> Importance:
-    """The shares of the hyperparameters in what tells the best tenth of trials from the rest.
+    """Return the share of each hyperparameter in what separates the best tenth of trials from the rest.
 
-    PED-ANOVA (Watanabe et al., IJCAI 2023), which knows of conditions. `values` are those at the end of `unit`, a
-    value a trial; what is not finite must have been left out.
+    PED-ANOVA (Watanabe et al., IJCAI 2023), which handles conditions. `values` are those at the end of `unit`, one
+    value per trial; the caller must leave out values that are not finite.
     """
     count = len(values)
     if count < LEAST:
@@ -107,7 +107,7 @@ def _trial(row: TrialRow, values: Mapping[int, float], distributions: Mapping[st
     params = _counted(row.params, distributions)
     state = _STATES.get(row.state, "RUNNING")
     if state == "COMPLETE" and row.best is None:
-        state = "FAIL"  # a study takes no value that is no number
+        state = "FAIL"  # a study takes no value that is not a number
     told = row.best if state in ("COMPLETE", "PRUNED") else None
     beside = {"daylight_state": str(row.state), "daylight_trial": row.trial, "daylight_seconds": row.seconds}
     beside |= {name: written(value) for name, value in row.params.items() if name not in params}
@@ -136,12 +136,12 @@ def _distributions(space: Space) -> dict[str, Any]:
 
 
 def _choice(value: Value) -> Any:
-    """A choice as a study takes it: lists and dictionaries as they are written."""
+    """Return a choice as a study takes it: lists and dictionaries as they are written."""
     return written(value) if isinstance(value, list | dict) else value
 
 
 def _counted(params: Mapping[str, Value], distributions: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that the space has; what a searcher was told may lie outside of it."""
+    """Return the parameters that the space has; reported ones may lie outside of it."""
     chosen = {name: _choice(value) for name, value in params.items() if name in distributions}
     return {name: value for name, value in chosen.items() if _holds(distributions[name], value)}
 

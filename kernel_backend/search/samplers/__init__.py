@@ -1,1 +1,1 @@
-"""Samplers: how a new trial's hyperparameters are drawn."""
+"""Sample the hyperparameters of new trials."""

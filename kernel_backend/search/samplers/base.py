@@ -122,7 +122,7 @@ class SobolSampler:
 
 
 class ListSampler:
-    """One after the other: a grid."""
+    """Propose points of a list one after the other: a grid."""
 
     def __init__(self, points: Sequence[dict[str, Value]]) -> None:
         self._points = points
@@ -157,4 +157,4 @@ def stream(seed: int, number: int) -> Random:
     >>> stream(0, 7).random() == stream(0, 8).random()
     False
     """
-    return Random(f"{seed} {number}")  # of a text it takes the SHA-512: seeds that are near give streams that are not
+    return Random(f"{seed} {number}")  # for a text it takes the SHA-512: seeds that are close give streams that are not

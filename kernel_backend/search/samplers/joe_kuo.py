@@ -1,4 +1,4 @@
-"""Direction numbers of Sobol's sequence, by S. Joe and F. Y. Kuo.
+"""Provide direction numbers of Sobol's sequence, by S. Joe and F. Y. Kuo.
 
 The first rows of new-joe-kuo-6.21201 (https://web.maths.unsw.edu.au/~fkuo/sobol/), chosen for good projections onto
 pairs of dimensions: "Constructing Sobol sequences with better two-dimensional projections", SIAM J. Sci. Comput. 30

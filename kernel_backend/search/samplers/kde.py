@@ -1,4 +1,4 @@
-"""Where good trials are dense and bad ones are not: kernel densities, after BOHB (Falkner et al., ICML 2018)."""
+"""Sample where good trials are dense and bad ones are not: kernel densities, after BOHB (Falkner et al., ICML 2018)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from kernel_backend.search.samplers.base import stream
 Array = NDArray[np.float64]
 
 GOOD = 0.15  # the share of results that count as good
-ANYWHERE = 1 / 3  # the share of trials that are drawn anywhere: no region is ever given up
+ANYWHERE = 1 / 3  # the share of trials that are drawn from the whole space: no region is ever given up
 CANDIDATES = 64
-WIDER = 3.0  # candidates are drawn from wider kernels than those by which they are judged
+WIDER = 3.0  # candidates are drawn from wider kernels than those that score them
 LEAST_WIDTH = 1e-3  # of a kernel, where all points agree
-MOST = 256  # points that a density is made of: beyond them it costs time and says the same
+MOST = 256  # points that a density is made of: beyond them it costs time and adds nothing
 
 
 class KdeSampler:
-    """Draws candidates around good trials, and takes the one at which the good outweigh the bad ones most."""
+    """Draw candidates near good trials, and take the one with the highest ratio of good to bad density."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """The hyperparameters of ask `number`: drawn anywhere at first, and every third time."""
+        """Return the hyperparameters of proposal `number`: uniform at first, and for a third of the trials."""
         random, dimensions = stream(self._seed, number), seen.encoder.dimensions
         point, told = [random.random() for _ in dimensions], random.random() >= ANYWHERE
         sides = split(seen) if told else None
@@ -41,23 +41,23 @@ class KdeSampler:
 
 
 def split(seen: Observations) -> tuple[Array, Array] | None:
-    """The points of good and of bad trials, at the highest rung that has enough of them; None where none has.
+    """Return the points of good and bad trials, at the highest rung with enough results; None without one.
 
-    Trials that still train count as bad: who asks while eight train shall not get the same point eight times.
+    Trials that still train count as bad: eight concurrent proposals must not get the same point.
     """
     found = seen.telling(max(10, len(seen.encoder.dimensions) + 1))
     if found is None:
         return None
     ranking = found[1]
     finite = bisect_left(ranking.places, (WORST,))
-    count = min(max(3, round(GOOD * len(ranking))), finite)  # what has diverged is good nowhere
+    count = min(max(3, round(GOOD * len(ranking))), finite)  # a trial that has diverged is never good
     others = [trial for trial in seen.training if trial not in ranking]
     good, bad = _thinned(ranking.places[:count]), _thinned(ranking.places[count:]) + others[-MOST:]
     return (seen.points(good), seen.points(bad)) if good else None
 
 
 def _thinned(places: Sequence[RankKey]) -> list[int]:
-    """The trials of at most `MOST` of them, evenly from the best to the worst."""
+    """Return the trials of at most `MOST` of them, evenly from the best to the worst."""
     step = max(1, -(-len(places) // MOST))
     return [place.trial for place in places[::step]]
 
@@ -70,17 +70,20 @@ def _propose(good: Array, bad: Array, dimensions: Sequence[Dimension], random: n
 
 
 def _drawn(centres: Array, width: Array, choices: NDArray[np.int64], random: np.random.Generator) -> Array:
-    """A point near each centre; anywhere in dimensions that do not count for it."""
+    """Draw a point near each centre; uniformly in dimensions that are inactive for it."""
     anywhere = random.random(centres.shape)
     moved = centres + random.normal(size=centres.shape) * width * WIDER
-    inside = 1.0 - np.abs(1.0 - np.mod(moved, 2.0))  # reflected at 0 and 1, so that nothing gathers on the border
+    inside = 1.0 - np.abs(1.0 - np.mod(moved, 2.0))  # reflected at 0 and 1, so that points do not gather on the border
     jump = random.random(centres.shape) < np.minimum(width * WIDER, 1.0)
     near = np.where(choices > 0, np.where(jump, anywhere, centres), inside)
     return np.where(np.isnan(centres), anywhere, near)
 
 
 def widths(points: Array, choices: NDArray[np.int64]) -> Array:
-    """Scott's rule in each dimension [d]; of a choice, the chance that a kernel gives to the other values."""
+    """Return Scott's rule in each dimension [d].
+
+    For a choice, the probability that a kernel gives to the other values.
+    """
     dimensions = points.shape[1]
     present = ~np.isnan(points)
     number = np.maximum(present.sum(axis=0), 1)
@@ -93,9 +96,9 @@ def widths(points: Array, choices: NDArray[np.int64]) -> Array:
 
 
 def log_density(at: Array, points: Array, choices: NDArray[np.int64]) -> Array:
-    """The logarithm of the density of `points` [n, d] at each row of `at` [m, d]: [m].
+    """Return the logarithm of the density of `points` [n, d] at each row of `at` [m, d]: [m].
 
-    A product of kernels: Gaussian for numbers, Aitchison and Aitken's for choices; 1 where a coordinate does not count.
+    A product of kernels: Gaussian for numbers, Aitchison and Aitken's for choices; 1 where a coordinate is inactive.
     """
     width = widths(points, choices)
     numeric, chosen = choices == 0, choices > 0

@@ -1,9 +1,9 @@
-"""Samplers that others wrote: Optuna's TPE and Gaussian process, and the CMA-ES that Optuna's is made of.
+"""Wrap samplers of other libraries: Optuna's TPE and Gaussian process, and CMA-ES from the library that Optuna uses.
 
-They are an optional extra, `daylight[search]`. Each ask builds a study anew from what was seen, so a sampler is a plain
-function of (seed, number, observations): a log is replayed without asking again, and then the next ask is the one that
-would have come. They look at the highest rung that has enough results (as BOHB does: Falkner et al., ICML 2018), in the
-unit cube, and know which trials train now.
+They are an optional extra, `daylight[search]`. Each proposal builds a new study from the observations, so a sampler
+is a pure function of (seed, number, observations). A log is therefore replayed without proposals, and the next
+proposal is the same as without a restart. The samplers use the highest rung that has enough results (as BOHB does:
+Falkner et al., ICML 2018), in the unit cube, and include the trials that train now.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from kernel_backend.search.samplers.base import stream
 if TYPE_CHECKING:
     import optuna
 
-LEAST = 10  # results before which asks are random, as Optuna has it
+LEAST = 10  # results before which proposals are random, as in Optuna
 NEEDED = {"tpe": ("optuna",), "gp": ("optuna", "scipy", "torch"), "cmaes": ("cmaes",)}
-LARGEST = 1e300  # what a diverged trial is told as, where infinity is no number
+LARGEST = 1e300  # the value of a diverged trial where infinity is not allowed
 
 
 def check_installed(sampler: str) -> None:
@@ -50,7 +50,7 @@ class _OptunaSampler:
         self._seed = seed
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """The hyperparameters of ask `number`; drawn anywhere until there are enough results."""
+        """Return the hyperparameters of proposal `number`; uniform until there are enough results."""
         random, dimensions = stream(self._seed, number), seen.encoder.dimensions
         point = [random.random() for _ in dimensions]
         found = seen.telling(max(LEAST, len(dimensions) + 1))
@@ -65,9 +65,9 @@ class _OptunaSampler:
         known: dict[int, float | None] = {place.trial: place.value for place in some(places, self.most)}
         told = {place.trial for place in places}
         known |= {trial: None for trial in seen.training if trial not in told}
-        numbers = sorted(known)  # as they were asked for: TPE gives the older results less weight
+        numbers = sorted(known)  # in the order of proposal: TPE gives the older results less weight
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of TPE's groups, which are called experimental by each sampler
+            warnings.simplefilter("ignore")  # of TPE's groups, which each sampler calls experimental
             study = optuna.create_study(sampler=self._sampler(seed))
             distributions = [_distribution(each) for each in seen.encoder.dimensions]
             for trial, point in zip(numbers, seen.points(numbers), strict=True):
@@ -77,7 +77,7 @@ class _OptunaSampler:
         return [_coordinate(each, asked.params[str(place)]) for place, each in chosen]
 
     def _trial(self, point: Array, value: float | None, distributions: list[Any]) -> optuna.trial.FrozenTrial:
-        """A trial of the study: running where it has no value yet."""
+        """Return a trial of the study: running where it has no value yet."""
         from optuna.trial import TrialState, create_trial
 
         whole = {place: float(at) for place, at in enumerate(self._counting(point)) if not math.isnan(at)}
@@ -89,7 +89,7 @@ class _OptunaSampler:
         )
 
     def _counting(self, point: Array) -> Array:
-        """The coordinates that the study is told; NaN for none."""
+        """Return the coordinates for the study; NaN for those left out."""
         raise NotImplementedError
 
     def _sampler(self, seed: int) -> optuna.samplers.BaseSampler:
@@ -97,7 +97,7 @@ class _OptunaSampler:
 
 
 class TpeSampler(_OptunaSampler):
-    """Optuna's tree-structured Parzen estimator, multivariate, in groups of what counts together."""
+    """Optuna's tree-structured Parzen estimator, multivariate, in groups of parameters that are active together."""
 
     most = 300
 
@@ -111,7 +111,7 @@ class TpeSampler(_OptunaSampler):
 
 
 class GpSampler(_OptunaSampler):
-    """Optuna's Gaussian process. What does not count for a trial is in the middle: a process wants all coordinates."""
+    """Optuna's Gaussian process. Impute inactive (conditional) parameters with 0.5: a GP needs complete vectors."""
 
     most = 150  # its cost is cubic
 
@@ -125,17 +125,17 @@ class GpSampler(_OptunaSampler):
 
 
 class CmaesSampler:
-    """CMA-ES (Hansen 2016), where a choice is an interval and what does not count is in the middle.
+    """CMA-ES (Hansen 2016): a choice is an interval, and inactive parameters are imputed with 0.5.
 
-    Where it has come to stand it begins again, twice as large (IPOP: Auger and Hansen 2005). It is told all generations
-    anew at each ask: Optuna keeps its state in attributes of trials, which no log has.
+    When it has converged it restarts with twice the population (IPOP: Auger and Hansen 2005). Each proposal replays
+    all generations: Optuna keeps its state in attributes of trials, which no log has.
     """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
     def ask(self, number: int, seen: Observations) -> dict[str, Value]:
-        """The hyperparameters of ask `number`; drawn anywhere until there are enough results."""
+        """Return the hyperparameters of proposal `number`; uniform until there are enough results."""
         random, dimensions = stream(self._seed, number), len(seen.encoder.dimensions)
         point = [random.random() for _ in range(dimensions)]
         found = seen.telling(max(LEAST, dimensions + 1))
@@ -148,7 +148,7 @@ class CmaesSampler:
         return seen.encoder.decode(point)
 
     def _told(self, points: Array, values: Sequence[float]) -> Any:
-        """The strategy after all whole generations."""
+        """Return the strategy after all complete generations."""
         if points.shape[1] == 1:  # it needs two dimensions: the other one makes no difference
             points = np.column_stack([points, np.full(len(points), 0.5)])
         strategy = _strategy(np.full(points.shape[1], 0.5), None)
@@ -172,7 +172,7 @@ def _strategy(middle: Array, population: int | None) -> Any:
 
 
 def some(places: Sequence[RankKey], most: int) -> list[RankKey]:
-    """All places, best first; where they are too many, half of them the best and half of them the newest."""
+    """Return all results, best first; of too many the best half of `most` and the newest of the others."""
     if len(places) <= most:
         return list(places)
     best, others = places[: most // 2], places[most // 2 :]
@@ -187,11 +187,11 @@ def _distribution(dimension: Dimension) -> Any:
 
 
 def _internal(distribution: Any, at: float) -> float | int:
-    """What a coordinate is in the study."""
+    """Return a coordinate as a value of the study."""
     choices = len(getattr(distribution, "choices", ()))
     return min(int(at * choices), choices - 1) if choices else at
 
 
 def _coordinate(dimension: Dimension, value: float) -> float:
-    """What a value of the study is in the unit cube."""
+    """Return a value of the study as a coordinate of the unit cube."""
     return (value + 0.5) / dimension.choices if dimension.choices else value

@@ -1,8 +1,8 @@
-"""Points that fill the unit cube evenly: Sobol's sequence, scrambled.
+"""Fill the unit cube evenly with a scrambled Sobol sequence.
 
 The scrambling is a random linear one with a shift (J. Matousek, "On the L2-discrepancy for anchored boxes", J.
-Complexity 14 (1998), 527-556), which keeps the points as even as they are. Coordinates beyond those that there are
-direction numbers for are random numbers: a padded sequence (J. Spanier, 1995).
+Complexity 14 (1998), 527-556), which keeps the points as even as they are. Coordinates beyond those with direction
+numbers are random numbers: a padded sequence (J. Spanier, 1995).
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ DIMENSIONS = len(DIRECTIONS) + 1
 
 
 class Sobol:
-    """The sequence of one seed in so many dimensions; equal seeds give equal points, whatever was asked before."""
+    """Sobol sequence of one seed in `dimensions` dimensions.
+
+    Equal seeds give equal points, whatever was read before.
+    """
 
     def __init__(self, dimensions: int, seed: int) -> None:
         self._seed = seed
@@ -30,7 +33,7 @@ class Sobol:
             self._shifts.append(random.getrandbits(BITS))
 
     def point(self, index: int) -> list[float]:
-        """Point number `index`, from 0 on; coordinates lie in (0, 1)."""
+        """Return point number `index`, from 0 on; coordinates lie in (0, 1)."""
         gray = index ^ index >> 1
         ones = [bit for bit in range(gray.bit_length()) if gray >> bit & 1]
         found = []
@@ -46,7 +49,7 @@ class Sobol:
 
 
 def _directions(dimension: int) -> list[int]:
-    """The direction numbers of a dimension, as fractions of 2**BITS."""
+    """Return the direction numbers of a dimension, as fractions of 2**BITS."""
     if dimension == 0:
         return [1 << BITS - 1 - bit for bit in range(BITS)]
     degree, inner, first = DIRECTIONS[dimension - 1]
@@ -61,7 +64,7 @@ def _directions(dimension: int) -> list[int]:
 
 
 def _scrambled(directions: list[int], random: Random) -> list[int]:
-    """Each times one random lower triangular matrix over GF(2), whose first row is the highest bit."""
+    """Multiply each by one random lower triangular matrix over GF(2), whose first row is the highest bit."""
     # Row r has a 1 at the bit that it makes, and random bits at those above.
     rows = [(random.getrandbits(row) << 1 | 1) << BITS - 1 - row for row in range(BITS)]
     return [

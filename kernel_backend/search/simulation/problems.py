@@ -220,25 +220,25 @@ def _column(name: str, values: Array) -> Parameter:
 
 
 class Trained:
-    """Trials like those of many trainings: loss falls as a power of the unit, towards a floor that is its own.
+    """Simulate learning curves whose loss falls as a power of the unit, towards a floor of the trial's own.
 
-    How good a trial can become and how fast it does is drawn from its hyperparameters' place by nobody's model: it is
-    noise of (seed, trial). It serves to foretell what a search costs, which depends on ranks alone.
+    How good a trial becomes and how fast is noise of (seed, trial), independent of its hyperparameters. It serves to
+    forecast what a search costs, which depends on ranks alone.
     """
 
     def __init__(self, units: int, seconds: float = 1.0, seed: int = 0) -> None:
-        """`seconds` a unit."""
+        """Create the problem; a unit takes `seconds`."""
         self.units, self._seconds, self._seed = units, seconds, seed
         self._curves: dict[int, tuple[float, float]] = {}
 
     def begin(self, trial: int, params: Mapping[str, Value], parent: int | None) -> dict[str, Value]:
-        """As proposed."""
+        """Return the proposed hyperparameters, unchanged."""
         random = np.random.default_rng((self._seed, trial))
         self._curves[trial] = float(random.random()), float(random.uniform(0.3, 1.0))
         return dict(params)
 
     def value(self, trial: int, unit: int) -> float:
-        """Between 0 and 2."""
+        """Return a loss between 0 and 2."""
         floor, speed = self._curves[trial]
         return floor + math.pow(unit, -speed)
 

@@ -1,4 +1,4 @@
-"""A search without any training: discrete events on a clock of its own, at a unit of a trial each."""
+"""Simulate a search without any training: discrete events on a simulated clock, one per unit of a trial."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def simulate(
 
 
 class _Due(NamedTuple):
-    """The end of a trial's next unit, or of all up to its target; `fails` is the unit that it will not come to."""
+    """End of a trial's next unit, or of all to its target; `fails` is the unit in which it fails."""
 
     time: float
     order: int
@@ -101,7 +101,7 @@ class _Due(NamedTuple):
 
 
 class _Simulation:
-    """Gangs, and what they train."""
+    """Simulated gangs, and the trials that they train."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class _Simulation:
         heapq.heappush(self.due, _Due(self.now + seconds, next(self._order), at.number, unit, until, fails))
 
     def step(self) -> bool:
-        """Let the next that is due happen; whether it was a report of a finite value."""
+        """Process the next event; return whether it was a report of a finite value."""
         due = heapq.heappop(self.due)
         self.pass_time(due.time)
         at = self._trials[due.trial]
@@ -185,16 +185,16 @@ class _Simulation:
         return math.isfinite(value)
 
     def pass_time(self, until: float) -> None:
-        """Let the clock go on; who has a trial is busy meanwhile."""
+        """Advance the clock; gangs with a trial are busy meanwhile."""
         self._busy += (until - self.now) * (self._workers - self._idle)
         self.now = until
 
     def best_is(self, goal: float) -> bool:
-        """Whether the newest report is as good as that."""
+        """Return whether the newest report is as good as `goal`."""
         value = self._reports[-1][1]
         return value <= goal if self._mode == "min" else value >= goal
 
     def trace(self) -> Trace:
-        """Return what came of it."""
+        """Return the trace so far."""
         times, values = np.array(self._reports, dtype=float).reshape(-1, 2).T
         return Trace(self._mode, self._workers, self._trials, times, values, self._busy, self.now)

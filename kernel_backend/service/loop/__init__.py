@@ -1,1 +1,1 @@
-"""The control loop: start attempts, end them, and take in what they report."""
+"""Run the control loop: start attempts, end them, and store what they report."""

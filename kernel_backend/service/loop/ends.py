@@ -1,6 +1,7 @@
-"""The ends of attempts: see gangs off, move their trials on, and give their slots back whatever stands in the way.
+"""End attempts: stop gangs, advance their trials, and free their slots whatever fails.
 
-Where slots go first, a trial counts as running though its attempt has ended: a later round, or service, goes on there.
+Where slots are freed first, a trial counts as running though its attempt has ended: a later round, or service,
+continues there.
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ from kernel_backend.service.context import Context
 from kernel_backend.service.loop.spools import SpoolIntake
 from kernel_backend.service.search.runner import Searches
 
-PROMPT_S = 1.0  # for a trial to move on before the slots of its gang, which is gone, are given back
-STOP_GRACE_S = 30.0  # what a gang gets to go when its work ends for good; else it is a rule of the scheduler's
+PROMPT_S = 1.0  # for a trial to advance before the slots of its gang, which is gone, are freed
+STOP_GRACE_S = 30.0  # what a gang gets to leave when its work ends for good; else the scheduler's rule applies
 
 _log = logging.getLogger(__name__)
 
 
 class AttemptEnder:
-    """Nothing else ends an attempt."""
+    """End attempts; nothing else does."""
 
     def __init__(self, context: Context, searches: Searches, spools: SpoolIntake) -> None:
         self._store, self._engine, self._places, self._spools = context.store, context.engine, context.places, spools
         self._searches, self._bus, self._wake = searches, context.bus, context.wake
-        self._grace = context.rules.grace  # what a gang gets to go whose trial goes on later
+        self._grace = context.rules.grace  # what a gang gets to leave when its trial continues later
         self._settling: dict[AttemptId, asyncio.Task[None]] = {}
-        self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave, as time.monotonic() tells it
+        self._asked: dict[AttemptId, float] = {}  # when a gang was asked to leave, by time.monotonic()
 
     async def see_off(self, trial: Trial, attempt: Attempt, since: float | None) -> None:
-        """Ask a gang to leave, and make it when its grace is over.
+        """Ask a gang to leave, and kill it when its grace period is over.
 
-        `since` is when it was asked first, as far as that is known: perhaps by a service before this one.
+        `since` is when it was first asked, if recorded: perhaps by a service before this one.
         """
         asked = self._asked.get(attempt.id)
         if asked is None:
@@ -58,10 +59,10 @@ class AttemptEnder:
                 await self._engine.kill(attempt.id)
 
     async def end(self, attempt: Attempt, outcome: Outcome, result: AttemptResult | None) -> None:
-        """Make sure that a gang is gone, move its trial on, and give its slots back.
+        """Make sure that a gang is gone, advance its trial, and free its slots.
 
-        The trial has a moment to ask again in its old place. After that the slots go, however its spool or its
-        checkpoints are, and later rounds settle the rest.
+        The trial has `PROMPT_S` to be requeued in its old position. After that the slots are freed, whatever the
+        state of its spool or checkpoints, and later rounds settle the rest.
         """
         try:
             await self._engine.kill(attempt.id)
@@ -73,15 +74,15 @@ class AttemptEnder:
         await asyncio.wait({settling}, timeout=PROMPT_S)
         await self._ended(attempt, outcome, failure)
         self._check(attempt.id, settling)
-        if settling.done():  # else it becomes unknown to this service, and is forgotten as such
+        if settling.done():  # else a later round finds it as an unknown gang, and forgets it
             await self._engine.forget(attempt.id)
 
     async def settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Go on with moving the trial of an ended attempt on."""
+        """Continue to advance the trial of an ended attempt."""
         self._check(attempt.id, self._begin(attempt, result))
 
     def cancel(self) -> None:
-        """Let go of all that is under way; the next service begins it anew."""
+        """Cancel all that is under way; the next service begins it anew."""
         for task in list(self._settling.values()):
             task.cancel()
 
@@ -99,23 +100,23 @@ class AttemptEnder:
         self._wake()
 
     def _check(self, key: AttemptId, task: asyncio.Task[None]) -> None:
-        """Raise what has kept an end from being settled; the next call of `settle` tries again."""
+        """Raise the error that kept an end from being settled; the next call of `settle` tries again."""
         if task.done() and self._settling.pop(key, None) is not None:
             task.result()
 
     async def _settle(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        """Take in what an attempt left in its spool, then move its trial on, unless it has gone on already."""
+        """Store the records left in an attempt's spool, then advance its trial, unless that has advanced already."""
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt == attempt.number and trial.state in HOLDING_SLOTS:
             experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
             await self._spools.take_in(attempt.id, experiment.owner)
             await self._hear(attempt.experiment)
             await self._move_on(attempt, result)
-        if attempt.state is AttemptState.ENDED:  # else what the engine knows of it is still needed
+        if attempt.state is AttemptState.ENDED:  # else the engine's record of it is still needed
             await self._engine.forget(attempt.id)
 
     async def _move_on(self, attempt: Attempt, result: AttemptResult | None) -> None:
-        # As they are now: they may have been stopped while the spool was taken in.
+        # Read again: they may have been stopped while the spool was stored.
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         experiment = await asyncio.to_thread(self._store.experiment, attempt.experiment)
         outcome, failure = attempt.outcome or Outcome.LOST, attempt.failure
@@ -135,9 +136,9 @@ class AttemptEnder:
         self._bus.ring()
 
     def _progressed(self, trial: Trial) -> bool:
-        """Whether its newest attempt came further than the trial had ever been.
+        """Return whether its newest attempt got further than the trial had ever been.
 
-        Where storage cannot tell, which is the truth about checkpoints, what was reported of them has to do.
+        Where storage, which is the truth about checkpoints, cannot be read, reported checkpoints are used.
         """
         try:
             return progressed(*self.history(trial.experiment, trial.index))
@@ -147,18 +148,18 @@ class AttemptEnder:
         return checkpoint_step(trial.checkpoint) > max(map(checkpoint_step, begun), default=0)
 
     async def _hear(self, number: int) -> None:
-        """Have a search decide on what its trials have said: before one of them goes any way."""
+        """Let a search decide on its trials' reports before one of them advances."""
         experiment = await asyncio.to_thread(self._store.experiment, number)
         if experiment.config.search is not None:
             await asyncio.to_thread(self._searches.hear, experiment)
 
     async def close(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
-        """Write down how an attempt ended whose trial has moved on; the engine may forget its gang, which is gone."""
+        """Record the end of an attempt whose trial has advanced; the engine may forget its gang, which is gone."""
         await self._ended(attempt, outcome, failure)
         await self._engine.forget(attempt.id)
 
     async def _ended(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
-        """Write down how an attempt ended: from here on it holds no slots."""
+        """Record the end of an attempt: from here on it holds no slots."""
         await asyncio.to_thread(
             self._store.advance_attempt, attempt.id, e.Ended(), time.time(), outcome=outcome, failure=failure
         )
@@ -166,23 +167,23 @@ class AttemptEnder:
         self._bus.ring()
 
     async def remove_stranger(self, key: AttemptId) -> None:
-        """A gang that the store knows nothing of, or knows as ended: it must hold no slot."""
+        """Kill a gang that the store does not have, or has as ended: it must hold no slot."""
         with contextlib.suppress(Unconfirmed):
             await self._engine.kill(key)
             await self._engine.forget(key)
 
     async def set_aside(self, key: AttemptId) -> None:
-        """Put away a gang of another attempt of the same key, which a database that was lost knew."""
+        """Set aside a gang of another attempt with the same key, from a database that was lost."""
         _log.warning("the folder of attempt %s is another attempt's: it is set aside", key)
         with contextlib.suppress(Unconfirmed):
             await self._engine.set_aside(key)
 
     def newest_attempt(self, experiment: int, trial: int) -> int:
-        """Return the number of the newest attempt that has left anything beside the trial's checkpoints; 0 for none."""
+        """Return the number of the newest attempt that has left files next to the trial's checkpoints; 0 for none."""
         return newest_attempt(self._places.open(experiment, trial).names())
 
     def history(self, experiment: int, trial: int) -> tuple[list[Attempt], list[str]]:
-        """A trial's attempts and the committed checkpoints that count; storage is the truth about these."""
+        """Return a trial's attempts and the committed checkpoints that count; storage is the truth about these."""
         attempts = self._store.attempts(experiment, trial)
         committed = [manifest.id for manifest in self._places.open(experiment, trial).committed()]
         searches = self._store.experiment(experiment).config.search is not None

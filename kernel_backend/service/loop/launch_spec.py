@@ -1,4 +1,4 @@
-"""What a launcher is handed: everything about one attempt, and a token that is its own."""
+"""Build the launch spec of an attempt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def job_of(
     home: Path,
     url: str | None,
 ) -> LaunchSpec:
-    """The job of an attempt. `url` is where a launcher reaches the service that cannot look into its home."""
+    """Return the launch spec. `url` is where a launcher reaches a service whose home it cannot read."""
     return LaunchSpec(
         experiment=experiment.number,
         trial=trial.index,

@@ -1,4 +1,4 @@
-"""The loop: look at the engine and the store, ask for decisions, apply them. Recovering is its first round."""
+"""Reconcile the engine and the store in rounds: observe, decide, apply. Recovery is the first round."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from kernel_backend.spec.config_text import duration_word
 
 BUSY_S = 0.2  # between rounds while gangs run
 FAILED_S = 2.0  # after one that failed, and at most where something is to be tried again
-IDLE_S = 30.0  # and while none does; a verb rings the bell
+IDLE_S = 30.0  # and while none does; a verb notifies the loop
 TOGETHER = 100  # trials that are moved in one write: a commit each is slow, and all at once keep other writers out
 OPEN = LIVE | {TrialState.PAUSED}
 GOING_ON = (TrialState.STARTING, TrialState.RUNNING)
 
 
 class Loop:
-    """One task that alone starts and ends attempts."""
+    """Control loop: one task that alone starts and ends attempts."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class Loop:
         self._beginnings, self._starts, self._ends = beginnings, starts, ends
         self._apart = IsolatedTasks(self.wake, pictures.align_all)
         self.settling = asyncio.Lock()  # held while experiments are brought to their ends
-        self._own: set[AttemptId] = set()  # gangs that are known to be of the open attempts of their keys
+        self._own: set[AttemptId] = set()  # gangs that are verified to be of the open attempts of their keys
 
     async def run(self) -> None:
-        """Round after round, until cancelled. An error is logged and tried again: the next round sees the same."""
+        """Run rounds until cancelled. An error is logged and tried again: the next round sees the same."""
         self._beginnings.lookups.start()
         try:
             while True:
@@ -78,7 +78,7 @@ class Loop:
             self._starts.cancel()
 
     async def round(self) -> bool:
-        """Bring the world and the store together once; whether anything is going on."""
+        """Reconcile the engine and the store once; return whether any work is going on."""
         await self.pictures.now()
         busy = await self._look_at_gangs({status.key: status for status in await self._engine.statuses()})
         await self._end_times()
@@ -90,7 +90,7 @@ class Loop:
     # What runs
 
     async def _look_at_gangs(self, statuses: dict[AttemptId, GangStatus]) -> bool:
-        """End the attempts whose gangs have ended, and settle those that have; whether there are any."""
+        """End the attempts whose gangs have ended, and settle ended ones; return whether there are any."""
         attempts, unsettled = self.pictures.mirror.open_attempts, list(self.pictures.mirror.unsettled.values())
         work: defaultdict[int, list[tuple[str, Work]]] = defaultdict(list)
         self._own &= {attempt.id for attempt in attempts}
@@ -115,7 +115,7 @@ class Loop:
         return wanted and known and status is not None and status.phase != "ended"
 
     async def _is_own(self, attempt: Attempt, status: GangStatus) -> bool:
-        """Return whether a gang is this very attempt's, and not one's of a database that was lost."""
+        """Return whether a gang is this very attempt's, and not one from a database that was lost."""
         if not status.token_digest or attempt.id in self._own:
             return True
         if status.token_digest != await asyncio.to_thread(self._store.token_digest, attempt.id):
@@ -128,11 +128,11 @@ class Loop:
         if attempt.state is AttemptState.ENDED:  # since this round began
             return
         if status is not None and not await self._is_own(attempt, status):
-            await self._ends.set_aside(attempt.id)  # the next round misses this attempt's own
+            await self._ends.set_aside(attempt.id)  # the next round finds this attempt's own gang missing
             return
         trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
         if trial.attempt != attempt.number or trial.state not in HOLDING_SLOTS:
-            # Its trial has moved on (this service died between two writes): only the attempt is left to close.
+            # Its trial has advanced (this service died between two writes): only the attempt is left to close.
             seen = status or GangStatus(key=attempt.id, phase="ended")
             await self._ends.close(attempt, seen.outcome or Outcome.LOST, seen.result.failure if seen.result else None)
         elif status is None:
@@ -144,7 +144,7 @@ class Loop:
             await self._ends.see_off(trial, attempt, self.pictures.asked_to_go(attempt.id))
 
     async def _end_times(self) -> None:
-        """Pause trainings that have held their slots for as long as they were to; a checkpoint is committed as ever."""
+        """Pause trainings that have held their slots for their `--max-time`; a checkpoint is committed as ever."""
         picture = await self.pictures.now()
         for run in [run for run in picture.runs.values() if run.ends is not None and run.ends <= picture.at]:
             trial = self.pictures.mirror.trial(run.key.experiment, run.key.trial)
@@ -163,7 +163,7 @@ class Loop:
     # What experiments want of their trials
 
     async def _align(self) -> bool:
-        """Whether any experiment goes on."""
+        """Reconcile trials with their experiments; return whether any experiment is unfinished and not paused."""
         async with self.settling:
             picture = await self.pictures.now()
             mirror = self.pictures.mirror
@@ -175,7 +175,7 @@ class Loop:
                 what = f"experiment #{experiment.number}"
                 if self._apart.under_way(experiment.number) or not self._apart.due(what):
                     continue
-                self.pictures.unaligned.discard(experiment.number)  # first: what is heard meanwhile counts anew
+                self.pictures.unaligned.discard(experiment.number)  # first: changes that arrive meanwhile count anew
                 with self._apart.errors(what):
                     if not self._is_aligned(experiment, picture):
                         await self._align_one(experiment, picture)
@@ -191,8 +191,8 @@ class Loop:
         )
 
     async def _align_one(self, experiment: ScheduledExperiment, picture: ClusterState) -> None:
-        """Bring the trials of one experiment to what its state asks, and end it when all of them have ended."""
-        # What only a search holds has nothing to hear, but for the end; there may be thousands.
+        """Reconcile the trials of one experiment with its state, and end it when all of them have ended."""
+        # Trials that only a search holds need no action, except at the end; there may be thousands.
         ending = experiment.state is ExperimentState.STOPPING
         read = partial(self._store.trials, states=OPEN) if ending else self._store.restless_trials
         moves = [
@@ -220,7 +220,10 @@ class Loop:
         await asyncio.to_thread(collect, self._store, self._places, ended, time.time())
 
     async def _search_over(self, experiment: Experiment) -> bool | None:
-        """Bring a search up to date, and end it when it has used up what it was given; None where there is none."""
+        """Update a search and return whether it is over; None if it is no search.
+
+        It is closed when a limit is used up.
+        """
         search, now = experiment.config.search, time.time()
         if search is None:
             return None
@@ -253,7 +256,10 @@ class Loop:
                     await self._put_aside(preempt)
 
     async def _put_aside(self, preempt: Preempt) -> None:
-        """Have a gang commit a checkpoint and go. Nothing holds its trial: it asks again, in its old place."""
+        """Preempt a gang: it commits a checkpoint and leaves.
+
+        No hold is set: the trial is requeued in its old position.
+        """
         number, index = preempt.run.key.experiment, preempt.run.key.trial
         trial = await asyncio.to_thread(self._store.trial, number, index)
         if trial.state not in (TrialState.STARTING, TrialState.RUNNING):
@@ -265,5 +271,5 @@ class Loop:
 
 
 def possible(picture: ClusterState, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
-    """Whether a gang for this trial could ever be had."""
+    """Return whether a gang for this trial could ever be placed."""
     return impossible(picture, plain_ask(experiment, trial, pool_of(experiment.config, picture))) is None

@@ -1,4 +1,4 @@
-"""Take in what ended attempts left in their spools: page by page, and one page at a time of each user.
+"""Store the spools of ended attempts: page by page, and one page at a time per user.
 
 A spool is the user's file, of any length and content. Its attempt holds no slots any more, and only its own trial
 waits for this.
@@ -20,15 +20,15 @@ from kernel_backend.retry import RetryPolicy, exponential
 from kernel_backend.store.base import Store, StoreUnavailable
 
 PAGES_AT_ONCE = 16  # of all users: a page in memory takes some twenty times its bytes
-MOST_PAGES = 1024  # of one spool: about 1 GiB of records that nobody has taken in
-LONGEST_PAUSE_S = 1.0  # between pages: as long as the last one took, so that others get their turns
+MOST_PAGES = 1024  # of one spool: about 1 GiB of records that were not stored before
+LONGEST_PAUSE_S = 1.0  # between pages: as long as the last one took, so that other work gets its share
 RETRY = RetryPolicy(exponential(0.5, 10.0), limit=60.0)  # of a spool that cannot be read
 
 _log = logging.getLogger(__name__)
 
 
 class SpoolIntake:
-    """The spools of ended attempts, which are taken into the store."""
+    """Store the records in spools of ended attempts."""
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self._store, self._engine = store, engine
@@ -36,9 +36,9 @@ class SpoolIntake:
         self._pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def take_in(self, key: AttemptId, owner: str) -> None:
-        """Store what an attempt's spool holds beyond what was taken before; what cannot be stored becomes a note.
+        """Store the records in an attempt's spool beyond those stored before; records that are refused become a note.
 
-        Raises StoreUnavailable: called again, it goes on after what was stored.
+        Raises StoreUnavailable: called again, it continues after what was stored.
         """
         after = (await asyncio.to_thread(self._store.attempt, key)).accepted
         begin, left_out, problem = SpoolPosition(), 0, ""
@@ -64,7 +64,7 @@ class SpoolIntake:
     async def _patiently(
         self, key: AttemptId, owner: str, after: int, begin: SpoolPosition
     ) -> tuple[SpoolPage, list[Refused]]:
-        """Take a page in as soon as it can be read; raises _Unreadable where it cannot be for a while."""
+        """Store a page as soon as it can be read; raises _Unreadable after the retries."""
         waits = RETRY.waits()
         while True:
             try:
@@ -81,7 +81,7 @@ class SpoolIntake:
             await asyncio.sleep(pause)
 
     def _store_page(self, key: AttemptId, page: SpoolPage) -> list[Refused]:
-        """Store all records of a page that can be stored; those that cannot. Blocks."""
+        """Store the records of a page; return those that were refused. Blocks."""
         return send_in_parts(page.records, lambda some: self._accept(key, some), (_Unstorable,))
 
     def _accept(self, key: AttemptId, records: Sequence[SpoolRecord]) -> None:
@@ -97,8 +97,8 @@ class SpoolIntake:
 
 
 class _Unreadable(Exception):
-    """A spool that cannot be read."""
+    """Report a spool that cannot be read."""
 
 
 class _Unstorable(Exception):
-    """A record that the store does not take, and never will."""
+    """Report a record that the store refuses, and always will."""

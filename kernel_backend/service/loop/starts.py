@@ -1,4 +1,4 @@
-"""The starts of attempts: whose a gang is, from where it goes on, and its code in its place before it runs."""
+"""Start attempts: choose the trial and its resume checkpoint, unpack the snapshot, submit the gang."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from kernel_backend.service.search.runner import Searches
 from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.state.requests import RequestBuilder, StartError
 
-Launch = tuple[int, str, Work]  # the experiment, what it is, and doing it
+Launch = tuple[int, str, Work]  # the experiment, a description, and the work
 
-FRESH_S = 5.0  # for which what was looked up holds: a checkpoint may be deleted while its trial waits
+FRESH_S = 5.0  # for which a lookup holds: a checkpoint may be deleted while its trial waits
 
 _log = logging.getLogger(__name__)
 
 
 class _Begins(NamedTuple):
-    """What an attempt begins from, as its owner's files tell it."""
+    """Result of looking up in the owner's files what an attempt begins from."""
 
     python: str
     resume: Resume
     beyond: int  # the last number of an attempt that has left anything
-    at: float  # when that was so, as time.monotonic() tells it
+    at: float  # when that was so, by time.monotonic()
 
 
 class AttemptStarter:
-    """Nothing else starts an attempt."""
+    """Start attempts; nothing else does."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class AttemptStarter:
         beginnings: CheckpointCopies,
         ends: AttemptEnder,
     ) -> None:
-        """`ends` has the attempts that come to nothing."""
+        """Create a starter; `ends` ends the attempts that fail to start."""
         self._store, self._engine = context.store, context.engine
         self._archive, self._areas = context.archive, context.areas
         self._bus, self._wake, self._pictures = context.bus, context.wake, pictures
@@ -67,15 +67,15 @@ class AttemptStarter:
         self._asking, self._searches, self._preparation, self._beginnings = asking, searches, preparation, beginnings
         self._ends = ends
         self._looks: dict[tuple[int, int, int], asyncio.Task[_Begins]] = {}  # for attempts to come
-        self._patience = MOMENT_S  # that this round still has for what searches' trials begin from
+        self._patience = MOMENT_S  # that this round still has for the lookups of searches' trials
 
     async def look(self, starts: Sequence[Start]) -> list[Start]:
-        """Look up what trials begin from, of all of them at once; those of which it is known within a moment.
+        """Look up what trials begin from, all at once; return the starts whose lookup is ready within `MOMENT_S`.
 
         The owner's files, or their agent, may be slow: the others are started by the round after the answer.
         """
         self._patience = MOMENT_S
-        # A trial that was stopped before it began asks no more.
+        # A trial that was stopped before it began does not look again.
         self._looks = {about: task for about, task in self._looks.items() if not _stale(task)}
         before = set(self._looks.values())
         known = {start.ask.key: self._begin_look(start.ask.key) for start in starts if start.ask.trial != ANY_TRIAL}
@@ -84,7 +84,7 @@ class AttemptStarter:
         return [start for start in starts if start.ask.key not in known or known[start.ask.key].done()]
 
     async def start(self, start: Start) -> Launch | None:
-        """Make an attempt; how its gang is started. What stands in the way is a part of why its trial waits."""
+        """Create an attempt; return how its gang is launched. An error becomes part of why its trial waits."""
         trial = start.ask.experiment, start.ask.trial
         try:
             begun = await (self._grant(start) if start.ask.trial == ANY_TRIAL else self._begin(start, start.ask.key))
@@ -96,12 +96,12 @@ class AttemptStarter:
         return begun
 
     def cancel(self) -> None:
-        """Let go of all that is being looked up."""
+        """Cancel all lookups."""
         for task in self._looks.values():
             task.cancel()
 
     def _begin_look(self, key: RequestKey) -> asyncio.Task[_Begins]:
-        """Look once for each attempt to come, and again where nothing was begun with the answer for a while."""
+        """Look up once per coming attempt, and again where the result was not used for a while."""
         trial = self._pictures.mirror.trial(key.experiment, key.trial)
         about = key.experiment, key.trial, trial.attempt if trial is not None else 0
         task = self._looks.get(about)
@@ -118,7 +118,7 @@ class AttemptStarter:
         return _Begins(python, resume, beyond, time.monotonic())
 
     async def _grant(self, start: Start) -> Launch | None:
-        """Let a search say whose the gang is; a trial that cannot have it yet asks by itself from now on."""
+        """Let a search choose the trial for a gang; a trial that cannot use it yet is queued by itself."""
         experiment = await asyncio.to_thread(self._store.experiment, start.ask.experiment)
         if experiment.state is not ExperimentState.ACTIVE:  # it has been paused since
             return None
@@ -137,7 +137,7 @@ class AttemptStarter:
         return await self._begin(start, ask.key)
 
     async def _begin(self, start: Start, key: RequestKey) -> Launch | None:
-        """Make the attempt first: it fences the older ones and pins where this one resumes. Then start its gang."""
+        """Create the attempt first: it fences the older ones and pins where this one resumes. Then launch its gang."""
         number, index = key.experiment, key.trial
         looked = self._begin_look(key)
         self._looks = {about: task for about, task in self._looks.items() if task is not looked}
@@ -162,13 +162,13 @@ class AttemptStarter:
         return number, f"the start of attempt {attempt.id}", partial(self._launch, experiment, attempt, python, token)
 
     def _last_attempt(self, experiment: Experiment, index: int) -> int:
-        """Return the last number of an attempt that has left anything: a restored database may have forgotten some."""
+        """Return the last number of an attempt that has left files: a restored database may have lost some."""
         number, area = experiment.number, self._areas.of(experiment.owner)
         newest = max(self._store.trial(number, index).attempt, self._ends.newest_attempt(number, index))
         return area.last_attempt(number, index, newest)
 
     async def _launch(self, experiment: Experiment, attempt: Attempt, python: str, token: str) -> None:
-        """Put the code of an attempt in its place, and start its gang there."""
+        """Unpack the code of an attempt, and submit its gang."""
         try:
             trial = await asyncio.to_thread(self._store.trial, attempt.experiment, attempt.trial)
             job = self._job(experiment, trial, attempt, python)
@@ -183,14 +183,14 @@ class AttemptStarter:
                 await asyncio.to_thread(self._store.note, attempt.id, working.note, time.time())
                 self._bus.ring()
             await self._engine.submit(job, token)
-        except Exception as error:  # whatever it is, it is this attempt's end and no one else's
+        except Exception as error:  # whatever it is, it ends only this attempt
             _log.exception("attempt %s could not be started", attempt.id)
             failure = Failure(rank=0, type=type(error).__name__, message=f"the gang could not be started: {error}")
             result = AttemptResult(outcome="failed", exit_codes=(), failure=failure, ended_at=time.time())
             await self._ends.end(attempt, Outcome.FAILED, result)
 
     async def _refuse(self, attempt: Attempt, missing: DaylightError) -> None:
-        """End a trial that has nothing to begin from, and would have nothing the next time either."""
+        """Fail a trial that has no checkpoint to begin from, and never will have."""
         failure = Failure(rank=0, type=type(missing).__name__, message=missing.message)
         event = e.Errored(retries_left=False)
         await asyncio.to_thread(
@@ -200,14 +200,14 @@ class AttemptStarter:
 
 
 def _stale(look: asyncio.Task[_Begins]) -> bool:
-    """Return whether a look has failed, or is of too long ago."""
+    """Return whether a lookup has failed, or is too old."""
     if not look.done():
         return False
     return look.cancelled() or look.exception() is not None or look.result().at < time.monotonic() - FRESH_S
 
 
 def _said(error: Exception) -> str:
-    """An error in few words; that of a file without its number, but with its name."""
+    """Return an error in few words; a file error without its number, but with its file name."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
     return str(error)

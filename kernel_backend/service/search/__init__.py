@@ -1,1 +1,1 @@
-"""Running searches: their searchers, what each has decided, and processes of custom search classes."""
+"""Run searches: their searchers, stored decisions, and processes of custom search classes."""

@@ -1,4 +1,4 @@
-"""The processes of custom searches: each is asked in the interpreter, and with the code, of its experiment."""
+"""Run custom search classes in processes with the interpreter and the code of their experiment."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from kernel_backend.workspaces.base import SearchClass, SearchClassProcess, Work
 
 
 class ClosableProcess(SearchProcess, Protocol):
-    """An asker that can be ended."""
+    """Search process that can be closed."""
 
     def close(self) -> None:
         """End it."""
 
 
 class ExperimentSearchProcess:
-    """The class of one experiment; nothing is unpacked or started before the first question."""
+    """Process of one experiment's class; nothing is unpacked or started before the first call."""
 
     def __init__(self, experiment: Experiment, archive: Archive, preparation: Preparation, areas: Workspaces) -> None:
         self._experiment, self._archive, self._preparation, self._areas = experiment, archive, preparation, areas
         self._child: SearchClassProcess | None = None
 
     def interval(self) -> Any:
-        """Its attribute of this name."""
+        """Return its attribute of this name."""
         return self._asked().interval()
 
     def ask(self, trial: int) -> Any:
-        """What its `ask` answers."""
+        """Return the answer of its `ask`."""
         return self._asked().ask(trial)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """What its `tell` answers."""
+        """Return the answer of its `tell`."""
         return self._asked().tell(trial, params, unit, value)
 
     def close(self) -> None:
@@ -64,22 +64,22 @@ class ExperimentSearchProcess:
 
 
 class FailedSearchProcess:
-    """Of a search that has failed: its class is told nothing any more."""
+    """Stand in for the process of a failed search: its class is called no more."""
 
     def __init__(self, message: str) -> None:
         self._message = message
 
     def interval(self) -> Any:
-        """Nothing."""
+        """Raise SearchFailed."""
         raise SearchFailed(self._message)
 
     def ask(self, trial: int) -> Any:
-        """Nothing."""
+        """Raise SearchFailed."""
         raise SearchFailed(self._message)
 
     def tell(self, trial: int, params: dict[str, Value], unit: int, value: float) -> Any:
-        """Nothing."""
+        """Raise SearchFailed."""
         raise SearchFailed(self._message)
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is no process."""

@@ -1,10 +1,9 @@
-"""The searches that go on: each a searcher that is told what its trials say, and whose decisions are stored.
+"""Run active searches: pass trial reports to their searchers, and store the decisions.
 
-A decision is stored, together with what it does to its trial, before anybody acts on it. After a restart a searcher is
-the fold of its log; reports that nobody had heard yet are read on from the last one that was.
-
-The class of a custom search may think for long, and so may a Gaussian process: whoever waits for it does so in a
-thread of its own, and to everybody else the search wants nothing meanwhile.
+A decision is stored, together with its effect on the trial, before it is acted on. After a restart a searcher is the
+fold of its log; reports after the last one in the log are read from the store. A custom search class may compute for
+long, and so may a Gaussian process: callers wait for them in a separate thread, and meanwhile the search reports that
+it wants nothing.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ from kernel_backend.store.base import Store
 
 LOG_PAGE = 1000  # entries of a log that are read at once: 100,000 records in memory keep the collector busy
 PAUSES_S = (2.0, 60.0)  # before a search whose code fails is tried again: the first, which doubles up to the last
-SAID = 2000  # characters of what a search has failed by, which may quote an answer of any length
+SAID = 2000  # characters of a failure message, which may quote an answer of any length
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
 class StoredFailure(NamedTuple):
-    """What keeps a search from going on, and when it is tried again."""
+    """Error that keeps a search from going on, with the time of the next try."""
 
     message: str
     pause: float  # seconds before that
@@ -68,27 +67,27 @@ class StoredFailure(NamedTuple):
 
 
 class Searches:
-    """Its verbs may be called from any thread: one at a time is at work on each search."""
+    """Run all searches. Its methods may be called from any thread: one at a time works on each search."""
 
     def __init__(self, store: Store, process: Callable[[Experiment], ClosableProcess]) -> None:
-        """`process` makes that of a custom search; nothing is started by it yet."""
+        """Create the runner; `process` makes that of a custom search, and starts nothing yet."""
         self._store, self._process = store, process
         self._known: dict[int, SearchState] = {}
         self._turns: dict[int, threading.Lock] = {}
         self._troubles: dict[int, StoredFailure] = {}
-        self._failures: dict[int, str | None] = {}  # of searches that are not known any more
+        self._failures: dict[int, str | None] = {}  # of searches that are not in memory any more
 
-    # What the loop asks
+    # What the loop calls
 
     def wants(self, experiment: Experiment) -> int:
-        """How many gangs the search could use now, besides those that its trials have or wait for."""
+        """Return how many more gangs the search could use, beyond those that its trials have or wait for."""
         return self._answer(experiment, lambda known: known.searcher.wants(), 0)
 
     def vacancy(self, experiment: Experiment) -> Trial | None:
-        """A gang has been granted: the trial that gets it, queued; None where none needs it any more.
+        """Return the trial, queued, that gets a granted gang; None where none needs it any more.
 
-        A trial that has still to leave its last gang, or to get a checkpoint to begin from, is queued a little later;
-        so is what a searcher says that takes its time.
+        A trial that has still to leave its last gang, or to get a checkpoint to begin from, is queued a little later.
+        The same holds for the decision of a slow searcher.
         """
         if _slow(experiment):
             self._apart(experiment, self._vacancy)
@@ -97,7 +96,7 @@ class Searches:
             return self._vacancy(experiment, known) if known else None
 
     def hear(self, experiment: Experiment) -> bool:
-        """Take in what trials have reported, and how they have ended; whether anything was decided."""
+        """Process the reports and ends of trials; return whether anything was decided."""
         if _slow(experiment):
             if self._news(experiment):
                 self._apart(experiment, self._hear_all)
@@ -106,11 +105,11 @@ class Searches:
             return self._hear_all(experiment, known) if known else False
 
     def over(self, experiment: Experiment) -> bool:
-        """Whether the search is at its end: none of its trials trains, and none will."""
+        """Return whether the search is at its end: none of its trials trains, and none will."""
         return self._answer(experiment, lambda known: known.failure is None and known.searcher.over(), False)
 
     def failed(self, experiment: Experiment) -> str | None:
-        """What ended it besides its trials: its class, or `prepare`; None where nothing has. Waits for nobody."""
+        """Return the failure of its class or of `prepare` that ended it; None where neither failed. Does not block."""
         number, known = experiment.number, self._known.get(experiment.number)
         if known is not None:
             return known.failed
@@ -121,21 +120,21 @@ class Searches:
         return self._failures[number]
 
     def notice(self, experiment: Experiment) -> str | None:
-        """What ended it, or keeps it from going on; None where nothing does. Waits for nobody."""
+        """Return what ended it, or keeps it from going on; None where nothing does. Does not block."""
         trouble = self._troubles.get(experiment.number)
         return self.failed(experiment) or (trouble.message if trouble is not None else None)
 
     def close(self, experiment: Experiment, limit: Limit) -> None:
-        """Want nothing more, and let the trials that train rest where they are; what is closed stays so."""
+        """Close a search: it wants nothing more, and its active trials pause. Closing twice changes nothing."""
         with self._turn(experiment) as known:
             if known and not known.closed:
                 resting = self._resting(experiment)
                 self._happen(experiment, known, Closed(limit=limit), lambda _: resting)
 
     def unprepared(self, experiment: Experiment, trial: int, failure: Failure) -> None:
-        """`prepare` has failed for good in a trial, as it would in all of them: end the search, and let others rest.
+        """End the search, for `prepare` has failed for good in a trial, as it would in all; other trials pause.
 
-        A slow searcher that is at work just then hears it from the next trial that fails so.
+        A slow searcher that is busy just then learns it from the next trial that fails so.
         """
         with self._turn(experiment) as known:
             if known and known.failed is None:
@@ -143,7 +142,7 @@ class Searches:
                 self._happen(experiment, known, Failed(message=_unprepared(failure)[:SAID]), lambda _: others)
 
     def forget(self, number: int) -> None:
-        """An experiment has ended: what is left of its search is the log. Waits for nobody."""
+        """Drop the search of an ended experiment: only its log remains. Does not block."""
         self._troubles.pop(number, None)
         lock, known = self._lock(number), self._known.get(number)
         if (known is None or known.process is None) and lock.acquire(blocking=False):
@@ -154,27 +153,27 @@ class Searches:
         else:
             threading.Thread(target=self._drop_in_turn, args=(number,), daemon=True).start()
 
-    # What a person asks
+    # What users call
 
     def promote(self, experiment: Experiment, trial: int) -> None:
-        """Let a trial go on next, whatever its rank; raises Conflict where it has ended."""
+        """Promote a trial next, whatever its rank; raises Conflict where it has ended."""
         with self._turn(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Promoted(trial=trial))
 
     def extend(self, experiment: Experiment, trials: int | None) -> None:
-        """Let there be so many trials in all; raises Conflict where that is fewer than there are."""
+        """Set the total number of trials; raises Conflict where that is fewer than there are."""
         with self._turn(experiment, patient=True) as known:
             assert known is not None
             self._happen(experiment, known, Extended(trials=trials))
             if known.process is not None:
-                self._drop(experiment.number)  # a class that has failed is made anew
+                self._drop(experiment.number)  # a class that has failed is created anew
 
-    # Whose turn it is
+    # Locking
 
     @contextlib.contextmanager
     def _turn(self, experiment: Experiment, patient: bool = False) -> Iterator[SearchState | None]:
-        """The search as it stands, None where it has ended or a slow searcher is at work; `patient` waits for both."""
+        """Yield the search state; None where it has ended or a slow searcher is busy; `patient` waits for both."""
         waits = patient or not _slow(experiment)
         lock = self._lock(experiment.number)
         if not lock.acquire(blocking=waits):
@@ -189,7 +188,7 @@ class Searches:
         return self._turns.setdefault(number, threading.Lock())
 
     def _answer(self, experiment: Experiment, question: Callable[[SearchState], T], otherwise: T) -> T:
-        """What a search says of itself; `otherwise` where it has ended, is at work, or its code fails."""
+        """Return the answer of a search; `otherwise` where it has ended, is busy, or its code fails."""
         with self._turn(experiment) as known:
             if known is None:
                 return otherwise
@@ -202,7 +201,7 @@ class Searches:
                 return otherwise
 
     def _apart(self, experiment: Experiment, verb: Callable[[Experiment, SearchState], object]) -> None:
-        """Do what may take long in a thread of its own, unless one is at it, or it has just failed."""
+        """Run what may take long in a separate thread, unless one is running or it has just failed."""
         trouble = self._troubles.get(experiment.number)
         if trouble is not None and time.monotonic() < trouble.until:
             return
@@ -230,7 +229,7 @@ class Searches:
             return bool(heard) or known.failure is not None or self._ended(experiment) != known.looked
 
     def _fails(self, experiment: Experiment, error: Exception) -> None:
-        """Say what keeps a search from going on, in the log and to its users, and try it again after a pause."""
+        """Record why a search does not go on, log it, and schedule a retry after a pause."""
         number, expected = experiment.number, isinstance(error, DaylightError)
         before = self._troubles.get(number)
         pause = min(PAUSES_S[1], 2 * before.pause) if before is not None else PAUSES_S[0]
@@ -261,14 +260,14 @@ class Searches:
         before = known.entries
         for report in self._store.validations(experiment.number, known.heard):
             self._hear(experiment, known, report)
-            known.heard = report.seq  # also what says nothing to the search: it is not read again
+            known.heard = report.seq  # also what the search ignores: it is not read again
         self._see_ended(experiment, known)
         if known.failure is not None:
             self._happen(experiment, known, Failed(message=known.failure[:SAID]))
         return known.entries > before
 
     def _of(self, experiment: Experiment, ended: bool = False) -> SearchState | None:
-        """None where the experiment has ended, unless the search of one that has is asked for."""
+        """Return the search, loading it from its log; None where the experiment has ended, unless `ended`."""
         known = self._known.get(experiment.number)
         if known is None:
             experiment = self._store.experiment(experiment.number)  # it may have been extended since, or have ended
@@ -286,7 +285,7 @@ class Searches:
         return known
 
     def _begin(self, experiment: Experiment, known: SearchState) -> None:
-        """The first lines of the log are what is known of earlier experiments, all of them or none."""
+        """Write prior results of earlier experiments as the first log entries, all of them or none."""
         now, entries = time.time(), list[LogEntry]()
         trials = warm_start.prior_results(self._store, experiment.config, experiment.space)
         with self._believing(experiment):
@@ -315,7 +314,7 @@ class Searches:
             known.process.close()
 
     def _resting(self, experiment: Experiment, besides: int | None = None) -> list[Effect]:
-        """What lets all trials that train, or are about to, rest where they are."""
+        """Return the effects that pause all active trials in their present state."""
         trials = (trial for trial in self._store.restless_trials(experiment.number) if trial.index != besides)
         return [resting for trial in trials if (resting := held(trial)) is not None]
 
@@ -351,7 +350,7 @@ class Searches:
         event: Happening,
         effects: Callable[[Decision | None], Sequence[Effect]] = lambda decision: (),
     ) -> list[Trial]:
-        """Decide, store, and only then believe it."""
+        """Decide and store the decision, and only then update the search."""
         with self._believing(experiment):
             decision = apply_event(known.searcher, event)
             entry = LogEntry(number=known.entries + 1, at=time.time(), event=event, decision=decision)
@@ -361,7 +360,7 @@ class Searches:
 
     @contextlib.contextmanager
     def _believing(self, experiment: Experiment) -> Iterator[None]:
-        """Where what is decided within cannot be stored, the searcher is read anew from the log."""
+        """Drop a searcher whose decision cannot be stored, so that it is read again from the log."""
         try:
             yield
         except Exception:
@@ -370,25 +369,25 @@ class Searches:
 
 
 def _method(experiment: Experiment) -> SearchMethod | None:
-    """Its method; None where it is no search, or that of a package that is gone."""
+    """Return its method; None where it is no search, or its method's package is gone."""
     search = experiment.config.search
     return registry.find(search.method) if search is not None else None
 
 
 def _custom(experiment: Experiment) -> bool:
-    """Whether its searcher is a user's own class."""
+    """Return whether its searcher is a user's own class."""
     method = _method(experiment)
     return method is not None and method.own_class
 
 
 def _slow(experiment: Experiment) -> bool:
-    """Whether its searcher may take its time, or fail: code that is not ours, or code that is gone."""
+    """Return whether its searcher may be slow or fail: code that is not ours, or code that is gone."""
     search, method = experiment.config.search, _method(experiment)
     return search is not None and (method is None or method.slow or search.samples_by in NEEDED)
 
 
 def settings_of(experiment: Experiment) -> Settings:
-    """What the searcher of an experiment is built from; raises Conflict where it is no search."""
+    """Return the settings of an experiment's searcher; raises Conflict where it is no search."""
     if experiment.config.search is None:
         raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
     return settings.settings_of(experiment.config)

@@ -1,4 +1,4 @@
-"""A search as its log tells it: its searcher, how far both have come, and whether it is closed or has failed."""
+"""Hold the state of a search, replayed from its log: its searcher, and whether it is closed or has failed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kernel_backend.service.search.custom_process import ClosableProcess
 
 @dataclass
 class SearchState:
-    """A search as it stands after `entries` lines of its log and the report number `heard`."""
+    """State of a search after `entries` entries of its log and the report number `heard`."""
 
     searcher: Searcher
     entries: int = 0
     heard: int = 0
-    ended: set[int] = field(default_factory=set)  # trials of which the searcher knows that they train no more
+    ended: set[int] = field(default_factory=set)  # trials that the searcher has as ended
     looked: int = 0  # how many had ended when that was last compared with the store
     closed: bool = False
-    failed: str | None = None  # what ended it besides its trials
+    failed: str | None = None  # what ended it other than its trials
     process: ClosableProcess | None = None
 
     def take(self, entry: LogEntry) -> None:
-        """Remember where the log is."""
+        """Advance to this log entry."""
         self.entries = entry.number
         if isinstance(entry.event, Reported):
             self.heard = max(self.heard, entry.event.seq)
@@ -40,12 +40,12 @@ class SearchState:
 
     @property
     def failure(self) -> str | None:
-        """What the class did that is not in the log yet."""
+        """Return the failure of the class that is not in the log yet."""
         found = self.searcher.failure if isinstance(self.searcher, Custom) and self.failed is None else None
         return found.message if found is not None else None
 
 
 def failure_in(log: Sequence[LogEntry]) -> str | None:
-    """What a search has failed by; None where it has not, or was extended since."""
+    """Return the failure of a search; None where it has not failed, or was extended since."""
     last = next((each.event for each in reversed(log) if isinstance(each.event, Failed | Extended)), None)
     return last.message if isinstance(last, Failed) else None

@@ -1,1 +1,1 @@
-"""The scheduler's view of the cluster, kept up to date from the store."""
+"""Keep the scheduler's cluster state up to date from the store."""

@@ -1,4 +1,7 @@
-"""The scheduler's picture, kept up to date: a round costs what has changed, and a restart gives the same one."""
+"""Maintain the scheduler's cluster state incrementally.
+
+A round costs what has changed, and a restart gives the same state.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +33,16 @@ from kernel_backend.service.state.reservations import StoredReservations, reserv
 from kernel_backend.service.state.store_cache import RecordChange, StoreCache
 from kernel_backend.store.base import Store
 
-FADED = 10  # half-lives after which what was held counts for nothing
+FADED = 10  # half-lives after which past use counts for nothing
 LEAVING = (TrialState.RELEASING, TrialState.STOPPING)
-SET_BACK_S = 5.0  # by which a clock may go back without more being made of it than time that stands still
+SET_BACK_S = 5.0  # by which a clock may go back and only be treated as standing still
 
 
 class ClusterStateManager:
-    """One picture, which only the event loop changes, and one task at a time.
+    """Manage one cluster state, which only the event loop changes, one task at a time.
 
-    Who reads it on the event loop up to the next `await` needs no more than `now`; in a thread it is read within
-    `looking`, while it stays as it is.
+    Code on the event loop that reads it up to the next `await` needs no more than `now`. In a thread it is read
+    within `looking`, while it does not change.
     """
 
     def __init__(
@@ -64,40 +67,41 @@ class ClusterStateManager:
         self.unaligned: set[int] = set()  # experiments of which something has changed
         self._claims = StoredReservations(self._store)
         self._numbers: dict[RequestKey, int] = {}  # of the attempts that hold slots
-        self._owed: dict[RequestKey, Reservation] = {}  # by whom they were started who have let go, and may ask again
-        self._touched: set[RequestKey] = set()  # whose asks are to be looked at
-        self._unsteady: set[RequestKey] = set()  # whose asks become others by themselves
-        self._anonymous: dict[int, int] = {}  # how many asks each search has
+        self._owed: dict[RequestKey, Reservation] = {}  # reservations of released gangs, which may be requeued
+        self._touched: set[RequestKey] = set()  # whose requests must be updated
+        self._unsteady: set[RequestKey] = set()  # whose requests may change by themselves
+        self._anonymous: dict[int, int] = {}  # how many requests each search has
 
-    # Looking
+    # Reading
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[ClusterState]:
-        """The picture as it is now; nobody changes it meanwhile."""
+        """Yield the current cluster state, which does not change meanwhile."""
         async with self._turn:
             yield await self._current()
 
     async def now(self) -> ClusterState:
-        """The picture as it is now."""
+        """Return the current cluster state."""
         async with self.looking() as picture:
             return picture
 
     @asynccontextmanager
     async def settled(self) -> AsyncIterator[ClusterState]:
-        """Return the picture to decide by, after a moment for first answers about users' files.
+        """Yield the state for a decision, after a short wait for first answers about users' files.
 
-        Users whose files answer in it keep their turn, also after a restart; a slow disk or agent delays nobody else.
+        Users whose files answer in time keep their position, also after a restart; a slow disk or agent delays no
+        other user.
         """
         async with self.looking() as picture:
             if not self._asking.unsettled:
                 yield picture
                 return
-        await self._asking.settle()  # everybody may look meanwhile
+        await self._asking.settle()  # the state may be read meanwhile
         async with self.looking() as picture:
             yield picture
 
     def asks_of(self, experiment: int) -> list[SlotRequest]:
-        """What an experiment asks for, the first in order first."""
+        """Return the slot requests of an experiment, in order."""
         if self._picture is None:
             return []
         asks = self._picture.queue.asks
@@ -108,7 +112,7 @@ class ClusterStateManager:
     async def _current(self) -> ClusterState:
         try:
             if self._picture is not None and self._clock() < self._picture.at - SET_BACK_S:
-                self._begin()  # its time would stand still, and all that rests or has a time limit with it, until then
+                self._begin()  # its time would stand still until then, and with it all backoff and time limits
             nodes = [self._with_drain(node) for node in await self._engine.nodes()]
             if self._picture is None:
                 with _no_collection():
@@ -125,21 +129,21 @@ class ClusterStateManager:
             await self._renew(picture)
             return picture
         except BaseException:
-            self._begin()  # half a change may have been taken in: whoever looks next begins anew
+            self._begin()  # half a change may have been applied: the next reader begins anew
             raise
 
     # What was decided
 
     def decided(self, picture: ClusterState, decisions: Decisions) -> None:
-        """What is kept from now on; by what an ask starts, it has until it holds its slots."""
+        """Apply the new reservations; a started request keeps its own until it holds its slots."""
         starting = (start.reservation for start in decisions.starts)
         picture.reservations = (*(each for each in starting if each is not None), *decisions.reservations)
 
     @asynccontextmanager
     async def starting(self, key: RequestKey, start: Start) -> AsyncIterator[None]:
-        """Within it the attempt of a trial is made: what that was promised outlives this service.
+        """Create a trial's attempt within this context: its reservation outlives this service.
 
-        Where it cannot be made, what was kept for it is kept again.
+        If it cannot be created, the reservation is restored.
         """
         before, kept = self._picture, start.reservation
         if before is not None and kept is not None:
@@ -157,19 +161,19 @@ class ClusterStateManager:
             raise
 
     async def keep(self) -> None:
-        """Have the store know what is promised."""
+        """Store what has been committed."""
         if self._picture is not None:
             await self._claims.keep(self._picture, self._starting)
 
     def align_all(self) -> None:
-        """Something has failed, or could change what anybody may have."""
+        """Mark all experiments for reconciliation: something has failed, or could change what any of them may have."""
         self.unaligned |= self.mirror.experiments.keys()
 
     def look_again(self, key: RequestKey) -> None:
-        """Something is known of an ask that the store knows nothing of."""
+        """Update a request for a reason that is not in the store."""
         self._touched.add(key)
 
-    # Afresh
+    # Rebuilding
 
     async def _begun(self, nodes: Iterable[Node]) -> ClusterState:
         self.mirror.take_in(await asyncio.to_thread(self.mirror.read))
@@ -203,20 +207,20 @@ class ClusterStateManager:
         return picture
 
     def _ended(self, number: int) -> Experiment | None:
-        """An experiment that goes on no more, but for what its attempts hold; None where it cannot be read."""
+        """Return an ended experiment whose attempts still hold slots; None where it cannot be read."""
         try:
             return self._store.experiment(number)
         except (ValueError, TypeError):
             return None  # the slots of its gangs are taken all the same
 
     def _horizon(self, picture: ClusterState) -> float:
-        """From when on it matters what was held."""
+        """Return the time from which on past use matters."""
         quotas = [*picture.users.quotas.values(), *picture.groups.quotas.values()]
         longest = max((each.slot_hours.window for each in quotas if each.slot_hours is not None), default=0.0)
         return picture.at - max(FADED * self._rules.half_life, longest)
 
     def _lasting(self, picture: ClusterState, spells: Iterable[UsageInterval]) -> Iterator[UsageInterval]:
-        """The spells as the picture knows them: of those that hold slots in it, the end is still to be heard."""
+        """Yield the intervals as the cluster state has them: those that hold slots in it have no end yet."""
         for spell in spells:
             holds = self._numbers.get(RequestKey(spell.attempt.experiment, spell.attempt.trial)) == spell.attempt.number
             if holds:
@@ -256,10 +260,10 @@ class ClusterStateManager:
             picture.charge(self._lasting(picture, spells))
         for ask in list(picture.queue):
             if ask.owner in users or ask.group in groups:
-                self._touched.add(ask.key)  # it may ask with another priority
+                self._touched.add(ask.key)  # its priority may have changed
         self.align_all()
 
-    # What the store says
+    # Changes from the store
 
     def _take_in(self, picture: ClusterState, change: RecordChange) -> None:
         record = change.record
@@ -326,7 +330,7 @@ class ClusterStateManager:
         self._watch(picture, run, trial, self._clock())
 
     def _watch(self, picture: ClusterState, run: Allocation, trial: ScheduledTrial | None, at: float) -> None:
-        """What becomes known of a gang: its first checkpoint, and that it was asked to go."""
+        """Record a gang's first checkpoint, and that it was asked to leave."""
         own = trial is not None and trial.checkpoint and checkpoint_order(trial.checkpoint)[1] == self._numbers[run.key]
         if own and run.committed is None:
             picture.change(run.key, committed=at)
@@ -334,15 +338,15 @@ class ClusterStateManager:
             picture.change(run.key, leaving=at)
 
     def asked_to_go(self, attempt: AttemptId) -> float | None:
-        """When its gang was, by this service or one before it."""
+        """Return when its gang was asked to leave, by this service or one before it."""
         key = RequestKey(attempt.experiment, attempt.trial)
         run = self._picture.runs.get(key) if self._picture is not None else None
         return run.leaving if run is not None and self._numbers.get(key) == attempt.number else None
 
-    # Who asks
+    # Requests
 
     async def _renew(self, picture: ClusterState) -> None:
-        """Bring those asks up to date of which something has changed, and those of searches, who tell no wishes."""
+        """Update requests that have changed, and those of searches, which change without a record in the store."""
         keys, self._touched = self._touched | self._unsteady, set()
         searches = [each for each in self.mirror.searches.values() if each.state is ExperimentState.ACTIVE]
         asks, anonymous = await asyncio.to_thread(self._asked, picture, keys, searches)
@@ -362,7 +366,7 @@ class ClusterStateManager:
     def _asked(
         self, picture: ClusterState, keys: Iterable[RequestKey], searches: Iterable[Experiment]
     ) -> tuple[dict[RequestKey, tuple[SlotRequest | None, bool]], dict[int, list[SlotRequest]]]:
-        """What each of these asks for now, and whether that becomes something else by itself. Blocks."""
+        """Return each key's current request and whether it may change by itself, and those of searches. Blocks."""
         asks: dict[RequestKey, tuple[SlotRequest | None, bool]] = {}
         for key in sorted(keys):  # their records lie in memory in this order
             experiment, trial = self.mirror.experiments.get(key.experiment), self.mirror.trial(*key[:2])
@@ -380,7 +384,7 @@ class ClusterStateManager:
 
     def _ask(self, picture: ClusterState, key: RequestKey, ask: SlotRequest | None) -> None:
         trial = self.mirror.trial(*key[:2])
-        # One that has let go and whose end is not settled yet may still ask again.
+        # One that has released its slots and whose end is not settled yet may still be requeued.
         unsettled = trial is not None and trial.state in HOLDING_SLOTS
         owed = None if unsettled or key in picture.runs else self._owed.pop(key, None)
         if ask is not None:
@@ -393,26 +397,26 @@ class ClusterStateManager:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Read a whole store without the cyclic garbage collector, which would look at all records again and again."""
+    """Disable the cyclic garbage collector while a whole store is read: it would scan all records again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.unfreeze()  # all are among the old ones now, without one look at each
+        gc.unfreeze()  # all are in the oldest generation now, without a scan of each
         if enabled:
             gc.enable()
 
 
 def _pool(picture: ClusterState, placement: Placement) -> str:
-    """Where a gang runs; nodes that are no more have told of no other pool."""
+    """Return the pool of a gang; nodes that are gone are taken to be local."""
     pools = (picture.nodes[share.node].pool for share in placement if share.node in picture.nodes)
     return next(pools, LOCAL)
 
 
 def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str, Quota]:
-    """The quotas that have become others; who is no longer named is free."""
+    """Return the quotas that have changed; accounts that are no longer named get the free one."""
     known = accounts.quotas
     changed = {name: quota for name, quota in wanted.items() if known.get(name, FREE) != quota}
     gone = (name for name in known if isinstance(name, str) and name not in wanted and known[name] != FREE)
@@ -420,6 +424,6 @@ def _differences(accounts: UsageByName, wanted: Mapping[str, Quota]) -> dict[str
 
 
 def _windows(accounts: UsageByName) -> set[tuple[object, float]]:
-    """How far back the meter of each is asked to look."""
+    """Return how far back the meter of each account must look."""
     quotas = accounts.quotas.items()
     return {(name, quota.slot_hours.window) for name, quota in quotas if quota.slot_hours is not None}

@@ -1,4 +1,4 @@
-"""Who asks for slots, and how: from the records of trials and searches to the asks of the scheduler."""
+"""Build the scheduler's slot requests from the records of trials and searches."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from kernel_backend.store.base import Store
 
 
 class StartError(NamedTuple):
-    """Why a trial could not be started, and when it is tried again: until then it holds nobody up."""
+    """Error of a start, with the time of the next try: until then the trial blocks no others."""
 
     text: str
     failures: int  # in a row
-    again: float  # as time.monotonic() tells it
+    again: float  # by time.monotonic()
 
     @classmethod
     def after(cls, before: StartError | None, text: str) -> StartError:
-        """The trouble of one more try in vain, which is tried again later and later."""
+        """Return the error after one more failed try, with a longer pause."""
         failures = 1 + (before.failures if before is not None else 0)
         return cls(text, failures, time.monotonic() + RETRY.pause(failures))
 
     @property
     def reason(self) -> str:
-        """Why it waits; "" once it may be tried again."""
+        """Return why it waits; "" once it may be tried again."""
         return f"cannot be started just now, and is tried again: {self.text}" if time.monotonic() < self.again else ""
 
 
 class RequestBuilder:
-    """Makes asks; what it is asked may read the store, and belongs in a thread. Users' files it never waits for."""
+    """Build slot requests; may read the store, so it belongs in a thread. It never waits for users' files."""
 
     def __init__(
         self, store: Store, searches: Searches, preparation: Preparation, beginnings: CheckpointCopies
     ) -> None:
         self._store, self._searches = store, searches
         self._preparation, self._beginnings = preparation, beginnings
-        self.troubles: dict[tuple[int, int], StartError] = {}  # what kept trials from being started, the last time
-        self._granted: dict[int, float] = {}  # when each search got a gang, the last time
+        self.troubles: dict[tuple[int, int], StartError] = {}  # last start errors, by trial
+        self._granted: dict[int, float] = {}  # when each search last got a gang
 
     @property
     def unsettled(self) -> bool:
-        """Return whether users' files were asked anything for the first time since `settle`."""
+        """Return whether any file of a user was looked up for the first time since `settle`."""
         return self._preparation.lookups.unsettled or self._beginnings.lookups.unsettled
 
     async def settle(self) -> None:
-        """Wait a moment for what users' files are asked for the first time."""
+        """Wait a short time for first lookups of users' files."""
         await asyncio.gather(self._preparation.lookups.settle(), self._beginnings.lookups.settle())
 
     def for_trial(self, experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
-        """The ask of a trial that is queued."""
+        """Return the request of a queued trial."""
         preparing = self._preparation.wait(experiment) or self._beginnings.wait(
             experiment.owner, trial, trial.begins_from, or_newer=experiment.config.search is not None
         )
@@ -71,15 +71,15 @@ class RequestBuilder:
         trouble = self.troubles.get((trial.experiment, trial.index))
         if trouble is not None:
             ask = replace(ask, trouble=trouble.text, preparing=preparing or trouble.reason)
-        if trial.attempt < 2:  # nobody rests after the first
+        if trial.attempt < 2:  # there is no backoff after the first
             return ask
         attempts = self._store.attempts(trial.experiment, trial.index)
         return replace(ask, failed_at=attempts[-1].ended_at or 0.0, rest=rest(trial, attempts))
 
     def for_search(self, experiment: Experiment, in_hand: int, nodes: Iterable[Node], pool: str) -> list[SlotRequest]:
-        """A search's asks: which trial gets a gang is decided when it is granted, so that no promotion goes stale.
+        """Return a search's requests: the trial is chosen when a gang is granted, so that no promotion goes stale.
 
-        One that no node could hold asks once, to be told so.
+        A search whose gangs fit no node makes one request, so that this is reported.
         """
         search, slots = experiment.config.search, experiment.config.slots
         room = max(1, sum(node.slots for node in nodes if node.pool == pool) // slots)
@@ -95,11 +95,11 @@ class RequestBuilder:
         return [first, *(replace(first, nth=nth) for nth in range(1, wanted))] if wanted else []
 
     def got(self, experiment: int, at: float) -> None:
-        """A gang was granted to one of its trials: a search asks for the next from then on."""
+        """Record that a gang was granted to one of its trials: the search requests the next from then on."""
         self._granted[experiment] = max(at, self._granted.get(experiment, at))
 
     def may_change(self, experiment: ScheduledExperiment, trial: ScheduledTrial) -> bool:
-        """Whether an ask may become another by itself, without a word of the store."""
+        """Return whether a request may change by itself, without a change in the store."""
         return (
             experiment.config.env == "locked"
             or (trial.begins_from is not None and trial.attempt == 0)
@@ -108,12 +108,12 @@ class RequestBuilder:
 
 
 def plain_ask(experiment: ScheduledExperiment, trial: ScheduledTrial, pool: str) -> SlotRequest:
-    """What a trial asks for, whether it may ask just now or not."""
+    """Return a trial's request, whether it is eligible at present or not."""
     return _ask(experiment, trial.index, trial.queued_at, pool, trial.excluded)
 
 
 def draft_ask(config: Config, owner: str, group: str, pool: str) -> SlotRequest:
-    """What an experiment would ask for that has no number yet."""
+    """Return the request of an experiment that has no number yet."""
     return SlotRequest(0, 1, config.slots, 0.0, owner=owner, group=group, pool=pool, one_node=config.one_node)
 
 

@@ -1,4 +1,4 @@
-"""What the picture has promised, in the store: a service that restarts takes nobody's turn away."""
+"""Persist reservations and queue positions, so that a restart of the service changes no request's position."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from kernel_backend.scheduler.requests import RequestKey, Reservation
 from kernel_backend.scheduler.state import ClusterState
 from kernel_backend.store.base import Store
 
-BRIEF_S = 60.0  # who has been the first of his line for less has nothing to lose
+BRIEF_S = 60.0  # a request that has been first of its user queue for less has nothing to lose
 
 
 class StoredReservations:
-    """What is kept in the store, and what has become different since."""
+    """Reservations in the store, updated by their differences."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: dict[RequestKey, ReservationRecord] = {}
 
     def read(self) -> None:
-        """What an earlier service has kept. Blocks."""
+        """Read what an earlier service has stored. Blocks."""
         self._kept = {RequestKey(*claim.key): claim for claim in self._store.claims()}
 
     def of(self, key: RequestKey) -> ReservationRecord | None:
-        """What was promised to one of them."""
+        """Return the stored record of one request or gang."""
         return self._kept.get(key)
 
     def restore(self, picture: ClusterState) -> None:
-        """Give those who ask what they had: their reservations, and the time at the head of their lines."""
+        """Restore the reservations of queued requests, and their time at the head of their user queues."""
         asks = picture.queue.asks
         kept = [reservation(claim) for key, claim in self._kept.items() if key in asks]
         picture.reservations = tuple(sorted((each for each in kept if each is not None), key=lambda each: each.since))
@@ -43,7 +43,7 @@ class StoredReservations:
                 line.since = max(line.since, picture.at - BRIEF_S) if since is None else since
 
     async def keep(self, picture: ClusterState, starting: Mapping[RequestKey, Start]) -> None:
-        """Have the store know what is promised now; nothing is written where that is the same as before."""
+        """Store the current reservations; nothing is written where they have not changed."""
         wanted = _claims(picture, starting)
         made = [claim for key, claim in wanted.items() if self._kept.get(key) != claim]
         gone = [claim for key, claim in self._kept.items() if key not in wanted]
@@ -53,7 +53,7 @@ class StoredReservations:
 
 
 def reservation(claim: ReservationRecord) -> Reservation | None:
-    """What is kept for somebody, in the words of the scheduler."""
+    """Return the scheduler's reservation of a record."""
     if claim.kept_since is None or claim.kind is None:
         return None
     return Reservation(RequestKey(*claim.key), claim.kind, claim.node, claim.kept_since, claim.kept_priority)
@@ -71,7 +71,7 @@ def _claims(picture: ClusterState, starting: Mapping[RequestKey, Start]) -> dict
         fields[key] |= {"passed": start.passed, **_kept(start.reservation)}
     for run in picture.runs.values():
         promised = run.passed or any(each is not None for each in (run.reservation, run.committed, run.leaving))
-        if promised and not run.key.server:  # what notebook servers hold, the hub knows
+        if promised and not run.key.server:  # the hub reports what notebook servers hold
             known = {"passed": run.passed, "committed": run.committed, "leaving": run.leaving}
             fields[run.key] |= {**known, **_kept(run.reservation)}
     return {

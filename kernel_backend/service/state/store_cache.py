@@ -1,4 +1,4 @@
-"""What the store knows of all that goes on, kept up to date by what it says: a look costs what has changed."""
+"""Cache the store's records of unfinished work, updated from its messages: a read costs what has changed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _Record = TypeVar("_Record")
 
 
 class RecordChange(NamedTuple):
-    """A record as it became known."""
+    """Record with the time of its change."""
 
     at: float
     record: _Records
 
 
 class StoreCache:
-    """Experiments that have not ended, trials that have something to hear, attempts that hold slots."""
+    """Cache of unfinished experiments, active trials and open attempts."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -38,27 +38,30 @@ class StoreCache:
         self.searches: dict[int, Experiment] = {}  # those of them that search
         self.trials: dict[int, dict[int, ScheduledTrial]] = {}  # by experiment and index
         self.attempts: dict[tuple[int, int], Attempt] = {}  # by experiment and trial: the newest that is open
-        self.older: dict[tuple[int, int], Attempt] = {}  # those that were open beside it, and are still to be closed
-        self.unsettled: dict[tuple[int, int], Attempt] = {}  # those that have ended, and whose trials have not moved on
+        self.older: dict[tuple[int, int], Attempt] = {}  # those that were open next to it, and are still to be closed
+        self.unsettled: dict[tuple[int, int], Attempt] = {}  # those that have ended, and whose trials have not advanced
 
     @property
     def open_attempts(self) -> list[Attempt]:
-        """All that have not ended."""
+        """Return all attempts that have not ended."""
         return [*self.older.values(), *self.attempts.values()]
 
     def trial(self, experiment: int, index: int) -> ScheduledTrial | None:
-        """One that has something to hear; None where it rests, or has ended."""
+        """Return an active trial; None where it is held by its search alone, or has ended."""
         return self.trials.get(experiment, {}).get(index)
 
     def live(self, experiment: int) -> int:
-        """How many trials of an experiment neither rest nor have ended."""
+        """Return how many trials of an experiment are neither paused nor ended."""
         return sum(trial.state in LIVE for trial in self.trials.get(experiment, {}).values())
 
     def read(self) -> list[RecordChange]:
-        """What the store has said since, for `take_in`; the first time all there is. Blocks, and changes nothing."""
+        """Return the store's changes since the last call, for `take_in`; the first time all records.
+
+        Blocks; the records do not change.
+        """
         store = self._store
         if self._seq is None:
-            seq = store.last_seq()  # first: what is said while the rest is read is taken in once more
+            seq = store.last_seq()  # first: what changes while the rest is read is taken in once more
             scheduled = store.scheduled()
             for why in scheduled.unreadable.values():
                 _log.error("a record cannot be read, and its experiment is left as it is until the next start: %s", why)
@@ -75,7 +78,7 @@ class StoreCache:
         return changes
 
     def take_in(self, changes: Iterable[RecordChange]) -> None:
-        """Make what was read part of the mirror."""
+        """Apply changes to the cache."""
         for _, record in changes:
             match record:
                 case ScheduledExperiment():
@@ -109,12 +112,12 @@ class StoreCache:
 
 
 def _is_of(trial: ScheduledTrial, attempt: Attempt) -> bool:
-    """Whether a trial is where this attempt of it has brought it."""
+    """Return whether a trial still holds this attempt as its newest."""
     return trial.attempt == attempt.number and trial.state in HOLDING_SLOTS
 
 
 def _newest(trials: Iterable[ScheduledTrial]) -> set[AttemptId]:
-    """The attempts that trials are in, or have not moved on from."""
+    """Return the current attempts of trials that hold slots or have not advanced."""
     return {AttemptId(each.experiment, each.index, each.attempt) for each in trials if each.state in HOLDING_SLOTS}
 
 

@@ -1,1 +1,1 @@
-"""What users can do, by subject: checkpoints, artifacts, comparison, search, quotas and the cluster."""
+"""Implement users' operations by subject: checkpoints, artifacts, comparison, search, quotas and the cluster."""

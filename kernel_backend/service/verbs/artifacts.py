@@ -1,4 +1,4 @@
-"""What a person can ask of artifacts: which there are, and the bytes of one."""
+"""List artifacts and read their bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernel_backend.workspaces.base import Contents, Workspace, Workspaces
 
 
 class Opened(NamedTuple):
-    """An artifact, how many bytes lie there now, and these in pieces."""
+    """Open artifact: its record, its current size in bytes, and its content in pieces."""
 
     artifact: Artifact
     size: int
@@ -26,18 +26,18 @@ class Opened(NamedTuple):
 
 
 class ArtifactVerbs:
-    """The verbs. The store knows which artifacts there are, the area of their owner has their bytes."""
+    """Operations on artifacts. The store has their records, the owner's workspace their bytes."""
 
     def __init__(self, store: Store, areas: Workspaces) -> None:
         self._store, self._areas = store, areas
 
     async def listed(self, who: Person, number: int) -> list[Artifact]:
-        """What the trials of an experiment have kept, by trial and name; raises NotFound."""
+        """Return the artifacts of an experiment's trials, by trial and name; raises NotFound."""
         await visible(self._store, who, number)
         return await asyncio.to_thread(self._store.artifacts, number)
 
     async def read(self, who: Person, number: int, trial: int, name: str) -> Opened:
-        """One of them; raises NotFound, also where its file is not the one that was kept."""
+        """Return one of them; raises NotFound, also where its file is not the recorded one."""
         experiment = await visible(self._store, who, number)
         artifact = await asyncio.to_thread(self._store.artifact, number, trial, name)
         area = self._areas.of(experiment.owner)
@@ -45,10 +45,10 @@ class ArtifactVerbs:
         return Opened(artifact, contents.size, _passed(contents.pieces))
 
     def _contents(self, area: Workspace, artifact: Artifact, number: int) -> Contents:
-        """Compare the file with what was kept: a restored database may know an older one of the same name."""
+        """Compare the file with its record: a restored database may have an older one of the same name."""
         read = partial(area.artifact, number, artifact.trial, artifact.name)
         if self._store.trial(number, artifact.trial).state in HOLDING_SLOTS:
-            return read()  # it may just have been kept anew, and not been told of yet
+            return read()  # it may just have been saved again, and not been reported yet
         seen = Digesting()
         for piece in read().pieces:
             seen.take(piece)

@@ -1,4 +1,4 @@
-"""What a person can ask of checkpoints: list, read, verify, delete, pin, and have the rules applied."""
+"""List, read, verify, delete and pin checkpoints, and apply retention rules."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from kernel_backend.store.base import Store
 
 ALL = 2**31 - 1  # experiments at once
 PIECE = 2**20  # bytes of a part at once
-FALL_BACK = "fall-back"  # the word of the rules for what a trial may still need
+FALL_BACK = "fall-back"  # the rules' reason for what a trial may still need
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class CheckpointVerbs:
-    """The verbs. Storage is the truth about checkpoints, so each of them looks there first."""
+    """Operations on checkpoints. Storage is the truth about checkpoints, so each of them reads it first."""
 
     def __init__(self, store: Store, places: CheckpointStorage) -> None:
         self._store, self._places = store, places
@@ -38,17 +38,20 @@ class CheckpointVerbs:
         self._reading: dict[str, asyncio.Lock] = {}
 
     async def listed(self, who: Person, number: int) -> list[CheckpointInfo]:
-        """The committed checkpoints of an experiment's trials, oldest first, and why each is kept."""
+        """Return the committed checkpoints of an experiment's trials, oldest first, and why each is retained."""
         experiment = await visible(self._store, who, number)
         return await _asked(self._listed, experiment)
 
     async def best(self, who: Person, number: int, trial: int) -> str:
-        """The id of a trial's best checkpoint by its experiment's metric; raises NotFound where there is none."""
+        """Return the id of a trial's best checkpoint by its experiment's metric.
+
+        Raises NotFound where there is none.
+        """
         experiment = await visible(self._store, who, number)
         return await _asked(self._best, experiment, trial)
 
     async def manifest(self, who: Person, number: int, trial: int, checkpoint: str) -> bytes:
-        """A checkpoint's manifest as its writer wrote it: JSON with a digest of itself; raises NotFound."""
+        """Return a checkpoint's manifest as it was written: JSON with a digest of itself; raises NotFound."""
         await visible(self._store, who, number)
         _, manifest = await _asked(self._find, number, trial, checkpoint)
         return dump(manifest)
@@ -56,7 +59,7 @@ class CheckpointVerbs:
     async def part(
         self, who: Person, number: int, trial: int, checkpoint: str, name: str, offset: int = 0
     ) -> tuple[int, AsyncIterator[bytes]]:
-        """How many bytes one part has from an offset on, and these in pieces, once all of it was verified.
+        """Return a part's number of bytes from an offset on, and these in pieces, once all of it was verified.
 
         Raises NotFound and CheckpointDamaged.
         """
@@ -74,7 +77,7 @@ class CheckpointVerbs:
         return max(0, part.size - offset), _pieces(stream)
 
     async def verify(self, who: Person, number: int, trial: int, checkpoint: str) -> CheckpointInfo:
-        """Read every byte of a checkpoint, and tell what was found. Nothing is set aside by looking."""
+        """Read every byte of a checkpoint, and return what was found. Nothing is set aside."""
         experiment = await visible(self._store, who, number)
         async with self._reading.setdefault(experiment.owner, asyncio.Lock()):
             place, manifest = await _asked(self._find, number, trial, checkpoint)
@@ -82,7 +85,7 @@ class CheckpointVerbs:
         return await _asked(self._info, experiment, trial, checkpoint)
 
     async def pin(self, who: Person, number: int, trial: int, checkpoint: str, pinned: bool) -> CheckpointInfo:
-        """Have it kept whatever the rules say, or no longer."""
+        """Pin a checkpoint, so that no rule deletes it, or unpin it."""
         experiment = await changeable(self._store, who, number)
         place, _ = await _asked(self._find, number, trial, checkpoint)
         await _asked(place.pin, checkpoint, pinned)
@@ -90,13 +93,13 @@ class CheckpointVerbs:
         return await _asked(self._info, experiment, trial, checkpoint)
 
     async def delete(self, who: Person, number: int, trial: int, checkpoint: str) -> None:
-        """Delete one for good; raises Conflict for what is pinned, and for what its trial may still need."""
+        """Delete one for good; raises Conflict for one that is pinned, or that its trial may still need."""
         experiment = await changeable(self._store, who, number)
         await _asked(self._delete, experiment, trial, checkpoint)
         await self._written(who, experiment, "delete", trial, checkpoint)
 
     async def collect(self, who: Person, asked: GarbageRequest) -> GarbageReport:
-        """Apply the rules to one experiment of the person's, or to all of them."""
+        """Apply the rules to one experiment of the user's, or to all of them."""
         if asked.experiment is not None:
             chosen = [await changeable(self._store, who, asked.experiment)]
         else:
@@ -171,7 +174,7 @@ class CheckpointVerbs:
         place.discard(checkpoint)
 
     def _resumed(self, number: int, trial: int, checkpoint: str) -> bool:
-        """Whether an attempt that has not ended began from it: its ranks may be reading it."""
+        """Return whether an attempt that has not ended began from it: its ranks may be reading it."""
         attempts = [each for each in self._store.open_attempts() if (each.experiment, each.trial) == (number, trial)]
         return any(each.resume_from == checkpoint for each in attempts)
 
@@ -189,7 +192,7 @@ async def _pieces(stream: Iterator[bytes | memoryview]) -> AsyncIterator[bytes]:
 
 
 async def _asked(ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The answer of something that looks at storage, off the event loop; raises PlaceUnavailable."""
+    """Call a function that reads storage, off the event loop; raises PlaceUnavailable."""
     try:
         return await asyncio.to_thread(ask, *args, **kwargs)
     except OSError as error:

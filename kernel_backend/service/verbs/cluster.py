@@ -1,4 +1,4 @@
-"""The verbs about what all share: the queue and its order, nodes, and pools."""
+"""Operate on the shared cluster: the queue and its order, nodes, and pools."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from kernel_backend.service.state.cluster_state import ClusterStateManager
 from kernel_backend.service.verbs.quotas import check_admin
 from kernel_backend.store.base import Store
 
-EXPLAINED = 200  # asks of a pool whose reasons are told: who is farther back waits for these
-EXPLAINED_BEHIND = 10  # and of those that have no turn just now, or are one's own far behind
+EXPLAINED = 200  # requests of a pool whose reasons are explained: those farther back wait for these
+EXPLAINED_BEHIND = 10  # and of those that are not eligible at present, or are the user's own far behind
 
 
 class ClusterVerbs:
-    """What waits and what runs, on what. A change is in force at the next decision, which it brings about."""
+    """Operations on queue, nodes and pools. A change triggers the next decision, which applies it."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class ClusterVerbs:
     # The queue
 
     async def queue(self, who: Person, limit: int) -> list[Waiting]:
-        """What waits, pool by pool, in the order of the turns; those that have none just now come last.
+        """Return the queue, pool by pool, in scheduling order; requests that are not eligible come last.
 
-        Of each pool at most the first `limit`, and what is one's own.
+        Of each pool at most the first `limit`, and the user's own.
         """
         async with self._pictures.looking() as picture:
             look = _Look(picture, self._pictures.lengths, who, limit)
@@ -67,10 +67,10 @@ class ClusterVerbs:
         return {each.number: each.name for each in self._store.unfinished_experiments() if each.number in numbers}
 
     async def priority(self, who: Person, number: int, priority: int | None) -> Overview:
-        """Give what an experiment asks for another turn: an admin any, its owner one that quotas allow.
+        """Set the priority of an experiment: an admin any, its owner one that quotas allow.
 
-        What an admin has given, its owner may lower; None takes it back. Raises NotFound, Forbidden, InvalidRequest,
-        and Conflict where the experiment has ended.
+        Its owner may lower a priority that an admin has set; None removes it. Raises NotFound, Forbidden,
+        InvalidRequest, and Conflict where the experiment has ended.
         """
         await visible(self._store, who, number)
         if priority is None:
@@ -83,13 +83,13 @@ class ClusterVerbs:
         return await self._reorder(who, number, lambda before: self._prioritised(who, before, priority))
 
     async def first(self, who: Person, number: int) -> Overview:
-        """Put what an experiment asks for ahead of everything that waits; for admins. `priority` takes it back."""
+        """Put an experiment ahead of all that wait; for admins. `priority` undoes it."""
         await visible(self._store, who, number)
         check_admin(who, "the head of the queue is given by admins")
         return await self._first(who, number)
 
     async def _first(self, who: Person, number: int, had: int | None = None) -> Overview:
-        """Put it ahead of everything, or at the place at the front that it `had`."""
+        """Put it ahead of all, or back to the priority at the head that it `had`."""
         async with self._ordering:
             unfinished = await asyncio.to_thread(self._store.unfinished_experiments)
             ahead = max((each.priority or 0 for each in unfinished if each.number != number), default=0)
@@ -127,15 +127,15 @@ class ClusterVerbs:
     # Nodes and pools
 
     async def nodes(self, who: Person) -> list[NodeUse]:
-        """The nodes, and what holds how many of their slots."""
+        """Return the nodes, and what holds how many of their slots."""
         async with self._pictures.looking() as picture:
             runs = _runs(picture, who)
             return [self._node(picture, name, runs.get(name, [])) for name in picture.nodes]
 
     async def drain(self, who: Person, name: str, drained: bool = True) -> NodeUse:
-        """Start nothing more on a node, or do so again; what runs there goes on. For admins.
+        """Start nothing more on a node, or do so again; what runs there continues.
 
-        Raises Forbidden, and NotFound with the nearest name.
+        For admins. Raises Forbidden, and NotFound with the nearest name.
         """
         check_admin(who, "nodes are drained by admins")
         async with self._pictures.looking() as picture:
@@ -169,7 +169,7 @@ class ClusterVerbs:
         )
 
     async def pools(self) -> list[Pool]:
-        """The pools by name: what they have, what of it is in use, and how many wait for it."""
+        """Return the pools by name: their slots, the slots in use, and the number of requests."""
         async with self._pictures.looking() as picture:
             return [self._pool(picture, name) for name in sorted(picture.pools)]
 
@@ -187,7 +187,7 @@ class ClusterVerbs:
 
 
 def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Mapping[str, Any], AuditEntry]:
-    """An admin's priority, with the deed."""
+    """Return an admin's priority as a change, with the audit entry."""
     _check_open(before)
     was = before.config.priority if before.priority is None else before.priority
     detail = f"priority {_spelled(was)} -> {_spelled(priority)}, of {before.owner}"
@@ -197,7 +197,7 @@ def _given(who: Person, before: Experiment, priority: int, act: str) -> tuple[Ma
 
 
 def _taken_back(who: Person, before: Experiment) -> tuple[Mapping[str, Any], AuditEntry | None]:
-    """The owner's priority again, where an admin has given another."""
+    """Restore the owner's priority, where an admin has set another."""
     _check_open(before)
     if before.priority is None:
         return {}, None
@@ -217,7 +217,7 @@ def _check_open(experiment: Experiment) -> None:
 
 @dataclass(frozen=True)
 class _Look:
-    """A look at the queue: by whom, and how far."""
+    """Read of the queue for one user, up to a limit."""
 
     picture: ClusterState
     lengths: Mapping[str, Lengths]
@@ -225,13 +225,13 @@ class _Look:
     limit: int
 
     def rows(self) -> list[Waiting]:
-        """What waits, pool by pool."""
+        """Return the rows of the queue, pool by pool."""
         return [row for pool in sorted(self.picture.pools) for row in self._of_pool(pool)]
 
     def _of_pool(self, pool: str) -> Iterator[Waiting]:
-        """The first in turn, then those without one; where there are too many only one's own of all the others.
+        """Yield the first in order, then those not eligible; beyond the limit only the user's own.
 
-        A search that wants several gangs is told once, at the first of its places.
+        A search that wants several gangs is listed once, at its first position.
         """
         in_turn = list(islice(in_order(self.picture, pool), self.limit))
         ordered = {ask.key for ask in in_turn}
@@ -271,7 +271,7 @@ def _named(row: Waiting, names: Mapping[int, str]) -> Waiting:
 
 
 def _runs(picture: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
-    """What holds slots, by node."""
+    """Return the allocations by node."""
     found: dict[str, list[NodeRun]] = {}
     for key, run in sorted(picture.runs.items()):
         for share in run.placement:
@@ -283,7 +283,7 @@ def _runs(picture: ClusterState, who: Person) -> dict[str, list[NodeRun]]:
 
 
 def _group(who: Person, owner: str, group: str) -> str:
-    """For which group it is; of whoever is a group of one, which is a name, only to those who may see it."""
+    """Return its group; a group of one, which is a user's name, only for readers who may see it."""
     return "" if group == owner and not who.sees(owner, group) else group
 
 
@@ -292,6 +292,6 @@ def _of_gang(key: RequestKey) -> dict[str, Any]:
 
 
 def _of_server(picture: ClusterState, run: Allocation) -> dict[str, Any]:
-    """A notebook server, and what becomes of it where nothing is done there."""
+    """Return a notebook server, and when it is reclaimed if it stays idle."""
     back = preemptible_at(run, picture.rules)
     return {"server": run.key.server, "last_activity": run.last_activity, "take_back_at": back}

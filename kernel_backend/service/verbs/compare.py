@@ -1,4 +1,4 @@
-"""Experiments beside each other: what differs, what has changed from one to the next."""
+"""Compare experiments: the differences between two, and the changes from one to the next."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ REMEMBERED = 16  # snapshots: an archive never changes
 
 
 class CompareVerbs:
-    """The verbs that lay experiments side by side. Nothing of them changes anything."""
+    """Operations that compare experiments. They change nothing."""
 
     def __init__(self, store: Store, archive: Archive, places: CheckpointStorage, confined: Confined) -> None:
         self._store, self._archive, self._places, self._confined = store, archive, places, confined
         self._submitted = lru_cache(REMEMBERED)(self._read)
 
     async def diff(self, who: Person, a: int, b: int) -> Diff:
-        """What differs between two of the person's experiments; raises NotFound."""
+        """Return the differences between two of the user's experiments; raises NotFound."""
         before, after = await visible(self._store, who, a), await visible(self._store, who, b)
         old, new = await asyncio.to_thread(lambda: (self._side(before), self._side(after)))
         found = await self._confined.call(who.name, diff, old, new)
         return await asyncio.to_thread(self._with_tensor, found, old, new)
 
     async def history(self, who: Person, search: str | None, limit: int) -> list[HistoryEntry]:
-        """The person's experiments, newest first: each with what has changed since the one before it."""
+        """Return the user's experiments, newest first: each with what has changed since the one before it."""
         shown = await asyncio.to_thread(self._store.experiments, who.name, None, search, limit)
         begun = await asyncio.to_thread(lambda: [self._entry(who, each) for each in shown])
         found = await self._confined.call(who.name, causes_of, [sides for _, sides in begun])
@@ -54,7 +54,7 @@ class CompareVerbs:
         ]
 
     def _with_tensor(self, found: Diff, a: Side, b: Side) -> Diff:
-        """The same with the first tensor that differs, where checkpoints tell."""
+        """Add the first tensor that differs, where checkpoints show it."""
         parted = found.results.parted_at
         if parted is None:
             return found
@@ -64,7 +64,7 @@ class CompareVerbs:
         return found.model_copy(update={"results": found.results.model_copy(update={"text": text})})
 
     def _entry(self, who: Person, experiment: Experiment) -> tuple[HistoryEntry, list[Side]]:
-        """An entry but for its differences, and what is to be laid beside each other for them."""
+        """Return an entry without its differences, and the sides to compare for them."""
         origin = experiment.rerun_of
         before = self._store.experiment_before(experiment) if origin is None else self._store.experiment(origin)
         if before is not None and not sees(who, before):  # any more: they have left that group
@@ -83,7 +83,7 @@ class CompareVerbs:
         return entry, sides
 
     def _sides(self, before: Experiment | None, after: Experiment) -> tuple[list[Side], tuple[Difference, ...]]:
-        """Both sides; or none and why, where a snapshot is gone: one must not hide all other rows."""
+        """Return both sides; or none and why, where a snapshot is gone: it must not hide all other rows."""
         found: list[Side] = []
         for each in (before, after):
             if before is None or each is None:
@@ -116,13 +116,16 @@ class CompareVerbs:
     def _committed(self, number: int) -> Iterator[tuple[Checkpoints, Manifest]]:
         try:
             place = self._places.open(number, 1)
-            # Not what was taken over from another: that would be compared with itself.
+            # Not what was copied from another: that would be compared with itself.
             yield from ((place, manifest) for manifest in place.committed() if manifest.attempt != BEFORE)
-        except (OSError, PlaceUnavailable):  # storage is away: what is known without it is still worth telling
+        except (OSError, PlaceUnavailable):  # storage is unavailable: the rest is still worth reporting
             return
 
     def _first_difference(self, a: int, b: int, step: int) -> str:
-        """`the first tensor that differs after step 8: 0.weight of model`, by the bytes of the two checkpoints."""
+        """Return the first tensor that differs, by the bytes of the two checkpoints; "" where it is not found.
+
+        As in `the first tensor that differs after step 8: 0.weight of model`.
+        """
         try:
             (before, old), (after, new) = self._of_step(a, step), self._of_step(b, step)
             for part in old.parts:

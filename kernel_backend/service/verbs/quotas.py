@@ -1,4 +1,4 @@
-"""The verbs about who may have what: accounts, their quotas and use, and what admins have done."""
+"""Manage accounts: their quotas and use, and the audit log."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ Looking = Callable[[], AbstractAsyncContextManager[ClusterState]]
 
 
 class QuotaVerbs:
-    """Who may have what. A change is in force at the next decision, which it brings about."""
+    """Operations on quotas. A change triggers the next decision, which applies it."""
 
     def __init__(self, store: Store, roster: StoredQuotas, looking: Looking, changed: Callable[[], None]) -> None:
         self._store, self._roster, self._looking, self._changed = store, roster, looking, changed
         self._setting = asyncio.Lock()  # of two changes the second one is checked against the first
 
     def learn(self, directory: Directory) -> None:
-        """Take in what a hub says of its users and groups."""
+        """Update the users and groups from a hub."""
         self._roster.give(directory)
         self._changed()
 
     async def me(self, who: Person) -> Self:
-        """Who asks, and what is theirs and their groups'."""
+        """Return the calling user, with their account and those of their groups."""
         async with self._looking() as picture:
             accounts = tuple(map(AccountsSnapshot(self._roster, picture, who).account, _own(who)))
         servers = tuple(server for server in self._roster.servers if server.owner == who.name)
         return Self(person=who, accounts=accounts, servers=servers)
 
     async def accounts(self, who: Person) -> list[Account]:
-        """Of admins all accounts, of others their own and those of their groups; users first, then by name."""
+        """Return all accounts to admins, to others their own and their groups'; users first, then by name."""
         async with self._looking() as picture:
             looked = AccountsSnapshot(self._roster, picture, who)
             keys = looked.all if who.admin else {*_own(who)}
             return [looked.account(key) for key in sorted(keys, key=lambda key: (key[0] != "user", key[1]))]
 
     async def set_quota(self, who: Person, kind: AccountKind, name: str, given: Mapping[str, Any]) -> Account:
-        """Set some numbers of an account, and have others (None) be the hub's again.
+        """Set some numbers of an account, and reset others (None) to the hub's.
 
-        Raises Forbidden for whoever is no admin, and InvalidRequest with the number that cannot be.
+        Raises Forbidden for users who are no admins, and InvalidRequest with the invalid number.
         """
         check_admin(who, "quotas are set by admins")
         if not name.isprintable() or len(name) > MOST_NAME:
@@ -67,7 +67,7 @@ class QuotaVerbs:
             return await self._set(who, (kind, name), changed_by(self._roster.changed(kind, name), changes))
 
     async def clear_quota(self, who: Person, kind: AccountKind, name: str) -> Account:
-        """Have all numbers of an account be the hub's again; raises Forbidden for whoever is no admin."""
+        """Reset all numbers of an account to the hub's; raises Forbidden for users who are no admins."""
         check_admin(who, "quotas are set by admins")
         async with self._setting:
             return await self._set(who, (kind, name), {})
@@ -87,7 +87,10 @@ class QuotaVerbs:
     async def use(
         self, who: Person, kind: AccountKind, name: str, since: float | None, until: float | None, points: int
     ) -> UseOverTime:
-        """What an account has held over time, of the last week by default; raises NotFound for what is not theirs."""
+        """Return an account's slots over time, by default of the last week.
+
+        Raises NotFound for one that is not theirs.
+        """
         if not who.admin and (kind, name) not in _own(who):
             raise NotFound(f"there is no {kind} {name} among those that you may see")
         until = time.time() if until is None else until
@@ -100,16 +103,16 @@ class QuotaVerbs:
         return UseOverTime(at=tuple(at), held=tuple(held), quota=self._roster.quota(kind, name))
 
     async def audit(self, who: Person, before: int | None, limit: int, search: str = "") -> list[AuditEntry]:
-        """What has been done to what is not one's own, or what all share, newest first; for admins.
+        """Return the audit log, newest first: actions on others' or shared objects; for admins.
 
-        Of a `search` what has all of its words.
+        A `search` selects entries that have all of its words.
         """
         check_admin(who, "the audit log is for admins")
         return await asyncio.to_thread(self._store.audit, before, limit, search)
 
 
 class AccountsSnapshot:
-    """The accounts at one moment."""
+    """Accounts at one point in time."""
 
     def __init__(self, roster: StoredQuotas, picture: ClusterState, who: Person) -> None:
         self._roster, self._picture, self._who = roster, picture, who
@@ -119,17 +122,17 @@ class AccountsSnapshot:
         seen |= {*_own(who)}
         for ask in picture.queue:
             seen |= {("user", ask.owner), ("group", ask.group)}
-        self._known = {key for key in seen | roster.people if key[1]}  # those that are somebody, and not only set here
+        self._known = {key for key in seen | roster.people if key[1]}  # those that exist, and are not only set here
 
     @property
     def all(self) -> set[Key]:
-        """Those that the hub names, that something is set of, that ask for slots or have lately held some."""
+        """Return accounts that the hub names, that have settings, that request slots or have lately held some."""
         found = self._known | self._roster.named
-        # Whoever is in no group asks in one of their own name: nothing is said by showing it beside them.
+        # A user without a group requests slots in one of their own name: it need not be shown next to them.
         return {key for key in found if not self._shadow(key)}
 
     def account(self, key: Key) -> Account:
-        """One of them."""
+        """Return one account."""
         (kind, name), roster, picture = key, self._roster, self._picture
         return Account(
             kind=kind,
@@ -166,7 +169,7 @@ class AccountsSnapshot:
 
     @cached_property
     def _guarantees(self) -> dict[Key, int]:
-        """All of them; those of users within a group that has one are a part of that."""
+        """Return all guarantees; those of users within a group that has one are a part of that."""
         roster = self._roster
         groups = {name: quota.guarantee for name, quota in roster.groups.items() if quota.guarantee}
         within = {user for name in groups for user in roster.members("group", name)}
@@ -176,11 +179,11 @@ class AccountsSnapshot:
 
 
 def _own(who: Person) -> list[Key]:
-    """Theirs, then their groups'."""
+    """Return the user's account, then their groups'."""
     return [("user", who.name), *(("group", name) for name in who.groups)]
 
 
 def check_admin(who: Person, what: str) -> None:
-    """Raise Forbidden for whoever is no admin."""
+    """Raise Forbidden unless the user is an admin."""
     if not who.admin:
         raise Forbidden(f"{what}: {who.name} is no admin")

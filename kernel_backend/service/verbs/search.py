@@ -1,4 +1,4 @@
-"""What a person asks of a search: how it stands, and to steer it by hand."""
+"""Show the status of a search, and steer it by hand."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from kernel_backend.service.loop.loop import Loop
 from kernel_backend.spec.config_text import check_bounds
 from kernel_backend.store.base import Store
 
-KEPT = 8  # searches whose logs stay folded: their next picture reads on from there
+KEPT = 8  # searches whose logs stay folded: the next read continues from there
 PAGE = 5000  # lines of a log that are read at once
 
 
 class SearchVerbs:
-    """Verbs of one person about one search. `changed` is called after each that changes something."""
+    """Operations of one user on one search. `changed` is called after each that changes something."""
 
     def __init__(self, store: Store, loop: Loop, changed: Callable[[], None]) -> None:
         self._store, self._loop, self._changed = store, loop, changed
-        self._stories: dict[int, SearchHistory] = {}  # who was asked for last stands last
-        self._turn = asyncio.Lock()  # one reader at a time: whoever asks meanwhile finds what was read
+        self._stories: dict[int, SearchHistory] = {}  # most recently used last
+        self._turn = asyncio.Lock()  # one reader at a time: concurrent callers find what was read
 
     # Looking
 
@@ -49,22 +49,22 @@ class SearchVerbs:
     async def standing(
         self, who: Person, number: int, sort: str = "best", limit: int = 100, offset: int = 0
     ) -> SearchStatus:
-        """How it stands, with so many of its trials; `sort` is a column, `-` before it turns it round.
+        """Return the status with so many of its trials; `sort` is a column, `-` before it reverses the order.
 
-        Raises NotFound, Conflict where it is no search, and InvalidRequest for no such column.
+        Raises NotFound, Conflict where it is no search, and InvalidRequest for an unknown column.
         """
         experiment = await visible(self._store, who, number)
         async with self._turn:
             return await asyncio.to_thread(self._standing, experiment, Page(sort, limit, offset))
 
     async def curves(self, who: Person, number: int, limit: int, points: int) -> SearchCurves:
-        """The learning curves of its trials, the best first; raises as `search_status` does."""
+        """Return the learning curves of its trials, the best first; raises as `search_status` does."""
         experiment = await visible(self._store, who, number)
         async with self._turn:
             return await asyncio.to_thread(self._curves, experiment, limit, points)
 
     async def importance(self, who: Person, number: int) -> Importance:
-        """Which hyperparameters make the difference; raises as `search_status` does."""
+        """Return the importance of each hyperparameter; raises as `search_status` does."""
         experiment = await visible(self._store, who, number)
         async with self._turn:
             return await asyncio.to_thread(self._importance, experiment)
@@ -90,7 +90,7 @@ class SearchVerbs:
         )
 
     def _story(self, experiment: Experiment) -> SearchHistory:
-        """The log up to now: read on from where it was left, and from its beginning after an extension."""
+        """Return the history up to now: continued from the last read, or from the beginning after an extension."""
         settings = _settings(experiment)
         known = self._stories.pop(experiment.number, None)
         if known is None or known.settings != settings:
@@ -105,7 +105,7 @@ class SearchVerbs:
     # Steering
 
     async def promote(self, who: Person, number: int, trial: int) -> None:
-        """Let a trial go on next, whatever its rank; raises NotFound, and Conflict where it has ended."""
+        """Promote a trial next, whatever its rank; raises NotFound, and Conflict where it has ended."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:
@@ -115,7 +115,7 @@ class SearchVerbs:
         self._changed()
 
     async def prune(self, who: Person, number: int, trial: int) -> None:
-        """Give a trial up for good; raises NotFound, and Conflict where it has ended. Twice changes nothing."""
+        """Prune a trial for good; raises NotFound, and Conflict where it has ended. Twice changes nothing."""
         experiment = await self._open(who, number)
         found = await asyncio.to_thread(self._store.trial, number, trial)
         if found.state in TRIAL_ENDED:
@@ -129,10 +129,10 @@ class SearchVerbs:
         self._changed()
 
     async def extend(self, who: Person, number: int, asked: Extension) -> None:
-        """Let a search have more trials, more slot time or more time; one that has completed is open again.
+        """Allow a search more trials, slot time or time; one that has completed is reopened.
 
-        Raises NotFound, InvalidRequest where nothing is asked for, and Conflict where it was stopped or has failed,
-        where there are more trials already, and where its budget or time is used up all the same.
+        Raises NotFound, InvalidRequest without any of them, and Conflict where it was stopped or has failed, where
+        there are more trials already, and where its budget or time is used up all the same.
         """
         if asked == Extension():
             raise InvalidRequest("extend by what? write --trials 100, --budget 20gpuh or --max-time 8h")
@@ -176,7 +176,7 @@ class SearchVerbs:
 
 
 def _settings(experiment: Experiment) -> Settings:
-    """What the searcher is built from; raises Conflict where there is none."""
+    """Return the settings of the searcher; raises Conflict where it is no search."""
     if experiment.config.search is None:
         raise Conflict(f"experiment #{experiment.number} is no search: it has a single trial")
     return settings_of(experiment.config)

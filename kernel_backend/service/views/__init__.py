@@ -1,1 +1,1 @@
-"""Views of experiments: overviews, curves, the message stream, and redaction of what a caller may not see."""
+"""Serve views of experiments: overviews, curves, the message stream, and redaction of what a caller may not see."""

@@ -1,4 +1,4 @@
-"""The curves of trials: what was read of a trial is remembered, so that one that grows is not read anew each time."""
+"""Read the curves of trials, with a cache, so that a growing one is not read anew each time."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ import asyncio
 from kernel_backend.model.views.curves import Curves, ReportedValues, join, thin
 from kernel_backend.store.base import Store
 
-KEPT = 1_000_000  # values of all remembered trials together, 32 bytes each
+KEPT = 1_000_000  # values of all cached trials together, 32 bytes each
 
 
 class CurveReader:
-    """Reads and thins curves. It reads for one asker at a time: whoever asks meanwhile finds what was read."""
+    """Read and thin curves, one caller at a time: concurrent callers find what was read."""
 
     def __init__(self, store: Store, kept: int = KEPT) -> None:
         self._store, self._kept = store, kept
-        self._told: dict[
-            tuple[int, int], ReportedValues
-        ] = {}  # by experiment and trial; who was asked for last stands last
+        self._told: dict[tuple[int, int], ReportedValues] = {}  # by experiment and trial; most recently used last
         self._turn = asyncio.Lock()
 
     async def curves(self, number: int, trial: int, points: int) -> Curves:
-        """A trial's curves as they are now, of at most `points` points each; raises NotFound."""
+        """Return a trial's current curves, of at most `points` points each; raises NotFound."""
         async with self._turn:
             known = self._told.pop((number, trial), ReportedValues())
             told, curves = await asyncio.to_thread(self._read, number, trial, known, points)
@@ -36,6 +34,6 @@ class CurveReader:
         return told, thin(trial, told, points)
 
     def _forget(self) -> None:
-        """Let go of what was asked for longest ago, until the rest is small enough; the newest is always kept."""
+        """Evict the least recently used, until the rest is small enough; the newest always stays."""
         while len(self._told) > 1 and sum(told.values for told in self._told.values()) > self._kept:
             del self._told[next(iter(self._told))]

@@ -1,4 +1,4 @@
-"""Experiments as people look at them: what the store knows, why one waits, and what its snapshot warns of."""
+"""Complete experiment overviews for users: wait reasons, and warnings of snapshots."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from kernel_backend.service.views.redaction import NoteRedactor
 from kernel_backend.snapshots.archive import UNREADABLE, Archive
 from kernel_backend.store.base import Store
 
-WARNED = 4096  # snapshots whose warnings are remembered: an archive never changes
+WARNED = 4096  # snapshots whose warnings are cached: an archive never changes
 
 
 class Overviews:
-    """Completes what a store knows of experiments."""
+    """Complete the store's overviews of experiments."""
 
     def __init__(
         self, store: Store, archive: Archive, pictures: ClusterStateManager, failed: Callable[[Experiment], str | None]
     ) -> None:
-        """`failed` says what ended a search besides its trials, or keeps it from going on."""
+        """Create the view; `failed` returns what ended a search besides its trials, or keeps it from going on."""
         self._store, self._pictures, self._failed = store, pictures, failed
         self._snapshot_warnings = lru_cache(WARNED)(lambda id: archive.snapshot(id).warnings)
 
     async def one(self, who: Person, number: int) -> Overview:
-        """An experiment as somebody reads it who may; raises NotFound."""
+        """Return an experiment as this user may read it; raises NotFound."""
         known = await asyncio.to_thread(self._store.overview, number)
         (completed,) = await self.complete(who, [known])
         return completed
 
     async def complete(self, who: Person, known: Sequence[Overview]) -> list[Overview]:
-        """The same overviews with their waits and all warnings, in which nothing is said that `who` may not know."""
+        """Return the overviews with waits and all warnings, redacted for `who`."""
         waits: list[Wait | None] = [None] * len(known)
         if not all(each.ended for each in known):
             async with self._pictures.looking() as picture:
@@ -53,7 +53,10 @@ class Overviews:
         )
 
     def _wait(self, who: Person, known: Overview, picture: ClusterState) -> Wait | None:
-        """Why an experiment does not run, as the picture has it, which may be a moment newer than the trials."""
+        """Return why an experiment does not run.
+
+        This is read from the cluster state, which may be slightly newer than the trials.
+        """
         asks = [] if known.ended else self._pictures.asks_of(known.experiment.number)
         states = {trial.state for trial in known.trials}
         waits = TrialState.QUEUED in states or (asks and asks[0].trial == ANY_TRIAL and not states & HOLDING_SLOTS)
@@ -74,12 +77,12 @@ class Overviews:
         try:
             return self._snapshot_warnings(id)
         except UNREADABLE as error:
-            # One damaged archive must not hide its experiment, nor the list that it stands in.
+            # One damaged archive must not hide its experiment, nor the list that it is in.
             return (f"its snapshot cannot be read ({type(error).__name__}): it trains no more",)
 
 
 def _impossible(who: Person, experiment: Experiment, trials: Sequence[Trial], picture: ClusterState) -> Wait | None:
-    """Why a trial is held by the engine: less can be had than when it was submitted, or its log excluded a node."""
+    """Return why a trial is held by the engine: capacity has shrunk since submission, or its log excluded a node."""
     held = [trial for trial in trials if Hold.ENGINE in trial.holds]
     if not held:
         return None

@@ -1,4 +1,4 @@
-"""What is said of others' experiments to whoever may not see them: that there is one, and not its number."""
+"""Redact notes about others' experiments for users who may not see them: the number is replaced."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kernel_backend.model.stream import Message
 from kernel_backend.service.access import sees
 from kernel_backend.store.base import Store
 
-_MADE_ROOM_FOR = re.compile(r"(?<= was put aside: )#(\d+)(?:\.\d+)?")  # as the loop notes it, whoever reads it later
+_MADE_ROOM_FOR = re.compile(r"(?<= was put aside: )#(\d+)(?:\.\d+)?")  # as the loop writes it, whatever the reader
 
 
 class NoteRedactor:
-    """Rewrites notes for one person; blocks where one names an experiment."""
+    """Rewrite notes for one user; blocks where one names an experiment."""
 
     def __init__(self, store: Store, who: Person) -> None:
         self._store, self._who = store, who
         self._sees: Callable[[int], bool] = cache(self._look)
 
     def note(self, text: str) -> str:
-        """The same sentence, without a number that is not theirs to know."""
+        """Return the sentence without a number that the user may not see."""
         return _MADE_ROOM_FOR.sub(lambda found: found[0] if self._sees(int(found[1])) else "another's training", text)
 
     def note_message(self, json: str) -> str:

@@ -1,4 +1,4 @@
-"""The stream as watchers get it: read once for all of them, who are woken only by what they watch."""
+"""Stream messages to watchers: read once for all of them, and wake only those that the message concerns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kernel_backend.model.stream import Message
 from kernel_backend.service.notifier import Notifier, heard
 from kernel_backend.store.base import Store
 
-WATCH_S = 20.0  # without a ring, too, the store is looked at so often
+WATCH_S = 20.0  # without a notification, too, the store is read so often
 PAGE = 200  # messages that are read at once
-RECENT = 2000  # newest messages that are kept for those who have seen nearly all
+RECENT = 2000  # newest messages that are cached for watchers that have seen nearly all
 KEPT = 32  # pages of earlier ones: many watchers that begin together read the same
 
 
 class EncodedMessage(NamedTuple):
-    """A message as it is sent, made once for all who get it."""
+    """Message as it is sent, encoded once for all watchers."""
 
     seq: int
     experiment: int
@@ -29,7 +29,7 @@ class EncodedMessage(NamedTuple):
 
 
 class WatcherFeed:
-    """Reads new messages while anybody watches, and earlier ones page by page as watchers come to them."""
+    """Read new messages while there are watchers, and earlier ones page by page on demand."""
 
     def __init__(self, store: Store, bus: Notifier) -> None:
         self._store, self._bus = store, bus
@@ -69,11 +69,11 @@ class WatcherFeed:
             self._watchers -= 1
             if not self._watchers and self._pump is not None:
                 self._pump.cancel()
-                self._pump = None  # it is not done yet, and whoever comes next needs one that goes on
+                self._pump = None  # it is not done yet, and the next watcher needs one that continues
                 self._bells.clear()
 
     def _newest(self, after: int, experiment: int | None) -> _Page | None:
-        """Return what is known beyond `after`; None where that is not all."""
+        """Return what is cached beyond `after`; None where that is not all."""
         if after < self._floor:
             return None
         new = self._recent[bisect_right(self._recent, after, key=attrgetter("seq")) :]
@@ -81,7 +81,7 @@ class WatcherFeed:
         return _Page(wanted, max(after, self._read), last=True)
 
     async def _earlier(self, after: int, experiment: int | None) -> _Page:
-        """Return the next page of the store, which whoever asks for the same meanwhile and soon after gets, too."""
+        """Return the next page of the store; concurrent readers of the same page share it."""
         key = after, experiment
         if key not in self._pages:
             self._pages[key] = asyncio.create_task(asyncio.to_thread(self._page, after, experiment))
@@ -89,7 +89,7 @@ class WatcherFeed:
                 del self._pages[next(iter(self._pages))]
         reading = self._pages[key]
         try:
-            page = await asyncio.shield(reading)  # one who leaves takes it from nobody else
+            page = await asyncio.shield(reading)  # a watcher that leaves cancels it for no other
         except Exception:
             self._pages.pop(key, None)
             raise
@@ -106,7 +106,7 @@ class WatcherFeed:
     # What is new
 
     async def _follow(self) -> None:
-        """Read what becomes known, and wake those whom it concerns."""
+        """Read new messages, and wake the watchers that they concern."""
         try:
             last = await asyncio.to_thread(self._store.last_seq)
             self._recent, self._floor, self._read = [], last, last
@@ -141,7 +141,7 @@ class _Page(NamedTuple):
 
     frames: list[EncodedMessage]
     upto: int
-    last: bool  # nothing was known beyond
+    last: bool  # there was nothing beyond
 
 
 def _frame(message: Message) -> EncodedMessage:

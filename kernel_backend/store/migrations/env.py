@@ -1,4 +1,4 @@
-"""How Alembic runs here: on the connection that `store/connect.py` hands over, within its transaction."""
+"""Run Alembic on the connection that `store/connect.py` passes, within its transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First tables."""
+"""Create the first tables."""
 
 from __future__ import annotations
 

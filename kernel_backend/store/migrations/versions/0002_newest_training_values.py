@@ -1,4 +1,4 @@
-"""The newest training values of a trial, for experiments without validation."""
+"""Add the newest training values of a trial, for experiments without validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attempt guarantees, and the nodes that a log policy keeps a trial from."""
+"""Add the guarantee of an attempt, and the nodes that a log policy excludes for a trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attempts find out about what their results depend on, and which experiment is another's rerun."""
+"""Add provenance records of attempts, and references from reruns to their experiments."""
 
 from __future__ import annotations
 

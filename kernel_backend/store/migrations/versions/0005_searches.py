@@ -1,4 +1,4 @@
-"""What is searched, how far a trial trains before it hears more, and the log of each search."""
+"""Add search spaces, the targets of trials, and search logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trials have kept: files with names."""
+"""Add artifacts of trials: files with names."""
 
 from __future__ import annotations
 

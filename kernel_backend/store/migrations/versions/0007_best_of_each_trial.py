@@ -1,4 +1,4 @@
-"""The best value that each trial has had, and where."""
+"""Add the best value of each trial, with its step and epoch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def _bests(db: sa.Connection, number: int, metric: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    """The best value of each trial that has one; of equal ones that of the earliest step."""
+    """Return the best value of each trial that has one; of equal ones that of the earliest step."""
     name, sign = metric.get("name", "loss"), -1 if metric.get("mode") == "max" else 1
     bests: dict[int, dict[str, Any]] = {}
     for trial, step, epoch, metrics in _validations(db, number):

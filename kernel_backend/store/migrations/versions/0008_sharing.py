@@ -1,4 +1,4 @@
-"""Who may have what, which nodes are drained, priorities that admins give, and what they have done."""
+"""Add quotas, drained nodes, admins' priorities, and the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scheduler has promised, and attempts by their end."""
+"""Add reservation records of the scheduler, and an index of attempts by their end."""
 
 from __future__ import annotations
 

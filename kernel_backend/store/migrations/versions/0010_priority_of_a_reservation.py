@@ -1,4 +1,4 @@
-"""By which priority somebody got what is kept for them."""
+"""Add the priority by which a reservation was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a gang was asked to go: its grace does not begin anew with the service."""
+"""Add the time when a gang was asked to leave: its grace period does not restart with the service."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What no two trials share, though their numbers do: by it a checkpoint is known as its trial's own.
+"""Add a unique identity of trials, which ties a checkpoint to its trial although numbers may repeat.
 
-Trials of before keep the empty one, as their checkpoints do, which name none.
+Earlier trials keep the empty one, as do their checkpoints, which name none.
 """
 
 from __future__ import annotations

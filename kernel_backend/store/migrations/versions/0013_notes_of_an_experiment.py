@@ -1,4 +1,4 @@
-"""The notes of an experiment without all else that was said of it."""
+"""Add an index of the notes of an experiment among all its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The note and the tags of an experiment."""
+"""Add the note and the tags of an experiment."""
 
 from __future__ import annotations
 
